@@ -6,7 +6,7 @@ use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Mark, reached};
 
 use super::band::{Attachment, Band, BandKey, Bands, Want};
-use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts, waits};
+use super::batch::{Action, BatchContext, Content, Effects, Phase, Stripe, decide, facts, waits};
 use super::cached_writes::CachedWrites;
 use super::column_coverage::EntireSlots;
 use super::damage::{Damage, is_synced, sectors_of};
@@ -199,7 +199,7 @@ impl Stripes {
             (IoOwner::Reconstruct(io), result) => {
                 let io = *io;
                 self.in_flight.remove(done.id.0);
-                self.with_reads(common, |reads, around| reads.io_done(around, io, result));
+                self.with_reads(common, |reads, context| reads.io_done(context, io, result));
             }
             (&IoOwner::Abandoned(slot), result) => {
                 reached(Mark::LateRead);
@@ -227,8 +227,8 @@ impl Stripes {
                 self.scheduler.look_at(number);
             }
             Ok(read) => {
-                self.with_reads(common, |reads, around| {
-                    reads.computation_done(around, (read, &computation));
+                self.with_reads(common, |reads, context| {
+                    reads.computation_done(context, (read, &computation));
                 });
             }
             Err(_) => self.copy_out_done(common, computation.id),
@@ -413,7 +413,7 @@ impl Stripes {
                 return;
             }
             let mut planner = self.planner.take().expect("one stripe is looked at at a time");
-            let facts = facts(stripe, &self.around(common, number), &mut planner);
+            let facts = facts(stripe, &self.batch_context(common, number), &mut planner);
             self.planner = Some(planner);
             let stripe = self.pool.stripe(number);
             let (has_started, band) = (stripe.has_served(), stripe.band().key);
@@ -482,7 +482,7 @@ impl Stripes {
     }
 
     /// The facts that a stripe depends on beside its own state.
-    pub(super) fn around<'a>(&'a self, common: &'a Common, number: u32) -> Around<'a> {
+    pub(super) fn batch_context<'a>(&'a self, common: &'a Common, number: u32) -> BatchContext<'a> {
         let stripe = self.pool.stripe(number);
         let band = stripe.band();
         let admission = || {
@@ -499,7 +499,7 @@ impl Stripes {
             Phase::Compute => self.reads.is_reading(band.key),
             Phase::Fill | Phase::Write | Phase::AwaitRecord => false,
         };
-        Around {
+        BatchContext {
             view: &common.view,
             entire: &self.entire,
             clocks: &common.clocks,

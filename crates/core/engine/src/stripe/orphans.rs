@@ -14,7 +14,7 @@ impl Stripes {
         departures: &Departures,
     ) -> Vec<OrphanRequest> {
         self.abandon_direct(common, |_, slot| departures.has(slot));
-        self.with_reads(common, |reads, around| reads.leave_reads(around, departures));
+        self.with_reads(common, |reads, context| reads.leave_reads(context, departures));
         let mut orphans = Vec::new();
         for (name, owner) in self.in_flight.iter() {
             let (slot, memory, is_copy) = match owner {

@@ -14,7 +14,7 @@ use super::band::{Band, BandKey, Bands, Run};
 use super::damage::sectors_of;
 use super::in_flight::{DirectRead, IoOwner};
 use super::machine::Stripes;
-use super::reconstruct::{Around, Outcome, Reconstruct, Want};
+use super::reconstruct::{Outcome, Reconstruct, ReconstructContext, Want};
 use crate::array::MemberView;
 use crate::buffer::{Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::context::{Common, PieceKey};
@@ -145,7 +145,7 @@ impl Stripes {
 
     #[inline(never)]
     fn serve_those_that_can(&mut self, common: &mut Common) -> bool {
-        let mut has_gone_on = self.with_reads(common, |reads, around| reads.serve(around));
+        let mut has_gone_on = self.with_reads(common, |reads, context| reads.serve(context));
         while let Some(outcome) = self.reads.poll() {
             has_gone_on = true;
             match outcome {
@@ -165,10 +165,10 @@ impl Stripes {
     pub(super) fn with_reads<R>(
         &mut self,
         common: &mut Common,
-        act: impl FnOnce(&mut Reconstruct, &mut Around<'_>) -> R,
+        act: impl FnOnce(&mut Reconstruct, &mut ReconstructContext<'_>) -> R,
     ) -> R {
         let Self { reads, in_flight, pool, damage, entire, .. } = self;
-        act(reads, &mut Around { common, in_flight, pool, damage, entire })
+        act(reads, &mut ReconstructContext { common, in_flight, pool, damage, entire })
     }
 
     /// A part of a read begins again.
@@ -245,7 +245,7 @@ impl Stripes {
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
             self.abandon_direct(common, |common, slot| common.clocks.sits_out(slot));
-            self.with_reads(common, |reads, around| reads.abandon(around));
+            self.with_reads(common, |reads, context| reads.abandon(context));
         }
         self.settle(common);
     }

@@ -13,7 +13,7 @@ use crate::context::Clocks;
 /// Facts from outside the stripe. In phases other than [`Phase::Fill`] the facts for plans are
 /// false, because no plan is made there.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Around<'a> {
+pub(in super::super) struct BatchContext<'a> {
     pub(in super::super) view: &'a ArrayView,
     pub(in super::super) clocks: &'a Clocks,
     pub(in super::super) entire: &'a EntireSlots,
@@ -35,16 +35,16 @@ pub(in super::super) struct Around<'a> {
 #[inline]
 pub(in super::super) fn facts(
     stripe: &Stripe,
-    around: &Around<'_>,
+    context: &BatchContext<'_>,
     planner: &mut Planner,
 ) -> Facts {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
-    let missed = stripe.phase != Phase::Ready && stripe.is_missed(around.view);
+    let missed = stripe.phase != Phase::Ready && stripe.is_missed(context.view);
     planner.clear();
-    let need = match filling && !is_filled(stripe, around) {
+    let need = match filling && !is_filled(stripe, context) {
         false => Need::Nothing,
-        true => match make_plan(stripe, around, planner) {
-            None if can_narrow(stripe, around) => Need::Less,
+        true => match make_plan(stripe, context, planner) {
+            None if can_narrow(stripe, context) => Need::Less,
             None => Need::Impossible,
             Some(plan) if plan.reads() > 0 => Need::Reads,
             Some(_) => Need::Nothing,
@@ -53,48 +53,48 @@ pub(in super::super) fn facts(
     Facts {
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
-        admission: around.admission,
-        read: around.read,
-        read_idly: around.read_idly,
+        admission: context.admission,
+        read: context.read,
+        read_idly: context.read_idly,
         outstanding: stripe.is_outstanding(),
         need,
         left: stripe.is_left,
-        intent: around.intent,
-        memory: around.memory,
+        intent: context.intent,
+        memory: context.memory,
         missed,
         // Even if the log was lost meanwhile: the array reports that at once, or with superblocks.
         logged: stripe.logged,
-        broken: around.view.gate == Gate::Broken,
+        broken: context.view.gate == Gate::Broken,
     }
 }
 
 /// Whether all planned reads are in memory, and the plan still holds.
-fn is_filled(stripe: &Stripe, around: &Around<'_>) -> bool {
-    let epoch = around.view.epoch;
-    stripe.filled.as_ref().is_some_and(|filled| filled.holds(epoch, || around.parity_agrees))
+fn is_filled(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
+    let epoch = context.view.epoch;
+    stripe.filled.as_ref().is_some_and(|filled| filled.holds(epoch, || context.parity_agrees))
 }
 
 fn make_plan<'a>(
     stripe: &Stripe,
-    around: &Around<'_>,
+    context: &BatchContext<'_>,
     planner: &'a mut Planner,
 ) -> Option<&'a Plan> {
     // Members that sit out are not read if that is avoidable. Where no client has written, their
     // bytes may differ from those that parity gives, and new parity must fit theirs.
-    let sits_out = |slot: Slot| around.clocks.sits_out(slot);
-    if around.clocks.is_any_out() && around.is_synced {
-        planner.plan(|facts| tell(facts, stripe, around, sits_out));
+    let sits_out = |slot: Slot| context.clocks.sits_out(slot);
+    if context.clocks.is_any_out() && context.is_synced {
+        planner.plan(|facts| tell(facts, stripe, context, sits_out));
     }
     if planner.planned().is_none() {
-        planner.plan(|facts| tell(facts, stripe, around, |_| false));
+        planner.plan(|facts| tell(facts, stripe, context, |_| false));
     }
     planner.planned()
 }
 
 /// Whether a batch that lacks too much may succeed in parts, because writes or blocks lack
 /// different sectors. Then it begins again with one write, and that with one block.
-fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
-    let is_local = |slot: Slot| column_coverage(stripe, around, slot).lacks_some();
+fn can_narrow(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
+    let is_local = |slot: Slot| column_coverage(stripe, context, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;
     let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
     has_less && stripe.slots().any(is_local)
@@ -104,26 +104,30 @@ fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
 fn tell(
     facts: &mut StripeFacts,
     stripe: &Stripe,
-    around: &Around<'_>,
+    context: &BatchContext<'_>,
     is_left_out: impl Fn(Slot) -> bool,
 ) {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
-    let column_facts = |slot: Slot| column_coverage(stripe, around, slot).facts(is_left_out(slot));
+    let column_facts = |slot: Slot| column_coverage(stripe, context, slot).facts(is_left_out(slot));
     facts.window = batch.window;
     facts.data.extend(stripe.data_slots().map(column_facts));
     facts.p = column_facts(stripe.map.p_slot());
     facts.q = stripe.map.q_slot().map(column_facts);
     facts.preferred = batch.preferred;
-    facts.parity_agrees = around.parity_agrees;
-    facts.is_synced = around.is_synced;
-    facts.is_journaled = around.view.keeps_journal;
+    facts.parity_agrees = context.parity_agrees;
+    facts.is_synced = context.is_synced;
+    facts.is_journaled = context.view.keeps_journal;
 }
 
-fn column_coverage<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> ColumnCoverage<'a> {
+fn column_coverage<'a>(
+    stripe: &'a Stripe,
+    context: &BatchContext<'a>,
+    slot: Slot,
+) -> ColumnCoverage<'a> {
     let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
     let (band, window) = (stripe.band(), stripe.window());
-    let Around { view, is_synced, is_consistent, .. } = *around;
-    let is_entire = around.entire.has(slot);
+    let BatchContext { view, is_synced, is_consistent, .. } = *context;
+    let is_entire = context.entire.has(slot);
     ColumnCoverage {
         view,
         is_entire,

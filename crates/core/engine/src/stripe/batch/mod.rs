@@ -42,5 +42,5 @@ mod stripe;
 pub(super) use act::Effects;
 pub(super) use content::Content;
 pub(super) use decide::{Action, decide, waits};
-pub(super) use facts::{Around, facts};
+pub(super) use facts::{BatchContext, facts};
 pub(super) use stripe::{ColumnState, Phase, Stripe};

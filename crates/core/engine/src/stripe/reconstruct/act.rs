@@ -10,7 +10,7 @@ use super::super::plan::{Filled, Plan, Planner};
 use super::super::solve::Blocks;
 use super::decide::{Action, Phase, decide, waits};
 use super::kind::{End, Kind, Nature, Steps};
-use super::machine::{Around, Outcome, Reconstruct, Waits};
+use super::machine::{Outcome, Reconstruct, ReconstructContext, Waits};
 use super::read::{Column, Origin, WorkState};
 use crate::computation::{Computation, ComputationId};
 use crate::context::Departures;
@@ -20,18 +20,23 @@ use crate::sectors::{BLOCK_SECTORS, Extent};
 use crate::work::{self, Class, Work};
 
 impl Reconstruct {
-    pub(super) fn begin(&mut self, around: &mut Around<'_>, band: Band, origin: Origin) {
+    pub(super) fn begin(
+        &mut self,
+        context: &mut ReconstructContext<'_>,
+        band: Band,
+        origin: Origin,
+    ) {
         reached(match origin {
             Origin::Client(_) => Mark::ReadReconstructs,
             Origin::Background(_) => Mark::WorkBegins,
         });
-        let view = &around.common.view;
+        let view = &context.common.view;
         let targets = by_kind!(origin, kind => kind.targets(view, &band));
         if let Origin::Background(Work { id, .. }) = origin
             && targets.as_ref().is_some_and(SmallVec::is_empty)
         {
             // The member that the work was for has left.
-            return around.common.work_done(id, work::Outcome::Unwritten);
+            return context.common.work_done(id, work::Outcome::Unwritten);
         }
         let place = self.free.pop().expect("there is room");
         let map = self.geometry.row_map(band.row);
@@ -49,24 +54,29 @@ impl Reconstruct {
         if let Some(slots) = targets {
             read.aim_at_columns(slots.into_iter());
         }
-        self.step(around, place);
+        self.step(context, place);
     }
 
     /// Advances a read until it waits for an event, or is over.
-    fn step(&mut self, around: &mut Around<'_>, place: u32) {
+    fn step(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         let mut planner = self.planner.take().expect("one read is looked at at a time");
         while waits(self.reads[place as usize].outstanding > 0).is_none()
-            && self.go_on(around, place, &mut planner)
+            && self.go_on(context, place, &mut planner)
         {}
         self.planner = Some(planner);
     }
 
     /// Carries out the next action. False if the read waits for an event, or is over.
-    fn go_on(&mut self, around: &mut Around<'_>, place: u32, planner: &mut Planner) -> bool {
-        let repair = self.to_repair(around, place);
+    fn go_on(
+        &mut self,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+        planner: &mut Planner,
+    ) -> bool {
+        let repair = self.to_repair(context, place);
         let read = &self.reads[place as usize];
-        let is_behind = !read.work.targets.is_empty() && self.is_behind(around, place);
-        let facts = read.facts(around, planner, (!repair.is_empty(), is_behind));
+        let is_behind = !read.work.targets.is_empty() && self.is_behind(context, place);
+        let facts = read.facts(context, planner, (!repair.is_empty(), is_behind));
         match decide(&facts) {
             Action::Wait => return false,
             Action::Release => {
@@ -74,18 +84,18 @@ impl Reconstruct {
                 return false;
             }
             Action::Read => {
-                self.submit_reads(around, place, planner.planned().expect("a need has a plan"));
+                self.submit_reads(context, place, planner.planned().expect("a need has a plan"));
             }
-            Action::Compute => self.compute(around, place, planner),
-            Action::Divide => self.divide(around, place),
+            Action::Compute => self.compute(context, place, planner),
+            Action::Divide => self.divide(context, place),
             Action::Insist => self.insist(place),
-            Action::Mend => self.mend(around, place),
+            Action::Mend => self.mend(context, place),
             Action::GiveWay => self.give_way_to_batch(place),
             Action::ReadAgain => self.read_again(place),
-            Action::Write => self.write(around, place),
-            Action::Answer => self.end(around, place, End::Answered),
-            Action::Repair => self.repair(around, place, &repair),
-            Action::Refuse => self.end(around, place, End::Refused),
+            Action::Write => self.write(context, place),
+            Action::Answer => self.end(context, place, End::Answered),
+            Action::Repair => self.repair(context, place, &repair),
+            Action::Refuse => self.end(context, place, End::Refused),
         }
         true
     }
@@ -97,42 +107,43 @@ impl Reconstruct {
 
     pub(super) fn submit(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         io: ReadIo,
         operation: MemberOperation,
     ) {
         let read = &mut self.reads[io.place as usize];
-        let id = IoId(around.in_flight.insert(IoOwner::Reconstruct(io)));
+        let id = IoId(context.in_flight.insert(IoOwner::Reconstruct(io)));
         let range = read.band().range(io.extent);
         match io.kind {
             ReadIoKind::Copy => {
-                around.common.submit_to_replacement((id, io.slot), range, operation);
+                context.common.submit_to_replacement((id, io.slot), range, operation);
             }
             ReadIoKind::Read | ReadIoKind::Repair | ReadIoKind::Write => {
-                around.common.submit((id, io.slot), range, operation);
+                context.common.submit((id, io.slot), range, operation);
             }
         }
         read.outstanding += 1;
         read.column_mut(io.slot).out += 1;
     }
 
-    fn submit_reads(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
+    fn submit_reads(&mut self, context: &mut ReconstructContext<'_>, place: u32, plan: &Plan) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         assert!(read.owns_band, "its band is not written meanwhile");
         let map = read.map;
-        read.filled = Some(Filled { recipe: plan.recipe.clone(), epoch: around.common.view.epoch });
+        read.filled =
+            Some(Filled { recipe: plan.recipe.clone(), epoch: context.common.view.epoch });
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);
                 let io = ReadIo { place, slot, extent, kind: ReadIoKind::Read };
-                self.submit(around, io, MemberOperation::Read { buffer });
+                self.submit(context, io, MemberOperation::Read { buffer });
             }
         }
     }
 
     /// Goes on by the plan of the submitted reads, or else by one made now, with all in memory.
-    fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
+    fn compute(&mut self, context: &mut ReconstructContext<'_>, place: u32, planner: &Planner) {
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
@@ -140,16 +151,16 @@ impl Reconstruct {
         let planned = planner.planned().map(|plan| &plan.recipe);
         let recipe = planned.or(filled.as_ref().map(|filled| &filled.recipe));
         let recipe = recipe.expect("there is a way, or it could not go on");
-        self.submit_steps(around, place, |origin, steps, around| {
-            by_kind!(origin, kind => kind.compute(steps, around, recipe));
+        self.submit_steps(context, place, |origin, steps, context| {
+            by_kind!(origin, kind => kind.compute(steps, context, recipe));
         });
     }
 
     /// Computes wrong columns again from the others.
-    fn mend(&mut self, around: &mut Around<'_>, place: u32) {
+    fn mend(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         self.reads[place as usize].work.is_remade = true;
-        self.submit_steps(around, place, |origin, steps, around| {
-            by_kind!(origin, kind => kind.mend(steps, around));
+        self.submit_steps(context, place, |origin, steps, context| {
+            by_kind!(origin, kind => kind.mend(steps, context));
         });
     }
 
@@ -157,22 +168,22 @@ impl Reconstruct {
     #[inline]
     fn submit_steps(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         place: u32,
-        note: impl FnOnce(Origin, &mut Steps<'_>, &mut Around<'_>),
+        note: impl FnOnce(Origin, &mut Steps<'_>, &mut ReconstructContext<'_>),
     ) {
         let (blocks, unit_sectors) = (self.blocks(place), self.unit_sectors);
         let id = ComputationId(u64::from(self.first + place));
-        let mut computation = around.common.blank_computation(id);
+        let mut computation = context.common.blank_computation(id);
         let read = &mut self.reads[place as usize];
         let origin = read.origin.expect("it is wanted");
         let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
-        note(origin, steps, around);
+        note(origin, steps, context);
         if computation.steps.is_empty() {
-            return around.common.recycle(computation); // Everything was read, or solved for in place.
+            return context.common.recycle(computation); // Everything was read, or solved for in place.
         }
         self.reads[place as usize].outstanding += 1;
-        around.common.submit_computation(computation);
+        context.common.submit_computation(computation);
     }
 
     /// A batch of the band goes first. Then the work begins anew, and keeps the band.
@@ -188,7 +199,7 @@ impl Reconstruct {
     }
 
     /// Writes computed columns to the members that lack them.
-    fn write(&mut self, around: &mut Around<'_>, place: u32) {
+    fn write(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         read.phase = Phase::Write;
@@ -202,10 +213,10 @@ impl Reconstruct {
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
             // A view since the read may have removed the member, or the permission to write.
-            let is_there = nature.member_of(&around.common.view, *slot).is_some();
-            if !is_there || !around.common.may_repair() {
+            let is_there = nature.member_of(&context.common.view, *slot).is_some();
+            if !is_there || !context.common.may_repair() {
                 // A member that left during recovery needs no write.
-                work.is_missed |= !fills || !around.common.may_repair();
+                work.is_missed |= !fills || !context.common.may_repair();
                 continue;
             }
             if repairs {
@@ -216,15 +227,20 @@ impl Reconstruct {
                 let buffer = blocks.at(from, extent.offset);
                 let kind = if copies { ReadIoKind::Copy } else { ReadIoKind::Write };
                 let io = ReadIo { place, slot: *slot, extent, kind };
-                self.submit(around, io, MemberOperation::Write { buffer, durable });
+                self.submit(context, io, MemberOperation::Write { buffer, durable });
             }
         }
     }
 
     /// The writes have ended: reports the result to the job.
-    pub(super) fn end_written(&self, around: &mut Around<'_>, place: u32, work: &Work) {
+    pub(super) fn end_written(
+        &self,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+        work: &Work,
+    ) {
         let WorkState { written, is_missed, is_unmade, .. } = self.reads[place as usize].work;
-        around.common.work_done(
+        context.common.work_done(
             work.id,
             match (is_missed, is_unmade) {
                 (true, _) => work::Outcome::Unwritten,
@@ -237,7 +253,7 @@ impl Reconstruct {
     /// Reports which members lack this band's columns for good.
     pub(super) fn report_unmade(
         &self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         (place, work): (u32, &Work),
         slots: impl IntoIterator<Item = Slot>,
     ) {
@@ -245,17 +261,17 @@ impl Reconstruct {
         let read = &self.reads[place as usize];
         let (id, nature) = (work.id, Origin::Background(*work).nature());
         for slot in slots {
-            let Some(member) = nature.member_of(&around.common.view, slot) else { continue };
+            let Some(member) = nature.member_of(&context.common.view, slot) else { continue };
             for extent in read.window.extents() {
                 let (start, sectors) = read.band().range(extent);
-                around.common.report(Report::Unmade { id, member, start, sectors });
+                context.common.report(Report::Unmade { id, member, start, sectors });
             }
         }
     }
 
-    fn end(&mut self, around: &mut Around<'_>, place: u32, end: End) {
+    fn end(&mut self, context: &mut ReconstructContext<'_>, place: u32, end: End) {
         let origin = self.let_go(place);
-        by_kind!(origin, kind => kind.end(self, around, place, end));
+        by_kind!(origin, kind => kind.end(self, context, place, end));
     }
 
     fn release(&mut self, place: u32) {
@@ -270,15 +286,15 @@ impl Reconstruct {
     }
 
     /// Members began to sit out: abandons the reads that wait for them, and begins these anew.
-    pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
+    pub(in super::super) fn abandon(&mut self, context: &mut ReconstructContext<'_>) {
         for place in 0..self.reads.len() {
             let read = &self.reads[place];
             let waits_for = |slot: Slot| read.column(slot).out > 0;
-            let is_stuck = around.common.clocks.slots_out().any(waits_for);
+            let is_stuck = context.common.clocks.slots_out().any(waits_for);
             let client = read.origin.and_then(|origin| origin.client());
             let insists = client.is_some_and(|want| want.insists);
             if is_stuck && !insists {
-                self.abandon_place(around, place);
+                self.abandon_place(context, place);
             }
         }
     }
@@ -286,19 +302,19 @@ impl Reconstruct {
     /// Members left: begins their reads anew, since these members may still write to the blocks.
     pub(in super::super) fn leave_reads(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         departures: &Departures,
     ) {
         for place in 0..self.reads.len() {
             let read = &self.reads[place];
             let mut slots = read.slots();
             if slots.any(|slot| departures.has(slot) && read.column(slot).out > 0) {
-                self.abandon_place(around, place);
+                self.abandon_place(context, place);
             }
         }
     }
 
-    fn abandon_place(&mut self, around: &mut Around<'_>, place: usize) {
+    fn abandon_place(&mut self, context: &mut ReconstructContext<'_>, place: usize) {
         let read = &mut self.reads[place];
         let (Some(band), Some(_)) = (read.band, read.origin) else { return };
         // A write to a member stays until it ends, so that it cannot overtake a client's write.
@@ -310,13 +326,13 @@ impl Reconstruct {
         reached(Mark::ReadAbandoned);
         (read.owns_band, read.repairs) = (false, false);
         let at = u32::try_from(place).expect("a few places");
-        self.end(around, at, End::Abandoned);
+        self.end(context, at, End::Abandoned);
         self.outcomes.push_back(Outcome::Wake(band.key));
     }
 
     pub(in super::super) fn io_done(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         io: ReadIo,
         result: Result<(), MemberFault>,
     ) {
@@ -325,7 +341,7 @@ impl Reconstruct {
         assert!(read.outstanding > 0 && read.band.is_some(), "the request was of a read");
         read.outstanding -= 1;
         if let (Some(Origin::Client(want)), Err(_)) = (read.origin, result) {
-            around.common.note_cause(want.piece, result);
+            context.common.note_cause(want.piece, result);
         }
         let is_as_planned = result.is_ok();
         if !is_as_planned {
@@ -336,65 +352,70 @@ impl Reconstruct {
         match (kind, result) {
             (ReadIoKind::Read, Ok(())) => column.valid = column.valid.union(extent.set()),
             (ReadIoKind::Repair, Ok(())) => {
-                around.common.note_written(slot);
-                around.common.note_mended(slot);
+                context.common.note_written(slot);
+                context.common.note_mended(slot);
             }
             (ReadIoKind::Write | ReadIoKind::Copy, Ok(())) => {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 let is_mended = !read.column(slot).unreadable.common(extent.set()).is_empty();
                 if is_mended && kind == ReadIoKind::Write {
-                    around.common.note_mended(slot);
+                    context.common.note_mended(slot);
                 }
                 read.work.written += extent.sectors;
             }
             (ReadIoKind::Write, Err(fault))
                 if read.origin.is_some_and(|one| one.nature().compares) =>
             {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 // A medium error costs sectors, which the log names, and the work goes on.
                 read.work.is_missed |= fault.kind != FaultKind::Media;
                 read.work.check.is_missed(slot);
                 let range = read.band().range(extent);
-                around.common.report_unmended(slot, fault, range);
+                context.common.report_unmended(slot, fault, range);
             }
             (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 read.work.is_missed = true;
                 // A sound member that does not take a write fails the work, and stays in the array.
-                let is_in = around.common.still_in(slot, fault.cause.member);
+                let is_in = context.common.still_in(slot, fault.cause.member);
                 if !fault.kind.spares_member() && is_in {
-                    around.common.report_failed(fault);
+                    context.common.report_failed(fault);
                 }
             }
             (ReadIoKind::Repair, Err(fault)) => {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 let range = read.band().range(extent);
-                around.common.report_unmended(slot, fault, range);
+                context.common.report_unmended(slot, fault, range);
             }
-            (ReadIoKind::Read, Err(fault)) if self.is_read_in_parts(around, io, fault.kind) => {
-                self.read_in_parts(around, io);
+            (ReadIoKind::Read, Err(fault)) if self.is_read_in_parts(context, io, fault.kind) => {
+                self.read_in_parts(context, io);
             }
             (ReadIoKind::Read, Err(fault)) => {
                 let column = self.reads[place as usize].column_mut(slot);
                 column.unreadable = column.unreadable.union(extent.set());
                 column.valid = column.valid.without(extent.set());
-                around.common.note_read_fault(slot, fault);
+                context.common.note_read_fault(slot, fault);
             }
         }
-        self.step(around, place);
+        self.step(context, place);
     }
 
     /// Whether to read again block by block: a medium error in more than a block, and a kind that
     /// computes as little as possible from the others.
-    fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
+    fn is_read_in_parts(
+        &self,
+        context: &ReconstructContext<'_>,
+        io: ReadIo,
+        kind: FaultKind,
+    ) -> bool {
         let origin = self.reads[io.place as usize].origin;
         let is_fine = origin.is_some_and(|origin| origin.nature().reads_in_parts);
-        let is_there = around.common.view.member(io.slot).is_some();
+        let is_there = context.common.view.member(io.slot).is_some();
         let is_long = io.extent.sectors > BLOCK_SECTORS;
         is_fine && is_there && is_long && kind == FaultKind::Media
     }
 
-    fn read_in_parts(&mut self, around: &mut Around<'_>, io: ReadIo) {
+    fn read_in_parts(&mut self, context: &mut ReconstructContext<'_>, io: ReadIo) {
         let ReadIo { place, slot, extent, kind } = io;
         let blocks = self.blocks(place);
         let mut offset = extent.offset;
@@ -406,7 +427,7 @@ impl Reconstruct {
             let (start, sectors) = read.band().range(part);
             // The bad-block log may name a part of it by now.
             let is_readable =
-                around.common.view.readable(slot, start, u64::from(sectors)).is_some();
+                context.common.view.readable(slot, start, u64::from(sectors)).is_some();
             if !is_readable {
                 let column = read.column_mut(slot);
                 column.unreadable = column.unreadable.union(part.set());
@@ -414,13 +435,13 @@ impl Reconstruct {
             }
             let buffer = blocks.at(slot, part.offset);
             let io = ReadIo { place, slot, extent: part, kind };
-            self.submit(around, io, MemberOperation::Read { buffer });
+            self.submit(context, io, MemberOperation::Read { buffer });
         }
     }
 
     pub(in super::super) fn computation_done(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         (number, computation): (u32, &Computation),
     ) {
         let place = number - self.first;
@@ -428,8 +449,8 @@ impl Reconstruct {
         assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
         if let Some(origin) = read.origin {
-            by_kind!(origin, kind => kind.note_computed(read, around, computation));
+            by_kind!(origin, kind => kind.note_computed(read, context, computation));
         }
-        self.step(around, place);
+        self.step(context, place);
     }
 }

@@ -15,7 +15,7 @@ use super::super::plan::{Need, Planner, Recipe};
 use super::super::solve::solve;
 use super::decide::Phase;
 use super::kind::{End, Kind, Steps};
-use super::machine::{Around, Outcome, Reconstruct};
+use super::machine::{Outcome, Reconstruct, ReconstructContext};
 use super::read::{Origin, Read, Want, holds};
 use crate::buffer::Buffer;
 use crate::computation::Step;
@@ -25,25 +25,30 @@ use crate::sectors::SectorSet;
 
 impl Kind for Want {
     #[inline]
-    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
-        planner.plan(|facts| read.tell(facts, around, read.is_left_out(around)));
+    fn plan(&self, read: &Read, context: &ReconstructContext<'_>, planner: &mut Planner) {
+        planner.plan(|facts| read.tell(facts, context, read.is_left_out(context)));
         if planner.planned().is_none() && self.insists {
-            let is_changing = around.is_changing(read.band());
-            planner.plan(|facts| read.tell(facts, around, is_changing));
+            let is_changing = context.is_changing(read.band());
+            planner.plan(|facts| read.tell(facts, context, is_changing));
         }
     }
 
-    fn without_plan(&self, read: &Read, around: &Around<'_>) -> (Need, bool) {
-        let need = if read.is_divisible(around) { Need::Less } else { Need::Impossible };
-        (need, self.insists || !read.slots().any(read.is_left_out(around)))
+    fn without_plan(&self, read: &Read, context: &ReconstructContext<'_>) -> (Need, bool) {
+        let need = if read.is_divisible(context) { Need::Less } else { Need::Impossible };
+        (need, self.insists || !read.slots().any(read.is_left_out(context)))
     }
 
     /// Solves for lost sectors, and copies wanted ones into the payload unless solved for there.
     #[inline]
-    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, recipe: &Recipe) {
+    fn compute(
+        &self,
+        steps: &mut Steps<'_>,
+        context: &mut ReconstructContext<'_>,
+        recipe: &Recipe,
+    ) {
         let (read, computation) = (&mut *steps.read, &mut *steps.computation);
         let (map, blocks) = (read.map, steps.blocks);
-        around.common.counters.reconstructions += u64::from(!recipe.solutions.is_empty());
+        context.common.counters.reconstructions += u64::from(!recipe.solutions.is_empty());
         solve(computation, (&map, blocks), recipe, |index, offset| {
             match read.straight(index, recipe.solved(index)) {
                 Some((payload, from)) => payload.plus(offset - from),
@@ -60,7 +65,7 @@ impl Kind for Want {
             column.valid = column.valid.union(solved);
             let Some(segment) = read.band().segment(&self.run, index) else { continue };
             let sectors = segment.sectors;
-            around.common.counters.cache.copied_sectors += u64::from(sectors);
+            context.common.counters.cache.copied_sectors += u64::from(sectors);
             let offset_sectors = segment.payload_offset;
             computation.steps.push(Step::Copy {
                 from: blocks.at(slot, segment.offset),
@@ -71,10 +76,16 @@ impl Kind for Want {
     }
 
     #[inline]
-    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+    fn end(
+        &self,
+        reads: &mut Reconstruct,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+        end: End,
+    ) {
         let band = *reads.reads[place as usize].band();
         let result = match end {
-            End::Answered if around.damage.is_lost(band.sectors(&reads.geometry, &self.run)) => {
+            End::Answered if context.damage.is_lost(band.sectors(&reads.geometry, &self.run)) => {
                 reached(Mark::LostIsNotRead);
                 Err(Fault::Lost)
             }
@@ -85,7 +96,7 @@ impl Kind for Want {
             }
             End::Abandoned => return reads.outcomes.push_back(Outcome::Anew(band, *self)),
         };
-        around.common.part_done(self.piece, result);
+        context.common.part_done(self.piece, result);
     }
 }
 
@@ -112,14 +123,14 @@ impl Read {
     }
 
     /// By slot, whether the read avoids a column: its member sits out, or is being written.
-    fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
-        let is_changing = around.is_changing(self.band());
-        move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
+    fn is_left_out(&self, context: &ReconstructContext<'_>) -> impl Fn(Slot) -> bool {
+        let is_changing = context.is_changing(self.band());
+        move |slot| context.common.clocks.sits_out(slot) || is_changing(slot)
     }
 
     /// Whether columns may lack different sectors, so that a part of the read can succeed.
-    fn is_divisible(&self, around: &Around<'_>) -> bool {
-        let is_local = |slot: Slot| self.column_coverage(around, slot).lacks_some();
+    fn is_divisible(&self, context: &ReconstructContext<'_>) -> bool {
+        let is_local = |slot: Slot| self.column_coverage(context, slot).lacks_some();
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
@@ -139,12 +150,12 @@ impl Read {
 
 impl Reconstruct {
     /// The first block goes on here. The rest becomes a read of its own.
-    pub(super) fn divide(&mut self, around: &mut Around<'_>, place: u32) {
+    pub(super) fn divide(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         reached(Mark::ReadDivided);
         let read = &mut self.reads[place as usize];
         let (band, want) = (*read.band(), read.client());
         let (first, rest) = want.run.cut(&band).expect("it is divisible");
-        around.common.add_part(want.piece);
+        context.common.add_part(want.piece);
         self.arrived.push_front((band, Want { run: rest, ..want }));
         // One bad sector made a whole extent unreadable; a shorter one may be read.
         read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
@@ -164,7 +175,7 @@ impl Reconstruct {
     /// Unreadable sectors, by slot, that an answered read has solved for and can rewrite.
     pub(super) fn to_repair(
         &self,
-        around: &Around<'_>,
+        context: &ReconstructContext<'_>,
         place: u32,
     ) -> SmallVec<[(Slot, SectorSet); 2]> {
         let read = &self.reads[place as usize];
@@ -175,34 +186,34 @@ impl Reconstruct {
         }
         let band = read.band();
         // No repair races with a stripe that writes, which cannot be stopped.
-        let is_written = around.batch_of(band).is_some_and(|stripe| {
+        let is_written = context.batch_of(band).is_some_and(|stripe| {
             matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
         });
         // Another read of the band may be repairing the same sectors.
         let is_repairing =
             |read: &Read| read.repairs && read.band.is_some_and(|other| other.key == band.key);
-        if is_written || !around.common.may_repair() || self.reads.iter().any(is_repairing) {
+        if is_written || !context.common.may_repair() || self.reads.iter().any(is_repairing) {
             return SmallVec::new();
         }
         let may_help = |(slot, set): &(Slot, SectorSet)| {
-            let member = around.common.view.member(*slot);
+            let member = context.common.view.member(*slot);
             // A member that joined since and is being recovered is not the one that failed to read.
             let holds_it = member.is_some_and(|one| holds(one, band));
-            !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
+            !set.is_empty() && holds_it && !context.common.clocks.sits_out(*slot)
         };
         read.slots().map(|slot| (slot, repaired(slot))).filter(may_help).collect()
     }
 
     pub(super) fn repair(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         place: u32,
         repair: &[(Slot, SectorSet)],
     ) {
         let blocks = self.blocks(place);
         for &(slot, repaired) in repair {
             reached(Mark::RepairsStripe);
-            around.common.counters.read_repairs += 1;
+            context.common.counters.read_repairs += 1;
             let mut from = slot;
             if planted(Bug::RepairWritesWrong) {
                 from = Slot((slot.0 + 1) % self.geometry.slots());
@@ -210,7 +221,7 @@ impl Reconstruct {
             for extent in repaired.extents() {
                 let buffer = blocks.at(from, extent.offset);
                 let io = ReadIo { place, slot, extent, kind: ReadIoKind::Repair };
-                self.submit(around, io, MemberOperation::Write { buffer, durable: false });
+                self.submit(context, io, MemberOperation::Write { buffer, durable: false });
             }
         }
         let read = &mut self.reads[place as usize];

@@ -30,7 +30,7 @@ use super::super::solve::by_exponent;
 use super::check::{Check, Rot};
 use super::decide::{Phase, Rest};
 use super::kind::{End, Kind, Nature, Steps, difference};
-use super::machine::{Around, Reconstruct, sits_out};
+use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Column, Origin, Read, WorkState, holds};
 use crate::array::ArrayView;
 use crate::computation::{Computation, Step};
@@ -53,10 +53,10 @@ impl Kind for Comparison {
         }
     }
 
-    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
-        let (view, band) = (&around.common.view, read.band());
+    fn plan(&self, read: &Read, context: &ReconstructContext<'_>, planner: &mut Planner) {
+        let (view, band) = (&context.common.view, read.band());
         let is_whole = |slot: Slot| view.member(slot).is_some_and(|member| holds(member, band));
-        read.plan_by(around, planner, |facts| {
+        read.plan_by(context, planner, |facts| {
             let can_solve = !read.work.check.is_again && read.slots().all(is_whole);
             let rest = || can_solve.then(|| plan_rest(facts)).flatten();
             plan_whole(facts, true).or_else(rest)
@@ -64,7 +64,7 @@ impl Kind for Comparison {
     }
 
     /// Solves for unreadable columns, then compares. P and Q name the wrong column.
-    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, recipe: &Recipe) {
+    fn compute(&self, steps: &mut Steps<'_>, _: &mut ReconstructContext<'_>, recipe: &Recipe) {
         steps.read.note_erased(recipe);
         steps.solve(recipe);
         let (map, blocks) = (steps.read.map, steps.blocks);
@@ -80,10 +80,10 @@ impl Kind for Comparison {
         }
     }
 
-    fn note_computed(&self, read: &mut Read, around: &Around<'_>, done: &Computation) {
+    fn note_computed(&self, read: &mut Read, context: &ReconstructContext<'_>, done: &Computation) {
         // The first comparison of this data was before the repair.
         if !read.work.is_remade || read.work.check.is_again {
-            read.note_checked(&self.0, around, (difference(done), done.located()));
+            read.note_checked(&self.0, context, (difference(done), done.located()));
         }
     }
 
@@ -105,14 +105,14 @@ impl Kind for Comparison {
 
     /// Computes wrong and unreadable columns again from the others. From here on the read keeps the
     /// band to the end: its requests go in their turn, and no batch of the band begins.
-    fn mend(&self, steps: &mut Steps<'_>, around: &mut Around<'_>) {
+    fn mend(&self, steps: &mut Steps<'_>, context: &mut ReconstructContext<'_>) {
         reached(Mark::ColumnsMended);
         let Steps { read, blocks, computation, .. } = steps;
         let work = Work { class: Class::BestEffort, ..self.0 };
         (read.origin, read.repairs) = (Some(Origin::Background(work)), true);
-        let stripe = around.pool.peek(read.band().key);
+        let stripe = context.pool.peek(read.band().key);
         if let Some(stripe) = stripe {
-            around.pool.stripe_mut(stripe).forget_columns();
+            context.pool.stripe_mut(stripe).forget_columns();
         }
         // P's block holds the difference, which is the error of a wrong data column.
         for index in 0..read.map.data_slots() {
@@ -127,16 +127,22 @@ impl Kind for Comparison {
         steps.parity(Read::is_target);
     }
 
-    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+    fn end(
+        &self,
+        reads: &mut Reconstruct,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+        end: End,
+    ) {
         // A repair could not be verified: it is reported as it is.
         let is_again = reads.reads[place as usize].work.check.is_again;
         match end {
             End::Refused if !is_again => {
                 reached(Mark::WorkRefused);
-                around.common.work_done(self.0.id, Outcome::Unreadable);
+                context.common.work_done(self.0.id, Outcome::Unreadable);
             }
-            End::Abandoned if !is_again => sits_out(around, &self.0),
-            End::Answered | End::Refused | End::Abandoned => reads.tell(around, place, &self.0),
+            End::Abandoned if !is_again => sits_out(context, &self.0),
+            End::Answered | End::Refused | End::Abandoned => reads.tell(context, place, &self.0),
         }
     }
 }
@@ -151,10 +157,10 @@ impl Reconstruct {
     }
 
     /// Reports the findings of a comparison, and its end.
-    fn tell(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
+    fn tell(&mut self, context: &mut ReconstructContext<'_>, place: u32, work: &Work) {
         let read = &self.reads[place as usize];
-        let view = std::sync::Arc::clone(&around.common.view);
-        read.found(work, (&view, &self.geometry), |report| around.common.report(report));
+        let view = std::sync::Arc::clone(&context.common.view);
+        read.found(work, (&view, &self.geometry), |report| context.common.report(report));
         let WorkState { found, written, is_missed, ref check, .. } = read.work;
         let differing = found.p.sectors() + found.q.sectors();
         let outcome = match work.task {
@@ -162,7 +168,7 @@ impl Reconstruct {
             Task::Compare if written == 0 && check.erased.is_empty() => Outcome::Compared(found),
             _ => Outcome::Checked { differing, written },
         };
-        around.common.work_done(work.id, outcome);
+        context.common.work_done(work.id, outcome);
     }
 }
 
@@ -195,12 +201,12 @@ impl Read {
     fn note_checked(
         &mut self,
         work: &Work,
-        around: &Around<'_>,
+        context: &ReconstructContext<'_>,
         (found, located): (Difference, Option<&Located>),
     ) {
-        let view = &*around.common.view;
-        let agrees = around.damage.parity_agrees(view, self.band());
-        let may_mend = around.common.may_repair();
+        let view = &*context.common.view;
+        let agrees = context.damage.parity_agrees(view, self.band());
+        let may_mend = context.common.may_repair();
         let Check { erased, p_speaks, q_speaks, is_again, .. } = self.work.check;
         let heard = |set: SectorSet, speaks: bool| {
             let of_erased = if speaks { set.common(erased) } else { SectorSet::EMPTY };

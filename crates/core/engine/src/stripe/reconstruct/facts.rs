@@ -7,7 +7,7 @@ use super::super::damage::is_synced;
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
 use super::decide::{Facts, Phase, Rest};
 use super::kind::{Kind, Nature};
-use super::machine::Around;
+use super::machine::ReconstructContext;
 use super::read::{Column, Origin, Read};
 
 impl Origin {
@@ -20,16 +20,16 @@ impl Origin {
 impl Read {
     pub(super) fn column_coverage<'a>(
         &'a self,
-        around: &'a Around<'_>,
+        context: &'a ReconstructContext<'_>,
         slot: Slot,
     ) -> ColumnCoverage<'a> {
-        let (view, band) = (&*around.common.view, self.band());
+        let (view, band) = (&*context.common.view, self.band());
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
         ColumnCoverage {
             view,
-            is_entire: around.entire.has(slot),
+            is_entire: context.entire.has(slot),
             is_synced: is_synced(view, band),
-            is_consistent: !around.damage.is_inconsistent(band.key),
+            is_consistent: !context.damage.is_inconsistent(band.key),
             band,
             slot,
             window: self.window,
@@ -45,14 +45,14 @@ impl Read {
     pub(super) fn tell(
         &self,
         facts: &mut StripeFacts,
-        around: &Around<'_>,
+        context: &ReconstructContext<'_>,
         is_left_out: impl Fn(Slot) -> bool,
     ) {
         let map = &self.map;
-        let band_facts = self.column_coverage(around, map.p_slot());
+        let band_facts = self.column_coverage(context, map.p_slot());
         let facts_of = |slot: Slot| {
             let Column { touched, valid, unreadable, .. } = *self.column(slot);
-            let is_entire = around.entire.has(slot);
+            let is_entire = context.entire.has(slot);
             let coverage =
                 ColumnCoverage { is_entire, slot, touched, valid, unreadable, ..band_facts };
             coverage.facts(is_left_out(slot))
@@ -62,7 +62,7 @@ impl Read {
         facts.p = facts_of(map.p_slot());
         facts.q = map.q_slot().map(facts_of);
         facts.is_write = false;
-        facts.parity_agrees = around.damage.parity_solves(band_facts.view, self.band());
+        facts.parity_agrees = context.damage.parity_solves(band_facts.view, self.band());
         facts.is_synced = band_facts.is_synced;
     }
 
@@ -71,7 +71,7 @@ impl Read {
     #[inline]
     pub(super) fn facts(
         &self,
-        around: &Around<'_>,
+        context: &ReconstructContext<'_>,
         planner: &mut Planner,
         (to_repair, is_behind): (bool, bool),
     ) -> Facts {
@@ -87,45 +87,45 @@ impl Read {
         planner.clear();
         let Some(origin) = self.origin else { return facts };
         facts.rest = by_kind!(origin, kind => kind.rest(self, is_behind));
-        if facts.outstanding || self.phase != Phase::Fill || self.is_filled(around) {
+        if facts.outstanding || self.phase != Phase::Fill || self.is_filled(context) {
             return facts;
         }
-        by_kind!(origin, kind => kind.plan(self, around, planner));
+        by_kind!(origin, kind => kind.plan(self, context, planner));
         match planner.planned() {
             Some(plan) if plan.reads() > 0 => facts.need = Need::Reads,
             Some(_) => facts.need = Need::Nothing,
             None => {
                 (facts.need, facts.is_final) =
-                    by_kind!(origin, kind => kind.without_plan(self, around));
+                    by_kind!(origin, kind => kind.without_plan(self, context));
             }
         }
         facts
     }
 
     /// Whether all planned reads are in memory, and the plan still holds.
-    fn is_filled(&self, around: &Around<'_>) -> bool {
-        let view = &around.common.view;
-        let agrees = || around.damage.parity_solves(view, self.band());
+    fn is_filled(&self, context: &ReconstructContext<'_>) -> bool {
+        let view = &context.common.view;
+        let agrees = || context.damage.parity_solves(view, self.band());
         self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
     }
 
     /// Plans background work by its own rule. A kind that fills members avoids those that sit out.
     pub(super) fn plan_by(
         &self,
-        around: &Around<'_>,
+        context: &ReconstructContext<'_>,
         planner: &mut Planner,
         rule: impl FnOnce(&StripeFacts) -> Option<Plan>,
     ) {
         let fills = self.origin.is_some_and(|origin| origin.nature().fills);
-        let sits_out = |slot: Slot| fills && self.is_gone_around(around, slot);
-        planner.plan_by(|facts| self.tell(facts, around, sits_out), rule);
+        let sits_out = |slot: Slot| fills && self.is_gone_around(context, slot);
+        planner.plan_by(|facts| self.tell(facts, context, sits_out), rule);
     }
 
     /// Whether work that fills a member leaves out a column because its member sits out. Not where
     /// no client has written: there the member's bytes may differ from those that parity gives, and
     /// the filled member must hold the same bytes.
-    pub(super) fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
-        let may_be = is_synced(&around.common.view, self.band());
-        may_be && around.common.clocks.sits_out(slot)
+    pub(super) fn is_gone_around(&self, context: &ReconstructContext<'_>, slot: Slot) -> bool {
+        let may_be = is_synced(&context.common.view, self.band());
+        may_be && context.common.clocks.sits_out(slot)
     }
 }

@@ -10,7 +10,7 @@ use super::super::band::Band;
 use super::super::plan::{Planner, Recipe, StripeFacts, plan, plan_columns};
 use super::decide::Rest;
 use super::kind::{End, Kind, Nature, Steps};
-use super::machine::{Around, Reconstruct, sits_out};
+use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Origin, Read};
 use crate::array::{ArrayView, MemberView};
 use crate::work::{Outcome, Task, Work};
@@ -43,20 +43,25 @@ impl Kind for Fill {
         Some(slots.map(|(slot, _)| slot).collect())
     }
 
-    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
+    fn plan(&self, read: &Read, context: &ReconstructContext<'_>, planner: &mut Planner) {
         let copy = |facts: &StripeFacts| {
             let is_copied = |slot: Slot| read.is_target(slot);
             self.copies().then(|| plan_columns(facts, &read.map, is_copied)).flatten()
         };
-        read.plan_by(around, planner, |facts| copy(facts).or_else(|| plan(facts)));
+        read.plan_by(context, planner, |facts| copy(facts).or_else(|| plan(facts)));
     }
 
     /// Solves for lost data, and computes parity columns that were not read.
-    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, recipe: &Recipe) {
+    fn compute(
+        &self,
+        steps: &mut Steps<'_>,
+        context: &mut ReconstructContext<'_>,
+        recipe: &Recipe,
+    ) {
         steps.solve(recipe);
         let makes_parity = steps.parity(|read, slot| read.is_target(slot) && !read.is_read(slot));
         let makes = makes_parity || !recipe.solutions.is_empty();
-        around.common.counters.reconstructions += u64::from(makes);
+        context.common.counters.reconstructions += u64::from(makes);
         if makes && self.copies() {
             reached(Mark::CopyIsMade);
         }
@@ -70,32 +75,43 @@ impl Kind for Fill {
         }
     }
 
-    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+    fn end(
+        &self,
+        reads: &mut Reconstruct,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+        end: End,
+    ) {
         match end {
-            End::Answered => reads.end_written(around, place, &self.0),
+            End::Answered => reads.end_written(context, place, &self.0),
             // A member that sits out may supply the rest later.
-            End::Refused if around.common.clocks.is_any_out() => sits_out(around, &self.0),
-            End::Refused => self.cannot_make(reads, around, place),
-            End::Abandoned => sits_out(around, &self.0),
+            End::Refused if context.common.clocks.is_any_out() => sits_out(context, &self.0),
+            End::Refused => self.cannot_make(reads, context, place),
+            End::Abandoned => sits_out(context, &self.0),
         }
     }
 }
 
 impl Fill {
     /// Copies the columns that can be copied, if not all can.
-    fn cannot_make(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32) {
+    fn cannot_make(
+        &self,
+        reads: &mut Reconstruct,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+    ) {
         let read = &reads.reads[place as usize];
         let mut copied = SmallVec::<[Slot; 2]>::new();
         if self.copies() {
             let mut facts = StripeFacts::blank();
-            read.tell(&mut facts, around, |slot| read.is_gone_around(around, slot));
+            read.tell(&mut facts, context, |slot| read.is_gone_around(context, slot));
             let can_be = |slot| plan_columns(&facts, &read.map, |one| one == slot).is_some();
             copied.extend(read.target_slots().filter(|slot| can_be(*slot)));
         }
         let slots = read.target_slots().filter(|slot| !copied.contains(slot));
-        reads.report_unmade(around, (place, &self.0), slots);
+        reads.report_unmade(context, (place, &self.0), slots);
         if copied.is_empty() {
-            return around.common.work_done(self.0.id, Outcome::Unmade { written: 0 });
+            return context.common.work_done(self.0.id, Outcome::Unmade { written: 0 });
         }
         let read = &mut reads.reads[place as usize];
         read.origin = Some(Origin::Background(self.0));

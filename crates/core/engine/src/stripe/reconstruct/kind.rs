@@ -12,7 +12,7 @@ use super::super::band::Band;
 use super::super::plan::{Need, Planner, Recipe};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::decide::Rest;
-use super::machine::{Around, Reconstruct};
+use super::machine::{Reconstruct, ReconstructContext};
 use super::read::Read;
 use crate::array::ArrayView;
 use crate::computation::{Computation, Step};
@@ -59,18 +59,24 @@ pub(super) trait Kind {
     }
 
     /// Plans the sectors that it reads.
-    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner);
+    fn plan(&self, read: &Read, context: &ReconstructContext<'_>, planner: &mut Planner);
 
     /// Without a possible plan: whether less would be, and whether no readable column is left out.
-    fn without_plan(&self, _read: &Read, _around: &Around<'_>) -> (Need, bool) {
+    fn without_plan(&self, _read: &Read, _context: &ReconstructContext<'_>) -> (Need, bool) {
         (Need::Impossible, true)
     }
 
     /// Adds the steps to compute once all reads are in memory.
-    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, recipe: &Recipe);
+    fn compute(&self, steps: &mut Steps<'_>, context: &mut ReconstructContext<'_>, recipe: &Recipe);
 
     /// Evaluates a finished computation.
-    fn note_computed(&self, _read: &mut Read, _around: &Around<'_>, _done: &Computation) {}
+    fn note_computed(
+        &self,
+        _read: &mut Read,
+        _context: &ReconstructContext<'_>,
+        _done: &Computation,
+    ) {
+    }
 
     /// The work that remains before its end. `_is_behind`: a batch of the band has begun, or
     /// another read may write to the band.
@@ -79,10 +85,16 @@ pub(super) trait Kind {
     }
 
     /// Adds the steps that compute wrong columns again.
-    fn mend(&self, _steps: &mut Steps<'_>, _around: &mut Around<'_>) {}
+    fn mend(&self, _steps: &mut Steps<'_>, _context: &mut ReconstructContext<'_>) {}
 
     /// Ends it: a client gets its answer, a job its result.
-    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End);
+    fn end(
+        &self,
+        reads: &mut Reconstruct,
+        context: &mut ReconstructContext<'_>,
+        place: u32,
+        end: End,
+    );
 }
 
 #[derive(Clone, Copy, Debug)]

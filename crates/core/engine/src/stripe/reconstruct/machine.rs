@@ -52,7 +52,7 @@ pub(in super::super) enum Outcome {
 }
 
 /// The state outside the reads that they use.
-pub(in super::super) struct Around<'a> {
+pub(in super::super) struct ReconstructContext<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
     pub(in super::super) pool: &'a mut Pool,
@@ -60,7 +60,7 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) entire: &'a EntireSlots,
 }
 
-impl Around<'_> {
+impl ReconstructContext<'_> {
     /// The stripe of a band, if it works on a batch.
     pub(super) fn batch_of(&self, band: &Band) -> Option<&Stripe> {
         self.pool.batch_of(band.key)
@@ -265,7 +265,7 @@ impl Reconstruct {
     }
 
     /// Begins reads that may begin now. True if any did.
-    pub(in super::super) fn serve(&mut self, around: &mut Around<'_>) -> bool {
+    pub(in super::super) fn serve(&mut self, context: &mut ReconstructContext<'_>) -> bool {
         let mut has_begun = false;
         // Stripes wait for the reads that were kept out, so these get room first.
         for _ in 0..self.kept_out.len() {
@@ -275,38 +275,41 @@ impl Reconstruct {
                 self.kept_out.push_back((band, origin, waits));
                 continue;
             }
-            has_begun |= self.begin_or_wait(around, band, origin, waits);
+            has_begun |= self.begin_or_wait(context, band, origin, waits);
         }
         while self.has_room()
             && let Some((band, want)) = self.arrived.pop_front()
         {
-            has_begun |= self.begin_or_wait(around, band, Origin::Client(want), Waits::ForBand);
+            has_begun |= self.begin_or_wait(context, band, Origin::Client(want), Waits::ForBand);
         }
         while !self.asked.is_empty() && self.has_room_for_work() {
             let (band, work) = self.asked.pop_front().expect("just seen");
-            has_begun |= self.begin_or_wait(around, band, Origin::Background(work), Waits::ForBand);
+            has_begun |=
+                self.begin_or_wait(context, band, Origin::Background(work), Waits::ForBand);
         }
         has_begun
     }
 
     fn begin_or_wait(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ReconstructContext<'_>,
         band: Band,
         origin: Origin,
         waits: Waits,
     ) -> bool {
         // Work that fills a member may do without one that sits out; its plan decides.
         if let Origin::Background(work) = origin
-            && around.common.clocks.is_any_out()
+            && context.common.clocks.is_any_out()
             && !origin.nature().fills
         {
             self.outcomes.push_back(Outcome::Wake(band.key));
-            sits_out(around, &work);
+            sits_out(context, &work);
             return true;
         }
-        let may = may_begin(around, &band, &origin, waits)
-            || waits == Waits::ForBand && !origin.insists() && self.waits_for_repair(around, &band);
+        let may = may_begin(context, &band, &origin, waits)
+            || waits == Waits::ForBand
+                && !origin.insists()
+                && self.waits_for_repair(context, &band);
         if !may {
             reached(Mark::ReadWaitsForBand);
             self.kept_out.push_back((band, origin, waits));
@@ -317,18 +320,18 @@ impl Reconstruct {
             (Waits::ForBatch, Origin::Client(want)) => {
                 self.outcomes.push_back(Outcome::Anew(band, want));
             }
-            (Waits::ForBand | Waits::ForBatch, _) => self.begin(around, band, origin),
+            (Waits::ForBand | Waits::ForBatch, _) => self.begin(context, band, origin),
         }
         true
     }
 
     /// Whether a repair must wait: a batch of the band has begun and may have read wrong sectors,
     /// or another read may write to the band. A copy waits only for repairs by other reads.
-    pub(super) fn is_behind(&self, around: &Around<'_>, place: u32) -> bool {
+    pub(super) fn is_behind(&self, context: &ReconstructContext<'_>, place: u32) -> bool {
         let read = &self.reads[place as usize];
         let Some(band) = read.band else { return false };
         let copies = read.origin.is_some_and(|origin| origin.nature().copies);
-        let has_batch = around.batch_of(&band).is_some();
+        let has_batch = context.batch_of(&band).is_some();
         let is_other = |(at, other): (usize, &Read)| {
             let is_band = other.band.is_some_and(|one| one.key == band.key);
             let is_of_client = other.origin.is_some_and(|origin| origin.client().is_some());
@@ -340,30 +343,30 @@ impl Reconstruct {
 
     /// Whether the band's stripe cannot write because a member that sits out delays a repair: until
     /// that ends, the band does not change.
-    fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
+    fn waits_for_repair(&self, context: &ReconstructContext<'_>, band: &Band) -> bool {
         let is_computed =
             |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
         let is_held_up = |read: &Read| {
             let is_out = |slot: Slot| read.column(slot).out > 0;
-            read.repairs && around.common.clocks.slots_out().any(is_out)
+            read.repairs && context.common.clocks.slots_out().any(is_out)
         };
         let is_band = |read: &Read| read.band.is_some_and(|other| other.key == band.key);
-        around.batch_of(band).is_some_and(is_computed)
+        context.batch_of(band).is_some_and(is_computed)
             && self.reads.iter().any(|read| is_band(read) && is_held_up(read))
     }
 }
 
 /// Background work stops while a member sits out: its band would be blocked, and clients with it.
-pub(super) fn sits_out(around: &mut Around<'_>, work: &Work) {
+pub(super) fn sits_out(context: &mut ReconstructContext<'_>, work: &Work) {
     reached(Mark::WorkSitsOut);
-    around.common.work_done(work.id, work::Outcome::SitsOut);
+    context.common.work_done(work.id, work::Outcome::SitsOut);
 }
 
 /// The table of the module header.
-fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) -> bool {
-    let Some(stripe) = around.batch_of(band) else { return true };
+fn may_begin(context: &ReconstructContext<'_>, band: &Band, origin: &Origin, waits: Waits) -> bool {
+    let Some(stripe) = context.batch_of(band) else { return true };
     if waits == Waits::ForBatch {
-        return stripe.is_stuck(&around.common.clocks);
+        return stripe.is_stuck(&context.common.clocks);
     }
     if planted(Bug::WaitsBehindStuck) {
         return false;
@@ -371,13 +374,13 @@ fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) ->
     if planted(Bug::ComparesWhileWritten) && matches!(origin, Origin::Background(_)) {
         return true;
     }
-    let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
+    let is_out = |slot: Slot| context.common.clocks.sits_out(slot);
     let may = !origin.insists()
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
             // The batch writes only after the log has it, and while the band is not read.
-            BatchPhase::Compute => stripe.awaits_log() && around.common.clocks.is_any_out(),
+            BatchPhase::Compute => stripe.awaits_log() && context.common.clocks.is_any_out(),
             BatchPhase::Write => {
                 stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)
             }

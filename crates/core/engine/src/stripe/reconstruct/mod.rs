@@ -109,5 +109,5 @@ mod machine;
 mod read;
 mod resync;
 
-pub(super) use machine::{Around, Outcome, PLACES, Reconstruct};
+pub(super) use machine::{Outcome, PLACES, Reconstruct, ReconstructContext};
 pub(super) use read::Want;
