@@ -6,7 +6,7 @@ use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
-use super::background::{Around, Background};
+use super::background::{Background, BackgroundContext};
 use super::decide::{Range, Stage};
 use super::loads::Loads;
 use crate::array::Gate;
@@ -154,8 +154,8 @@ impl Mirror {
                 common.stray_done(slot, done.result);
             }
             Owner::Background(place) => {
-                self.with_background(common, |background, around| {
-                    background.io_done(around, (place, slot), done.result);
+                self.with_background(common, |background, context| {
+                    background.io_done(context, (place, slot), done.result);
                 });
             }
             Owner::Work(key) => {
@@ -268,7 +268,7 @@ impl Mirror {
 
     /// A request of background work has ended at a member that left.
     pub(crate) fn let_go_of(&mut self, common: &mut Common, place: u32) {
-        self.with_background(common, |background, around| background.let_go_of(around, place));
+        self.with_background(common, |background, context| background.let_go_of(context, place));
         self.settle(common);
     }
 
@@ -310,7 +310,7 @@ impl Mirror {
     }
 
     pub(crate) fn handle_work(&mut self, common: &mut Common, work: work::Work) {
-        self.with_background(common, |background, around| background.ask(around, work));
+        self.with_background(common, |background, context| background.ask(context, work));
         self.settle(common);
     }
 
@@ -319,8 +319,8 @@ impl Mirror {
         common: &mut Common,
         computation: Computation,
     ) {
-        self.with_background(common, |background, around| {
-            background.computation_done(around, &computation);
+        self.with_background(common, |background, context| {
+            background.computation_done(context, &computation);
         });
         common.recycle(computation);
         self.settle(common);
@@ -330,12 +330,15 @@ impl Mirror {
     fn with_background(
         &mut self,
         common: &mut Common,
-        act: impl FnOnce(&mut Background, &mut Around<'_>),
+        act: impl FnOnce(&mut Background, &mut BackgroundContext<'_>),
     ) {
         let Self { background, geometry, lock, in_flight, .. } = self;
         let mut submitted =
             |place: u32, slot: Slot| IoId(in_flight.insert((Owner::Background(place), slot)));
-        act(background, &mut Around { common, geometry, lock, submitted: &mut submitted });
+        act(
+            background,
+            &mut BackgroundContext { common, geometry, lock, submitted: &mut submitted },
+        );
         for granted in std::mem::take(&mut self.background.granted) {
             self.grant(common, granted);
         }
@@ -349,7 +352,7 @@ impl Mirror {
                 self.ready.push_back(key);
             }
             None => {
-                self.with_background(common, |background, around| background.grant(around, key));
+                self.with_background(common, |background, context| background.grant(context, key));
             }
         }
     }

@@ -75,7 +75,7 @@ struct Place {
 }
 
 /// The mirror's state that background work uses.
-pub(in super::super) struct Around<'a> {
+pub(in super::super) struct BackgroundContext<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) geometry: &'a MirrorGeometry,
     pub(in super::super) lock: &'a mut RangeLock,
@@ -303,38 +303,38 @@ impl Background {
     }
 
     /// Queues work, and begins it when a place is free.
-    pub(in super::super) fn ask(&mut self, around: &mut Around<'_>, work: Work) {
+    pub(in super::super) fn ask(&mut self, context: &mut BackgroundContext<'_>, work: Work) {
         self.asked.push_back(work);
-        self.begin(around);
+        self.begin(context);
     }
 
-    fn begin(&mut self, around: &mut Around<'_>) {
+    fn begin(&mut self, context: &mut BackgroundContext<'_>) {
         let is_free = |place: &Place| place.work.is_none() && place.orphans == 0;
         while self.places.iter().filter(|place| place.work.is_some()).count() < WORKS_MAX
             && let Some(place) = self.places.iter().position(is_free)
             && let Some(work) = self.asked.pop_front()
         {
             reached(Mark::WorkBegins);
-            let capacity = around.geometry.capacity_sectors();
+            let capacity = context.geometry.capacity_sectors();
             let end = work.start + u64::from(work.sectors);
             assert!(work.sectors <= self.block_sectors, "a block has room for it");
             assert!(end <= capacity, "work lies inside the array");
             let free = Place { work: Some(work), at: work.start, end, ..Place::free() };
             self.places[place] = free;
             let place = u32::try_from(place).expect("a few places");
-            self.aim(around, place, self.block_sectors);
-            self.step(around, place);
+            self.aim(context, place, self.block_sectors);
+            self.step(context, place);
         }
     }
 
     /// Sets the run: from the place's sector on, as long as possible, at most `sectors`.
-    fn aim(&mut self, around: &Around<'_>, number: u32, sectors: u32) {
-        let view = &around.common.view;
+    fn aim(&mut self, context: &BackgroundContext<'_>, number: u32, sectors: u32) {
+        let view = &context.common.view;
         let place = &mut self.places[number as usize];
         let start = LogicalSector(place.at);
-        let whole = around.geometry.contiguous_sectors(start).min(place.end - place.at);
+        let whole = context.geometry.contiguous_sectors(start).min(place.end - place.at);
         let mut run = whole.min(u64::from(sectors));
-        let copies = (0..around.geometry.copies()).map(|copy| around.geometry.copy(start, copy));
+        let copies = (0..context.geometry.copies()).map(|copy| context.geometry.copy(start, copy));
         let copies: SmallVec<[(Slot, MemberSector); 4]> = copies.collect();
         // Up to the next edge of a bad range: beyond it another copy may be believed.
         for (slot, start) in &copies {
@@ -358,52 +358,52 @@ impl Background {
         (place.is_again, place.phase) = (true, Phase::Read);
     }
 
-    fn step(&mut self, around: &mut Around<'_>, number: u32) {
+    fn step(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         while self.places[number as usize].work.is_some() {
-            match decide(&self.places[number as usize].facts(around.common)) {
+            match decide(&self.places[number as usize].facts(context.common)) {
                 Action::Wait => return,
-                Action::Lock => self.lock(around, number),
-                Action::Read => self.read(around, number),
+                Action::Lock => self.lock(context, number),
+                Action::Read => self.read(context, number),
                 Action::Halve => {
                     let sectors = self.places[number as usize].sectors;
-                    self.aim(around, number, sectors / 2);
+                    self.aim(context, number, sectors / 2);
                 }
-                Action::Refuse => self.refuse(around, number),
-                Action::Compare => self.compare(around, number),
-                Action::Write => self.write(around, number),
+                Action::Refuse => self.refuse(context, number),
+                Action::Compare => self.compare(context, number),
+                Action::Write => self.write(context, number),
                 Action::Look => self.look(number),
-                Action::Next => self.next(around, number),
-                Action::LeaveOff => self.end(around, number, Outcome::SitsOut),
+                Action::Next => self.next(context, number),
+                Action::LeaveOff => self.end(context, number, Outcome::SitsOut),
             }
         }
     }
 
     /// The run cannot be made: reports the lacking members, and goes on with the next.
-    fn refuse(&mut self, around: &mut Around<'_>, number: u32) {
+    fn refuse(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let place = &mut self.places[number as usize];
         if !place.task().makes() {
             reached(Mark::WorkRefused);
-            return self.end(around, number, Outcome::Unreadable);
+            return self.end(context, number, Outcome::Unreadable);
         }
         reached(Mark::WorkGivenUp);
         place.is_unmade = true;
-        place.report_unmade(around.common);
-        self.next(around, number);
+        place.report_unmade(context.common);
+        self.next(context, number);
     }
 
     /// Locks the whole of the work at once: it is short.
-    fn lock(&mut self, around: &mut Around<'_>, number: u32) {
+    fn lock(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let place = &mut self.places[number as usize];
         let is_free =
-            around.lock.acquire(LockKey(u64::from(number)), place.at, place.end - place.at);
+            context.lock.acquire(LockKey(u64::from(number)), place.at, place.end - place.at);
         place.range = if is_free { Range::Locked } else { Range::Waiting };
     }
 
     /// The place with this name gets the range that it waited for.
-    pub(in super::super) fn grant(&mut self, around: &mut Around<'_>, key: LockKey) {
+    pub(in super::super) fn grant(&mut self, context: &mut BackgroundContext<'_>, key: LockKey) {
         let number = u32::try_from(key.0).expect("places are numbered from 0");
         self.places[number as usize].range = Range::Locked;
-        self.step(around, number);
+        self.step(context, number);
     }
 
     fn block(&self, number: u32, copy: usize) -> Buffer {
@@ -414,37 +414,37 @@ impl Background {
 
     fn submit(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut BackgroundContext<'_>,
         (number, slot): (u32, Slot),
         (start, sectors): (MemberSector, u32),
         operation: MemberOperation,
     ) {
-        let id = (around.submitted)(number, slot);
+        let id = (context.submitted)(number, slot);
         self.places[number as usize].outstanding += 1;
-        around.common.submit((id, slot), (start, sectors), operation);
+        context.common.submit((id, slot), (start, sectors), operation);
     }
 
     fn submit_to_replacement(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut BackgroundContext<'_>,
         (number, slot): (u32, Slot),
         (start, sectors): (MemberSector, u32),
         operation: MemberOperation,
     ) {
-        let id = (around.submitted)(number, slot);
+        let id = (context.submitted)(number, slot);
         self.places[number as usize].outstanding += 1;
-        around.common.submit_to_replacement((id, slot), (start, sectors), operation);
+        context.common.submit_to_replacement((id, slot), (start, sectors), operation);
     }
 
-    fn read(&mut self, around: &mut Around<'_>, number: u32) {
+    fn read(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let place = &self.places[number as usize];
-        let (slots, sectors) = (place.to_read(around.common), place.sectors);
+        let (slots, sectors) = (place.to_read(context.common), place.sectors);
         for index in 0..self.copies {
             let copy = self.places[number as usize].copies[usize::from(index)];
             if slots.contains(&copy.slot) {
                 let buffer = self.block(number, usize::from(index));
                 let operation = MemberOperation::Read { buffer };
-                self.submit(around, (number, copy.slot), (copy.start, sectors), operation);
+                self.submit(context, (number, copy.slot), (copy.start, sectors), operation);
             }
         }
     }
@@ -456,10 +456,10 @@ impl Background {
         copies.iter().position(is_read).expect("one was read")
     }
 
-    fn compare(&mut self, around: &mut Around<'_>, number: u32) {
+    fn compare(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let believed = self.believed(number);
         let (place, source) = (&self.places[number as usize], self.block(number, believed));
-        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
+        let mut computation = context.common.blank_computation(ComputationId(u64::from(number)));
         let votes = place.task().checks();
         if votes {
             let copies = (0..).zip(&place.copies);
@@ -479,13 +479,13 @@ impl Background {
         let place = &mut self.places[number as usize];
         place.outstanding += 1;
         place.phase = Phase::Compared;
-        around.common.submit_computation(computation);
+        context.common.submit_computation(computation);
     }
 
     /// A comparison has ended: `found` has each copy's differences.
     pub(in super::super) fn computation_done(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut BackgroundContext<'_>,
         computation: &Computation,
     ) {
         let number = u32::try_from(computation.id.0).expect("places are numbered from 0");
@@ -494,8 +494,8 @@ impl Background {
         assert!(place.outstanding == 1 && place.phase == Phase::Compared, "it was asked for");
         place.outstanding = 0;
         if place.task().checks() {
-            place.note_votes(around.common, computation);
-            return self.step(around, number);
+            place.note_votes(context.common, computation);
+            return self.step(context, number);
         }
         for index in (0..place.copies.len()).filter(|index| *index != believed) {
             let differs = computation.found.get(index).copied().unwrap_or_default();
@@ -505,11 +505,11 @@ impl Background {
                 place.copies[index].lacks = differs;
             }
         }
-        self.step(around, number);
+        self.step(context, number);
     }
 
     /// Writes the copies that differ, could not be read, or are being recovered.
-    fn write(&mut self, around: &mut Around<'_>, number: u32) {
+    fn write(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let place = &mut self.places[number as usize];
         place.phase = Phase::Written;
         if place.is_again {
@@ -519,7 +519,7 @@ impl Background {
         let place = &self.places[number as usize];
         let (task, whole) = (place.task(), SectorSet::run(0, place.sectors));
         let end = |copy: &Copy| copy.start.0 + u64::from(place.sectors);
-        let view = &around.common.view;
+        let view = &context.common.view;
         let mut targets: SmallVec<[Copy; 4]> = SmallVec::new();
         for copy in &place.copies {
             let Some(member) = view.member(copy.slot) else { continue };
@@ -531,7 +531,7 @@ impl Background {
                 (Task::Retry, State::Read | State::Failed(FaultKind::Media))
                     if member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
                 {
-                    place.vouched(around.common)
+                    place.vouched(context.common)
                 }
                 (Task::Retry, _) => SectorSet::EMPTY,
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
@@ -558,7 +558,7 @@ impl Background {
             };
             targets.push(Copy { lacks, ..*copy });
         }
-        if !around.common.may_repair() {
+        if !context.common.may_repair() {
             let is_missed = targets.iter().any(|copy| !copy.lacks.is_empty());
             self.places[number as usize].is_missed |= is_missed;
             return;
@@ -586,9 +586,9 @@ impl Background {
                     self.places[number as usize].written += extent.sectors;
                     let range = (start, extent.sectors);
                     if task == Task::Replace {
-                        self.submit_to_replacement(around, (number, copy.slot), range, operation);
+                        self.submit_to_replacement(context, (number, copy.slot), range, operation);
                     } else {
-                        self.submit(around, (number, copy.slot), range, operation);
+                        self.submit(context, (number, copy.slot), range, operation);
                     }
                 }
             }
@@ -597,7 +597,7 @@ impl Background {
 
     pub(in super::super) fn io_done(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut BackgroundContext<'_>,
         (number, slot): (u32, Slot),
         result: Result<(), MemberFault>,
     ) {
@@ -608,40 +608,40 @@ impl Background {
             (Phase::Read, Ok(())) => place.copy_mut(slot).state = State::Read,
             (Phase::Read, Err(fault)) => {
                 place.copy_mut(slot).state = State::Failed(fault.kind);
-                around.common.note_read_fault(slot, fault);
+                context.common.note_read_fault(slot, fault);
             }
             (Phase::Written, Ok(())) => {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 // A member that is being filled was not unreadable before.
                 let was_unreadable = place.copy_mut(slot).state == State::Failed(FaultKind::Media);
                 if was_unreadable && !place.task().fills() {
-                    around.common.note_mended(slot);
+                    context.common.note_mended(slot);
                 }
             }
             (Phase::Written, Err(fault)) if place.task().checks() => {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 // Sectors that the log names are lost alone: the work goes on.
                 place.is_missed |= fault.kind != FaultKind::Media;
                 let copy = place.copy_mut(slot);
                 copy.fate = Fate::Left;
                 for extent in copy.lacks.extents() {
                     let start = MemberSector(copy.start.0 + u64::from(extent.offset));
-                    around.common.report_unmended(slot, fault, (start, extent.sectors));
+                    context.common.report_unmended(slot, fault, (start, extent.sectors));
                 }
             }
             (Phase::Written, Err(fault)) => {
-                around.common.note_written(slot);
+                context.common.note_written(slot);
                 place.is_missed = true;
                 place.copy_mut(slot).fate = Fate::Left;
                 // A healthy member that refuses a write fails the work, not the member.
-                let is_in = around.common.still_in(slot, fault.cause.member);
+                let is_in = context.common.still_in(slot, fault.cause.member);
                 if !fault.kind.spares_member() && is_in {
-                    around.common.report_failed(fault);
+                    context.common.report_failed(fault);
                 }
             }
             (Phase::Compared, _) => unreachable!("nothing is asked of members meanwhile"),
         }
-        self.step(around, number);
+        self.step(context, number);
     }
 
     /// Whether the work at a place writes to a member's replacement.
@@ -655,18 +655,18 @@ impl Background {
         self.places[number as usize].orphans += 1;
     }
 
-    pub(in super::super) fn let_go_of(&mut self, around: &mut Around<'_>, number: u32) {
+    pub(in super::super) fn let_go_of(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         self.places[number as usize].orphans -= 1;
-        self.begin(around);
+        self.begin(context);
     }
 
     /// The run is done: the next one, or the end.
-    fn next(&mut self, around: &mut Around<'_>, number: u32) {
+    fn next(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let place = &mut self.places[number as usize];
-        place.found(around.common);
+        place.found(context.common);
         place.at += u64::from(place.sectors);
         if place.at < place.end {
-            return self.aim(around, number, self.block_sectors);
+            return self.aim(context, number, self.block_sectors);
         }
         let Place { differing, written, is_unmade, .. } = *place;
         let outcome = match place.task() {
@@ -679,17 +679,17 @@ impl Background {
             }
             Task::Resync | Task::Recover | Task::Replace => Outcome::Done { written },
         };
-        self.end(around, number, outcome);
+        self.end(context, number, outcome);
     }
 
-    fn end(&mut self, around: &mut Around<'_>, number: u32, outcome: Outcome) {
+    fn end(&mut self, context: &mut BackgroundContext<'_>, number: u32, outcome: Outcome) {
         let free = Place { orphans: self.places[number as usize].orphans, ..Place::free() };
         let place = std::mem::replace(&mut self.places[number as usize], free);
         assert!(place.outstanding == 0 && place.range == Range::Locked, "nothing of it is out");
         let work = place.work.expect("it worked");
-        self.granted.extend(around.lock.release(LockKey(u64::from(number))));
-        around.common.work_done(work.id, outcome);
-        self.begin(around);
+        self.granted.extend(context.lock.release(LockKey(u64::from(number))));
+        context.common.work_done(work.id, outcome);
+        self.begin(context);
     }
 }
 

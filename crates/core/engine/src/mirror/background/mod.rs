@@ -30,4 +30,4 @@
 mod decide;
 mod machine;
 
-pub(super) use machine::{Around, Background};
+pub(super) use machine::{Background, BackgroundContext};
