@@ -21,8 +21,8 @@ use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
 /// Works in progress; more wait. Each has a block for every copy.
 const WORKS_MAX: usize = 4;
 
-/// Places for them: a place whose requests are at a member that left stays unused until these end.
-const PLACES: u32 = 8;
+/// Entries for them: an entry whose requests are at a member that left stays unused until these end.
+const ENTRIES: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Copy {
@@ -46,7 +46,7 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Place {
+struct WorkEntry {
     work: Option<Work>,
     /// First sector of the run, and its length.
     at: u64,
@@ -79,13 +79,13 @@ pub(in super::super) struct BackgroundContext<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) geometry: &'a MirrorGeometry,
     pub(in super::super) lock: &'a mut RangeLock,
-    /// Names a request to the member in a slot as that of a place.
+    /// Names a request to the member in a slot as that of an entry.
     pub(in super::super) submitted: &'a mut dyn FnMut(u32, Slot) -> IoId,
 }
 
 #[derive(Debug)]
 pub(in super::super) struct Background {
-    places: Box<[Place]>,
+    entries: Box<[WorkEntry]>,
     asked: VecDeque<Work>,
     /// Its first block in the arena, and the blocks' length.
     first_block: u32,
@@ -95,7 +95,7 @@ pub(in super::super) struct Background {
     pub(in super::super) granted: Vec<LockKey>,
 }
 
-impl Place {
+impl WorkEntry {
     fn free() -> Self {
         Self {
             work: None,
@@ -118,7 +118,7 @@ impl Place {
     }
 
     fn task(&self) -> Task {
-        self.work.expect("a place that works has work").task
+        self.work.expect("an entry that works has work").task
     }
 
     fn copy_mut(&mut self, slot: Slot) -> &mut Copy {
@@ -204,7 +204,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl WorkEntry {
     /// Reports members that lack the run: those being filled, or all whose copies cannot agree.
     fn report_unmade(&self, common: &mut Common) {
         let Some(work) = self.work else { return };
@@ -285,7 +285,7 @@ impl Background {
         block_sectors: u32,
     ) -> Self {
         Self {
-            places: (0..PLACES).map(|_| Place::free()).collect(),
+            entries: (0..ENTRIES).map(|_| WorkEntry::free()).collect(),
             asked: VecDeque::new(),
             first_block,
             block_sectors,
@@ -295,23 +295,23 @@ impl Background {
     }
 
     pub(in super::super) fn blocks(&self) -> u32 {
-        PLACES * u32::from(self.copies)
+        ENTRIES * u32::from(self.copies)
     }
 
-    pub(in super::super) fn class_of(&self, place: u32) -> Option<Class> {
-        self.places[place as usize].work.map(|work| work.class)
+    pub(in super::super) fn class_of(&self, entry: u32) -> Option<Class> {
+        self.entries[entry as usize].work.map(|work| work.class)
     }
 
-    /// Queues work, and begins it when a place is free.
+    /// Queues work, and begins it when an entry is free.
     pub(in super::super) fn ask(&mut self, context: &mut BackgroundContext<'_>, work: Work) {
         self.asked.push_back(work);
         self.begin(context);
     }
 
     fn begin(&mut self, context: &mut BackgroundContext<'_>) {
-        let is_free = |place: &Place| place.work.is_none() && place.orphans == 0;
-        while self.places.iter().filter(|place| place.work.is_some()).count() < WORKS_MAX
-            && let Some(place) = self.places.iter().position(is_free)
+        let is_free = |entry: &WorkEntry| entry.work.is_none() && entry.orphans == 0;
+        while self.entries.iter().filter(|entry| entry.work.is_some()).count() < WORKS_MAX
+            && let Some(entry) = self.entries.iter().position(is_free)
             && let Some(work) = self.asked.pop_front()
         {
             reached(Mark::WorkBegins);
@@ -319,20 +319,20 @@ impl Background {
             let end = work.start + u64::from(work.sectors);
             assert!(work.sectors <= self.block_sectors, "a block has room for it");
             assert!(end <= capacity, "work lies inside the array");
-            let free = Place { work: Some(work), at: work.start, end, ..Place::free() };
-            self.places[place] = free;
-            let place = u32::try_from(place).expect("a few places");
-            self.aim(context, place, self.block_sectors);
-            self.step(context, place);
+            let free = WorkEntry { work: Some(work), at: work.start, end, ..WorkEntry::free() };
+            self.entries[entry] = free;
+            let entry = u32::try_from(entry).expect("a few entries");
+            self.aim(context, entry, self.block_sectors);
+            self.step(context, entry);
         }
     }
 
-    /// Sets the run: from the place's sector on, as long as possible, at most `sectors`.
+    /// Sets the run: from the entry's sector on, as long as possible, at most `sectors`.
     fn aim(&mut self, context: &BackgroundContext<'_>, number: u32, sectors: u32) {
         let view = &context.common.view;
-        let place = &mut self.places[number as usize];
-        let start = LogicalSector(place.at);
-        let whole = context.geometry.contiguous_sectors(start).min(place.end - place.at);
+        let entry = &mut self.entries[number as usize];
+        let start = LogicalSector(entry.at);
+        let whole = context.geometry.contiguous_sectors(start).min(entry.end - entry.at);
         let mut run = whole.min(u64::from(sectors));
         let copies = (0..context.geometry.copies()).map(|copy| context.geometry.copy(start, copy));
         let copies: SmallVec<[(Slot, MemberSector); 4]> = copies.collect();
@@ -340,32 +340,32 @@ impl Background {
         for (slot, start) in &copies {
             run = view.readable_alike(*slot, *start, run);
         }
-        place.sectors = u32::try_from(run).expect("no more than a block");
+        entry.sectors = u32::try_from(run).expect("no more than a block");
         let (lacks, wrong) = (SectorSet::EMPTY, SectorSet::EMPTY);
         let (state, fate) = (State::Unread, Fate::Left);
         let unread = |(slot, start)| Copy { slot, start, state, lacks, wrong, fate };
-        place.copies = copies.into_iter().map(unread).collect();
-        place.right.clear();
-        (place.tied, place.is_again) = (SectorSet::EMPTY, false);
-        place.phase = Phase::Read;
+        entry.copies = copies.into_iter().map(unread).collect();
+        entry.right.clear();
+        (entry.tied, entry.is_again) = (SectorSet::EMPTY, false);
+        entry.phase = Phase::Read;
     }
 
     /// Reads the rewritten copies again, and the others with them.
     fn look(&mut self, number: u32) {
         reached(Mark::MendReadAgain);
-        let place = &mut self.places[number as usize];
-        place.copies.iter_mut().for_each(|copy| copy.state = State::Unread);
-        (place.is_again, place.phase) = (true, Phase::Read);
+        let entry = &mut self.entries[number as usize];
+        entry.copies.iter_mut().for_each(|copy| copy.state = State::Unread);
+        (entry.is_again, entry.phase) = (true, Phase::Read);
     }
 
     fn step(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        while self.places[number as usize].work.is_some() {
-            match decide(&self.places[number as usize].facts(context.common)) {
+        while self.entries[number as usize].work.is_some() {
+            match decide(&self.entries[number as usize].facts(context.common)) {
                 Action::Wait => return,
                 Action::Lock => self.lock(context, number),
                 Action::Read => self.read(context, number),
                 Action::Halve => {
-                    let sectors = self.places[number as usize].sectors;
+                    let sectors = self.entries[number as usize].sectors;
                     self.aim(context, number, sectors / 2);
                 }
                 Action::Refuse => self.refuse(context, number),
@@ -380,29 +380,29 @@ impl Background {
 
     /// The run cannot be made: reports the lacking members, and goes on with the next.
     fn refuse(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        let place = &mut self.places[number as usize];
-        if !place.task().makes() {
+        let entry = &mut self.entries[number as usize];
+        if !entry.task().makes() {
             reached(Mark::WorkRefused);
             return self.end(context, number, Outcome::Unreadable);
         }
         reached(Mark::WorkGivenUp);
-        place.is_unmade = true;
-        place.report_unmade(context.common);
+        entry.is_unmade = true;
+        entry.report_unmade(context.common);
         self.next(context, number);
     }
 
     /// Locks the whole of the work at once: it is short.
     fn lock(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        let place = &mut self.places[number as usize];
+        let entry = &mut self.entries[number as usize];
         let is_free =
-            context.lock.acquire(LockKey(u64::from(number)), place.at, place.end - place.at);
-        place.range = if is_free { Range::Locked } else { Range::Waiting };
+            context.lock.acquire(LockKey(u64::from(number)), entry.at, entry.end - entry.at);
+        entry.range = if is_free { Range::Locked } else { Range::Waiting };
     }
 
-    /// The place with this name gets the range that it waited for.
+    /// The entry with this name gets the range that it waited for.
     pub(in super::super) fn grant(&mut self, context: &mut BackgroundContext<'_>, key: LockKey) {
-        let number = u32::try_from(key.0).expect("places are numbered from 0");
-        self.places[number as usize].range = Range::Locked;
+        let number = u32::try_from(key.0).expect("entries are numbered from 0");
+        self.entries[number as usize].range = Range::Locked;
         self.step(context, number);
     }
 
@@ -420,7 +420,7 @@ impl Background {
         operation: MemberOperation,
     ) {
         let id = (context.submitted)(number, slot);
-        self.places[number as usize].outstanding += 1;
+        self.entries[number as usize].outstanding += 1;
         context.common.submit((id, slot), (start, sectors), operation);
     }
 
@@ -432,15 +432,15 @@ impl Background {
         operation: MemberOperation,
     ) {
         let id = (context.submitted)(number, slot);
-        self.places[number as usize].outstanding += 1;
+        self.entries[number as usize].outstanding += 1;
         context.common.submit_to_replacement((id, slot), (start, sectors), operation);
     }
 
     fn read(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        let place = &self.places[number as usize];
-        let (slots, sectors) = (place.to_read(context.common), place.sectors);
+        let entry = &self.entries[number as usize];
+        let (slots, sectors) = (entry.to_read(context.common), entry.sectors);
         for index in 0..self.copies {
-            let copy = self.places[number as usize].copies[usize::from(index)];
+            let copy = self.entries[number as usize].copies[usize::from(index)];
             if slots.contains(&copy.slot) {
                 let buffer = self.block(number, usize::from(index));
                 let operation = MemberOperation::Read { buffer };
@@ -451,34 +451,34 @@ impl Background {
 
     /// The believed copy: the first that was read, in the order of copies.
     fn believed(&self, number: u32) -> usize {
-        let copies = &self.places[number as usize].copies;
+        let copies = &self.entries[number as usize].copies;
         let is_read = |copy: &Copy| copy.state == State::Read;
         copies.iter().position(is_read).expect("one was read")
     }
 
     fn compare(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let believed = self.believed(number);
-        let (place, source) = (&self.places[number as usize], self.block(number, believed));
+        let (entry, source) = (&self.entries[number as usize], self.block(number, believed));
         let mut computation = context.common.blank_computation(ComputationId(u64::from(number)));
-        let votes = place.task().checks();
+        let votes = entry.task().checks();
         if votes {
-            let copies = (0..).zip(&place.copies);
+            let copies = (0..).zip(&entry.copies);
             let read = |(index, copy): (usize, &Copy)| {
                 (copy.state == State::Read).then(|| self.block(number, index))
             };
             let copies = computation.sources(copies.map(read));
-            computation.steps.push(Step::Vote { copies, sectors: place.sectors });
+            computation.steps.push(Step::Vote { copies, sectors: entry.sectors });
         }
-        for (index, _) in others(place, believed).filter(|_| !votes) {
+        for (index, _) in others(entry, believed).filter(|_| !votes) {
             let target = self.block(number, index);
-            let sectors = place.sectors;
+            let sectors = entry.sectors;
             let into = u16::try_from(index).expect("a few copies");
             computation.xor_into(target, std::iter::once(source), sectors);
             computation.steps.push(Step::Find { unit: target, offset: 0, sectors, into });
         }
-        let place = &mut self.places[number as usize];
-        place.outstanding += 1;
-        place.phase = Phase::Compared;
+        let entry = &mut self.entries[number as usize];
+        entry.outstanding += 1;
+        entry.phase = Phase::Compared;
         context.common.submit_computation(computation);
     }
 
@@ -488,21 +488,21 @@ impl Background {
         context: &mut BackgroundContext<'_>,
         computation: &Computation,
     ) {
-        let number = u32::try_from(computation.id.0).expect("places are numbered from 0");
+        let number = u32::try_from(computation.id.0).expect("entries are numbered from 0");
         let believed = self.believed(number);
-        let place = &mut self.places[number as usize];
-        assert!(place.outstanding == 1 && place.phase == Phase::Compared, "it was asked for");
-        place.outstanding = 0;
-        if place.task().checks() {
-            place.note_votes(context.common, computation);
+        let entry = &mut self.entries[number as usize];
+        assert!(entry.outstanding == 1 && entry.phase == Phase::Compared, "it was asked for");
+        entry.outstanding = 0;
+        if entry.task().checks() {
+            entry.note_votes(context.common, computation);
             return self.step(context, number);
         }
-        for index in (0..place.copies.len()).filter(|index| *index != believed) {
+        for index in (0..entry.copies.len()).filter(|index| *index != believed) {
             let differs = computation.found.get(index).copied().unwrap_or_default();
             if !differs.is_empty() {
                 reached(Mark::CopiesDiffer);
-                place.differing += differs.sectors();
-                place.copies[index].lacks = differs;
+                entry.differing += differs.sectors();
+                entry.copies[index].lacks = differs;
             }
         }
         self.step(context, number);
@@ -510,18 +510,18 @@ impl Background {
 
     /// Writes the copies that differ, could not be read, or are being recovered.
     fn write(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        let place = &mut self.places[number as usize];
-        place.phase = Phase::Written;
-        if place.is_again {
+        let entry = &mut self.entries[number as usize];
+        entry.phase = Phase::Written;
+        if entry.is_again {
             return;
         }
         let believed = self.believed(number);
-        let place = &self.places[number as usize];
-        let (task, whole) = (place.task(), SectorSet::run(0, place.sectors));
-        let end = |copy: &Copy| copy.start.0 + u64::from(place.sectors);
+        let entry = &self.entries[number as usize];
+        let (task, whole) = (entry.task(), SectorSet::run(0, entry.sectors));
+        let end = |copy: &Copy| copy.start.0 + u64::from(entry.sectors);
         let view = &context.common.view;
         let mut targets: SmallVec<[Copy; 4]> = SmallVec::new();
-        for copy in &place.copies {
+        for copy in &entry.copies {
             let Some(member) = view.member(copy.slot) else { continue };
             let is_recovered = end(copy) <= member.recovered_sectors;
             let of_check = SectorSet::EMPTY;
@@ -529,20 +529,20 @@ impl Background {
             let lacks = match (task, copy.state) {
                 // Copies that agree confirm each other; a single one has no confirmation.
                 (Task::Retry, State::Read | State::Failed(FaultKind::Media))
-                    if member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
+                    if member.bad_blocks.touches(copy.start, u64::from(entry.sectors)) =>
                 {
-                    place.vouched(context.common)
+                    entry.vouched(context.common)
                 }
                 (Task::Retry, _) => SectorSet::EMPTY,
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
-                    whole.without(place.tied)
+                    whole.without(entry.tied)
                 }
                 // Its log names it: once written, it is good again.
                 (Task::Compare | Task::Repair, State::Unread)
                     if is_recovered
-                        && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
+                        && member.bad_blocks.touches(copy.start, u64::from(entry.sectors)) =>
                 {
-                    whole.without(place.tied)
+                    whole.without(entry.tied)
                 }
                 (Task::Repair, State::Read) => copy.wrong,
                 (Task::Compare, State::Read) => of_check,
@@ -560,30 +560,30 @@ impl Background {
         }
         if !context.common.may_repair() {
             let is_missed = targets.iter().any(|copy| !copy.lacks.is_empty());
-            self.places[number as usize].is_missed |= is_missed;
+            self.entries[number as usize].is_missed |= is_missed;
             return;
         }
         // The source of each sector: the believed copy, unless it was outvoted.
-        let outvoted = place.right.iter().map(|(_, set)| *set);
+        let outvoted = entry.right.iter().map(|(_, set)| *set);
         let others = outvoted.fold(SectorSet::EMPTY, SectorSet::union);
         let mut sources: SmallVec<[(usize, SectorSet); 2]> = SmallVec::new();
         sources.push((believed, whole.without(others)));
-        sources.extend(place.right.iter().map(|(copy, set)| (usize::from(*copy), *set)));
+        sources.extend(entry.right.iter().map(|(copy, set)| (usize::from(*copy), *set)));
         for copy in targets {
-            self.places[number as usize].copy_mut(copy.slot).lacks = copy.lacks;
+            self.entries[number as usize].copy_mut(copy.slot).lacks = copy.lacks;
             // A repair is reported only once it is durable.
             let durable = task == Task::Repair && !copy.wrong.is_empty();
             if durable {
                 let fate = Fate::Unverified;
                 let fate = spoiled(Bug::RepairUnverified, fate, Fate::Repaired);
-                self.places[number as usize].copy_mut(copy.slot).fate = fate;
+                self.entries[number as usize].copy_mut(copy.slot).fate = fate;
             }
             for (source, set) in &sources {
                 for extent in copy.lacks.common(*set).extents() {
                     let buffer = self.block(number, *source).plus(extent.offset);
                     let start = MemberSector(copy.start.0 + u64::from(extent.offset));
                     let operation = MemberOperation::Write { buffer, durable };
-                    self.places[number as usize].written += extent.sectors;
+                    self.entries[number as usize].written += extent.sectors;
                     let range = (start, extent.sectors);
                     if task == Task::Replace {
                         self.submit_to_replacement(context, (number, copy.slot), range, operation);
@@ -601,28 +601,28 @@ impl Background {
         (number, slot): (u32, Slot),
         result: Result<(), MemberFault>,
     ) {
-        let place = &mut self.places[number as usize];
-        assert!(place.outstanding > 0 && place.work.is_some(), "the request was of this work");
-        place.outstanding -= 1;
-        match (place.phase, result) {
-            (Phase::Read, Ok(())) => place.copy_mut(slot).state = State::Read,
+        let entry = &mut self.entries[number as usize];
+        assert!(entry.outstanding > 0 && entry.work.is_some(), "the request was of this work");
+        entry.outstanding -= 1;
+        match (entry.phase, result) {
+            (Phase::Read, Ok(())) => entry.copy_mut(slot).state = State::Read,
             (Phase::Read, Err(fault)) => {
-                place.copy_mut(slot).state = State::Failed(fault.kind);
+                entry.copy_mut(slot).state = State::Failed(fault.kind);
                 context.common.note_read_fault(slot, fault);
             }
             (Phase::Written, Ok(())) => {
                 context.common.note_written(slot);
                 // A member that is being filled was not unreadable before.
-                let was_unreadable = place.copy_mut(slot).state == State::Failed(FaultKind::Media);
-                if was_unreadable && !place.task().fills() {
+                let was_unreadable = entry.copy_mut(slot).state == State::Failed(FaultKind::Media);
+                if was_unreadable && !entry.task().fills() {
                     context.common.note_mended(slot);
                 }
             }
-            (Phase::Written, Err(fault)) if place.task().checks() => {
+            (Phase::Written, Err(fault)) if entry.task().checks() => {
                 context.common.note_written(slot);
                 // Sectors that the log names are lost alone: the work goes on.
-                place.is_missed |= fault.kind != FaultKind::Media;
-                let copy = place.copy_mut(slot);
+                entry.is_missed |= fault.kind != FaultKind::Media;
+                let copy = entry.copy_mut(slot);
                 copy.fate = Fate::Left;
                 for extent in copy.lacks.extents() {
                     let start = MemberSector(copy.start.0 + u64::from(extent.offset));
@@ -631,8 +631,8 @@ impl Background {
             }
             (Phase::Written, Err(fault)) => {
                 context.common.note_written(slot);
-                place.is_missed = true;
-                place.copy_mut(slot).fate = Fate::Left;
+                entry.is_missed = true;
+                entry.copy_mut(slot).fate = Fate::Left;
                 // A healthy member that refuses a write fails the work, not the member.
                 let is_in = context.common.still_in(slot, fault.cause.member);
                 if !fault.kind.spares_member() && is_in {
@@ -644,36 +644,36 @@ impl Background {
         self.step(context, number);
     }
 
-    /// Whether the work at a place writes to a member's replacement.
+    /// Whether the work at an entry writes to a member's replacement.
     pub(in super::super) fn is_copy(&self, number: u32) -> bool {
-        let place = &self.places[number as usize];
-        place.phase == Phase::Written && place.task() == Task::Replace
+        let entry = &self.entries[number as usize];
+        entry.phase == Phase::Written && entry.task() == Task::Replace
     }
 
-    /// A request of the work at a place stays at a member that left.
+    /// A request of the work at an entry stays at a member that left.
     pub(in super::super) fn hold(&mut self, number: u32) {
-        self.places[number as usize].orphans += 1;
+        self.entries[number as usize].orphans += 1;
     }
 
     pub(in super::super) fn let_go_of(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        self.places[number as usize].orphans -= 1;
+        self.entries[number as usize].orphans -= 1;
         self.begin(context);
     }
 
     /// The run is done: the next one, or the end.
     fn next(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
-        let place = &mut self.places[number as usize];
-        place.found(context.common);
-        place.at += u64::from(place.sectors);
-        if place.at < place.end {
+        let entry = &mut self.entries[number as usize];
+        entry.found(context.common);
+        entry.at += u64::from(entry.sectors);
+        if entry.at < entry.end {
             return self.aim(context, number, self.block_sectors);
         }
-        let Place { differing, written, is_unmade, .. } = *place;
-        let outcome = match place.task() {
+        let WorkEntry { differing, written, is_unmade, .. } = *entry;
+        let outcome = match entry.task() {
             Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
-            Task::Repair if place.is_missed => Outcome::Unwritten,
+            Task::Repair if entry.is_missed => Outcome::Unwritten,
             Task::Compare | Task::Repair | Task::Retry => Outcome::Checked { differing, written },
-            Task::Resync | Task::Recover | Task::Replace if place.is_missed => Outcome::Unwritten,
+            Task::Resync | Task::Recover | Task::Replace if entry.is_missed => Outcome::Unwritten,
             Task::Resync | Task::Recover | Task::Replace if is_unmade => {
                 Outcome::Unmade { written }
             }
@@ -683,10 +683,11 @@ impl Background {
     }
 
     fn end(&mut self, context: &mut BackgroundContext<'_>, number: u32, outcome: Outcome) {
-        let free = Place { orphans: self.places[number as usize].orphans, ..Place::free() };
-        let place = std::mem::replace(&mut self.places[number as usize], free);
-        assert!(place.outstanding == 0 && place.range == Range::Locked, "nothing of it is out");
-        let work = place.work.expect("it worked");
+        let free =
+            WorkEntry { orphans: self.entries[number as usize].orphans, ..WorkEntry::free() };
+        let entry = std::mem::replace(&mut self.entries[number as usize], free);
+        assert!(entry.outstanding == 0 && entry.range == Range::Locked, "nothing of it is out");
+        let work = entry.work.expect("it worked");
         self.granted.extend(context.lock.release(LockKey(u64::from(number))));
         context.common.work_done(work.id, outcome);
         self.begin(context);
@@ -698,8 +699,8 @@ fn is_replaced(common: &Common, slot: Slot) -> bool {
 }
 
 /// The copies beside the believed one that were read.
-fn others(place: &Place, believed: usize) -> impl Iterator<Item = (usize, &Copy)> {
+fn others(entry: &WorkEntry, believed: usize) -> impl Iterator<Item = (usize, &Copy)> {
     let is_other =
         move |(index, copy): &(usize, &Copy)| *index != believed && copy.state == State::Read;
-    place.copies.iter().enumerate().filter(is_other)
+    entry.copies.iter().enumerate().filter(is_other)
 }
