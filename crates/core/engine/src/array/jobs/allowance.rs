@@ -50,31 +50,31 @@ impl JobFlow {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct RemainingAllowance {
     /// `None` without a driver that sets it: then there is no limit.
-    left: Option<JobAllowance>,
+    rest: Option<JobAllowance>,
 }
 
-impl Left {
+impl RemainingAllowance {
     pub(super) fn set(&mut self, allowance: JobAllowance) {
-        self.left = Some(allowance);
+        self.rest = Some(allowance);
     }
 
     /// A job's allowance does not pass to the next job.
     pub(super) fn forget(&mut self) {
-        self.left = self.left.map(|_| JobAllowance::default());
+        self.rest = self.rest.map(|_| JobAllowance::default());
     }
 
     pub(super) fn is_some(&self) -> bool {
-        self.left.is_none_or(|left| left != JobAllowance::default())
+        self.rest.is_none_or(|rest| rest != JobAllowance::default())
     }
 
     /// Takes so much, and returns the class. Work larger than the rest goes whole.
     pub(super) fn take(&mut self, sectors: u64) -> Class {
-        let Some(left) = &mut self.left else { return Class::Idle };
-        let (class, of) = match left.owed_sectors {
-            0 => (Class::Idle, &mut left.idle_sectors),
-            _ => (Class::BestEffort, &mut left.owed_sectors),
+        let Some(rest) = &mut self.rest else { return Class::Idle };
+        let (class, of) = match rest.owed_sectors {
+            0 => (Class::Idle, &mut rest.idle_sectors),
+            _ => (Class::BestEffort, &mut rest.owed_sectors),
         };
         assert!(*of > 0, "nothing is asked for that is not allowed");
         *of = of.saturating_sub(sectors);
@@ -95,25 +95,25 @@ mod tests {
 
     #[test]
     fn without_a_word_there_is_always_more_in_class_idle() {
-        let mut left = Left::default();
+        let mut rest = RemainingAllowance::default();
         for _ in 0..3 {
-            assert!(left.is_some());
-            assert_eq!(left.take(1 << 40), Class::Idle);
+            assert!(rest.is_some());
+            assert_eq!(rest.take(1 << 40), Class::Idle);
         }
-        left.forget();
-        assert!(left.is_some());
+        rest.forget();
+        assert!(rest.is_some());
     }
 
     #[test]
     fn an_allowance_takes_the_place_of_the_one_before() {
-        let mut left = Left::default();
-        left.set(allowance(64, 64));
-        left.set(allowance(100, 8));
-        assert_eq!(left.take(8), Class::BestEffort, "what is owed goes first");
-        assert_eq!([left.take(64), left.take(64)], [Class::Idle; 2], "the last one whole");
-        assert!(!left.is_some());
-        left.set(allowance(64, 0));
-        left.forget();
-        assert!(!left.is_some(), "another job waits for its own");
+        let mut rest = RemainingAllowance::default();
+        rest.set(allowance(64, 64));
+        rest.set(allowance(100, 8));
+        assert_eq!(rest.take(8), Class::BestEffort, "what is owed goes first");
+        assert_eq!([rest.take(64), rest.take(64)], [Class::Idle; 2], "the last one whole");
+        assert!(!rest.is_some());
+        rest.set(allowance(64, 0));
+        rest.forget();
+        assert!(!rest.is_some(), "another job waits for its own");
     }
 }

@@ -7,7 +7,7 @@ use braid_geometry::{Geometry, Level, MemberSector, Slot};
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
-use super::allowance::{JobAllowance, JobFlow, Left};
+use super::allowance::{JobAllowance, JobFlow, RemainingAllowance};
 use super::cursor::{Cursor, Run};
 use super::decide::Facts;
 use super::ground::{Ground, is_whole};
@@ -80,7 +80,7 @@ pub(in super::super) struct Jobs {
     is_paused: bool,
     /// The check or repair that an operator asked for; and whether it retries ranges in logs.
     wanted: Option<(JobKind, bool)>,
-    allowance: Left,
+    allowance: RemainingAllowance,
     flow: JobFlow,
     /// A job that failed: not begun again before the state changes.
     refused: Option<JobKind>,

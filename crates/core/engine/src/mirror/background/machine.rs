@@ -21,7 +21,7 @@ use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
 /// Works in progress; more wait. Each has a block for every copy.
 const WORKS_MAX: usize = 4;
 
-/// Entries for them: an entry whose requests are at a member that left stays unused until these end.
+/// Entries for them: one whose requests are at a member that left stays unused until these end.
 const ENTRIES: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
