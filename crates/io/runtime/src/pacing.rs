@@ -24,7 +24,7 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
 
 use braid_engine::Instant;
-use braid_engine::array::{Array, JobAllowance, JobFlow, Passed};
+use braid_engine::array::{Array, ClassFlow, JobAllowance, JobFlow};
 use braid_geometry::SECTOR_BYTES;
 use braid_pace::{Class, Governor, GovernorSettings, GovernorState, Latencies, Phase};
 
@@ -200,7 +200,7 @@ fn tell(governor: &mut Governor, now: Instant, told: &mut JobFlow, flow: &JobFlo
     for (class, before, after) in
         [(Class::Idle, idle, flow.idle), (Class::BestEffort, owed, flow.owed)]
     {
-        let Passed { begun_sectors, ended_sectors } = before;
+        let ClassFlow { begun_sectors, ended_sectors } = before;
         let begun = (after.begun_sectors - begun_sectors) * SECTOR_BYTES;
         let ended = (after.ended_sectors - ended_sectors) * SECTOR_BYTES;
         if begun > 0 {

@@ -56,7 +56,7 @@ pub use away::AwayMember;
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use consistency::{JournalLook, NewBitmap};
 pub use effect::{ArrayEffect, Erring, MetadataArea, MetadataRecord, Notice};
-pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
+pub use jobs::{ClassFlow, JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest};
 pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
 pub use read_errors::ReadErrors;

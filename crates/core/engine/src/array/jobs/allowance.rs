@@ -20,7 +20,7 @@ pub struct JobAllowance {
 
 /// Sectors that jobs requested in one class, and that came back, done or not, since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct ClassFlow {
     /// Requested.
     pub begun_sectors: u64,
     /// Come back.
@@ -31,13 +31,13 @@ pub struct Passed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFlow {
     /// Class idle.
-    pub idle: Passed,
+    pub idle: ClassFlow,
     /// Class best effort.
-    pub owed: Passed,
+    pub owed: ClassFlow,
 }
 
 impl JobFlow {
-    pub(super) fn of(&mut self, class: Class) -> &mut Passed {
+    pub(super) fn of(&mut self, class: Class) -> &mut ClassFlow {
         match class {
             Class::Idle => &mut self.idle,
             Class::BestEffort => &mut self.owed,

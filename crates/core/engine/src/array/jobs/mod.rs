@@ -58,7 +58,7 @@ mod job;
 mod machine;
 mod upkeep;
 
-pub use allowance::{JobAllowance, JobFlow, Passed};
+pub use allowance::{ClassFlow, JobAllowance, JobFlow};
 pub(super) use decide::{Action as JobAction, decide as decide_job};
 pub(super) use ground::Ground;
 pub(super) use machine::{Jobs, Saved, Unmade};
