@@ -14,7 +14,7 @@ use super::machine::{Array, Condition};
 use super::order::{Activity, Closing, FlushPurpose};
 use super::roster::{Come, Unrecorded, WhyOut};
 use super::setup::JournalSetup;
-use super::superblocks::{Completed, SuperblocksAction, Telling, Why};
+use super::superblocks::{SuperblocksAction, UpdateContent, UpdateResult, Why};
 use super::view::{ArrayView, Gate};
 use crate::Instant;
 use crate::cause::Cause;
@@ -170,7 +170,7 @@ impl Array {
     pub(super) fn write_superblocks(&mut self, becomes: Activity, why: Why) {
         assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
         let (consistency, ground, _) = self.consistency_and_ground();
-        let telling = Telling {
+        let content = UpdateContent {
             becomes,
             why,
             resync_offset: ground.resync_offset,
@@ -178,13 +178,13 @@ impl Array {
             bad_blocks: self.bad_logs.written().collect(),
             changes: self.out.changes(),
         };
-        self.superblocks.begin(telling, &mut self.roster);
+        self.superblocks.begin(content, &mut self.roster);
     }
 
     fn complete_update(&mut self, now: Instant) {
         assert!(!self.condition.broken, "what is broken records nothing any more");
         let Self { roster, superblocks, consistency, out, .. } = self;
-        let Completed { becomes, losses, newcomers, is_again, leaves_file, recovered } =
+        let UpdateResult { becomes, losses, newcomers, is_again, leaves_file, recovered } =
             superblocks.complete(roster, consistency, out);
         consistency.is_said(leaves_file, out);
         if !(losses.is_empty() && newcomers.is_empty()) {

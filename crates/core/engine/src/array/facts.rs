@@ -10,14 +10,14 @@ use super::machine::{Array, Condition, Setup};
 use super::order::{Activity, Writes};
 use super::outbox::Outbox;
 use super::roster::Roster;
-use super::superblocks::{Standing, Superblocks, SuperblocksFacts};
+use super::superblocks::{StageFacts, Superblocks, SuperblocksFacts};
 use crate::Instant;
 
 impl Array {
     pub(super) fn facts(&self, now: Instant) -> ArrayFacts {
         let Self { condition, superblocks, gatekeeper, caches, .. } = self;
         let wakes_a_spare = self.roster.has_spares() && self.missing_count() == 0;
-        let standing = Standing {
+        let stage_facts = StageFacts {
             broken: condition.broken,
             is_held_up: self.consistency.holds_up(&self.consistency_ground()),
             journal: self.consistency.journal_member(),
@@ -34,7 +34,7 @@ impl Array {
             stopping: condition.stopping,
             stopped: condition.stopped,
             superblocks: SuperblocksFacts {
-                stage: superblocks.stage(&self.roster, standing),
+                stage: superblocks.stage(&self.roster, stage_facts),
                 unrecorded: self.has_unrecorded(),
                 absent: superblocks.absent_untold(),
                 said_once: superblocks.are_said_once() && !wakes_a_spare,

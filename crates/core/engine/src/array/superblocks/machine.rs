@@ -43,7 +43,7 @@ enum Turn {
 
 /// The progress of a loss's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum RecordProgress {
     No,
     Asked,
     Done,
@@ -75,12 +75,12 @@ struct Update {
     /// The bitmap file was no longer written at its begin: it counts beyond the file's events.
     leaves_file: bool,
     /// Whether the record beside the members has the update's loss, if there is a record.
-    kept: Kept,
+    record: RecordProgress,
 }
 
 /// The content of an update beside members and events.
 #[derive(Debug)]
-pub(in crate::array) struct Telling {
+pub(in crate::array) struct UpdateContent {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) why: Why,
     pub(in crate::array) resync_offset: u64,
@@ -92,7 +92,7 @@ pub(in crate::array) struct Telling {
 
 /// The effects of an update that is durable.
 #[derive(Debug)]
-pub(in crate::array) struct Completed {
+pub(in crate::array) struct UpdateResult {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) losses: Vec<Unrecorded>,
     pub(in crate::array) newcomers: Vec<MemberId>,
@@ -105,7 +105,7 @@ pub(in crate::array) struct Completed {
 
 /// The array's facts for an update's stage.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::array) struct Standing {
+pub(in crate::array) struct StageFacts {
     pub(in crate::array) broken: bool,
     /// The update waits for bitmaps or logs.
     pub(in crate::array) is_held_up: bool,
@@ -179,9 +179,9 @@ impl Superblocks {
         Some(Awaiting { events: update.state.events, news: update.news })
     }
 
-    pub(in crate::array) fn stage(&self, roster: &Roster, standing: Standing) -> Stage {
+    pub(in crate::array) fn stage(&self, roster: &Roster, facts: StageFacts) -> Stage {
         let Some(update) = &self.update else { return Stage::Free };
-        let Standing { broken, is_held_up, journal } = standing;
+        let StageFacts { broken, is_held_up, journal } = facts;
         if !broken && is_held_up {
             return Stage::Behind;
         }
@@ -201,10 +201,10 @@ impl Superblocks {
             // A member with data cannot be recorded as lost, so nothing counts as recorded: a write
             // that another member missed is never acknowledged (I4).
             () if broken || is_behind || !roster.records_all() => Stage::Outdated,
-            () if self.keeps_record && roster.has_unrecorded() => match update.kept {
-                Kept::No => Stage::Unkept,
-                Kept::Asked => Stage::Out,
-                Kept::Done => Stage::Durable,
+            () if self.keeps_record && roster.has_unrecorded() => match update.record {
+                RecordProgress::No => Stage::Unkept,
+                RecordProgress::Asked => Stage::Out,
+                RecordProgress::Done => Stage::Durable,
             },
             () => Stage::Durable,
         }
@@ -229,7 +229,7 @@ impl Superblocks {
     pub(in crate::array) fn record_has(&mut self, events: u64) {
         // Another member may have been lost meanwhile: then another update records that.
         if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
-            update.kept = Kept::Done;
+            update.record = RecordProgress::Done;
         }
     }
 
@@ -243,9 +243,9 @@ impl Superblocks {
         self.recovered.push((member, slot));
     }
 
-    pub(in crate::array) fn begin(&mut self, telling: Telling, roster: &mut Roster) {
-        let Telling { becomes, why, resync_offset, bad_blocks, consistency: said, changes } =
-            telling;
+    pub(in crate::array) fn begin(&mut self, content: UpdateContent, roster: &mut Roster) {
+        let UpdateContent { becomes, why, resync_offset, bad_blocks, consistency: said, changes } =
+            content;
         assert_ne!(becomes, Activity::NotKept, "an array without redundancy says nothing");
         let clean = becomes == Activity::Clean;
         let degraded = roster.missing_count() > 0 || roster.recovering().next().is_some();
@@ -295,7 +295,7 @@ impl Superblocks {
             changes,
             newcomers: roster.newcomers().collect(),
             leaves_file: said.leaves_file,
-            kept: Kept::No,
+            record: RecordProgress::No,
         });
         if planted(Bug::GateEarly) && why == Why::Activity && becomes == Activity::Active {
             self.on_disk = becomes;
@@ -361,8 +361,8 @@ impl Superblocks {
     /// The record must have the update's members before any write relies on it.
     pub(in crate::array) fn ask_for_record(&mut self, out: &mut Outbox) {
         let update = self.update.as_mut().expect("an update is kept");
-        assert_eq!(update.kept, Kept::No, "it is asked for once");
-        update.kept = Kept::Asked;
+        assert_eq!(update.record, RecordProgress::No, "it is asked for once");
+        update.record = RecordProgress::Asked;
         out.push(ArrayEffect::KeepRecord { events: update.state.events });
     }
 
@@ -372,7 +372,7 @@ impl Superblocks {
         roster: &mut Roster,
         consistency: &mut Consistency,
         out: &mut Outbox,
-    ) -> Completed {
+    ) -> UpdateResult {
         let Update { state, becomes, again, changes, newcomers, last, leaves_file, .. } =
             self.end(consistency);
         roster.are_named(&last);
@@ -392,6 +392,6 @@ impl Superblocks {
         };
         let recovered = self.recovered.extract_if(.., is_said).collect();
         let is_again = again && !is_moved;
-        Completed { becomes, losses, newcomers, is_again, leaves_file, recovered }
+        UpdateResult { becomes, losses, newcomers, is_again, leaves_file, recovered }
     }
 }
