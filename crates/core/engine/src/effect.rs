@@ -13,7 +13,7 @@ pub use crate::ids::CachedWriteId;
 pub use crate::ids::IoId;
 use crate::ids::{BitmapId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
-use crate::work::{Found, Outcome};
+use crate::work::{Finding, Outcome};
 
 /// An operation on a run of a member's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -365,7 +365,7 @@ pub enum Report {
         /// The work.
         id: WorkId,
         /// The finding.
-        found: Found,
+        found: Finding,
     },
     /// Background work cannot make a range that a member lacks: before its result, once for each
     /// range. A [`crate::work::Task::Resync`] cannot make it agree, in parity or in every copy.

@@ -135,7 +135,7 @@ pub struct Difference {
 
 /// A finding about one run of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Finding {
     /// One member is wrong: the syndromes, or most copies, name it.
     Rot {
         /// The member.

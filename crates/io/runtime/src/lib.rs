@@ -169,7 +169,7 @@ pub use braid_engine::array::{
     LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, Wish,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
-pub use braid_engine::work::{Candidates, Fate, Found, RotKind};
+pub use braid_engine::work::{Candidates, Fate, Finding, RotKind};
 pub use braid_engine::{CacheMode, Counters, OnReadErrors, Patience, ReadErrorLimit, SitOut};
 pub use braid_pace::{GovernorSettings, GovernorState, Phase};
 pub use braid_ring::{Payload, Workers};

@@ -9,9 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use braid_runtime::MemberId;
-use braid_runtime::{
-    Found as Finding, Io, JobEnd, JobKind, JobProgress, JobRequest, Notice, Volume,
-};
+use braid_runtime::{Finding, Io, JobEnd, JobKind, JobProgress, JobRequest, Notice, Volume};
 use serde_json::json;
 
 use super::config::RescueConfig;

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use braid_geometry::SECTOR_BYTES;
 use braid_runtime::{
-    Candidates, Cause, Erring, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice, RotKind,
+    Candidates, Cause, Erring, Fate, Finding, JobEnd, JobKind, JobProgress, MemberId, Notice,
+    RotKind,
 };
 
 use braid_console::output::shell::shell_word;
@@ -259,10 +260,10 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
     })
 }
 
-fn found_words(found: &Found, names: Names<'_>) -> Change {
+fn found_words(found: &Finding, names: Names<'_>) -> Change {
     let Names { array, member: label, .. } = names;
     match *found {
-        Found::Rot { member, slot, start, sectors, kind, fate } => {
+        Finding::Rot { member, slot, start, sectors, kind, fate } => {
             let name = label(member);
             let (offset, length) = (start.0 * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
             let (what, at) = match kind {
@@ -294,7 +295,7 @@ fn found_words(found: &Found, names: Names<'_>) -> Change {
                 None => change,
             }
         }
-        Found::Ambiguous { start, sectors, array: at, candidates } => {
+        Finding::Ambiguous { start, sectors, array: at, candidates } => {
             let (offset, length) = (start.0 * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
             let slots = slots_words(&candidates);
             let message = format!(

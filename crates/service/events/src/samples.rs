@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_runtime::{
-    Answer, Asked, Candidates, Cause, Erring, Fate, Found, JobEnd, JobKind, JobProgress, MemberId,
-    Notice, RotKind,
+    Answer, Asked, Candidates, Cause, Erring, Fate, Finding, JobEnd, JobKind, JobProgress,
+    MemberId, Notice, RotKind,
 };
 
 use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
@@ -42,7 +42,7 @@ pub(crate) fn notices() -> Vec<Notice> {
     };
     let rot = |kind, fate| {
         let start = MemberSector(24);
-        Notice::Found(Found::Rot { member, slot, start, sectors: 8, kind, fate })
+        Notice::Found(Finding::Rot { member, slot, start, sectors: 8, kind, fate })
     };
     let began = |kind| Notice::JobBegan(progress(kind, 0));
     let ended = |kind| Notice::JobEnded { progress: progress(kind, 96), end: JobEnd::Completed };
@@ -70,7 +70,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         ended(JobKind::Resync),
         began(JobKind::Check),
         rot(RotKind::Data(start), Fate::Left),
-        Notice::Found(Found::Ambiguous {
+        Notice::Found(Finding::Ambiguous {
             start: MemberSector(24),
             sectors: 8,
             array: None,

@@ -15,7 +15,7 @@ use crate::cause::Cause;
 use crate::effect::{LogTicket, SlowMembers};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::request::Fault;
-use crate::work::{Found, Work};
+use crate::work::{Finding, Work};
 
 /// An effect that the array asks of its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -269,7 +269,7 @@ pub enum Notice {
     },
     /// A check or a repair has found wrong sectors: one notice each run; [`JobProgress`] counts
     /// all.
-    Found(Found),
+    Found(Finding),
     /// A spare has taken a slot without a member; superblocks record it, and its recovery follows.
     SpareTaken {
         /// The member.

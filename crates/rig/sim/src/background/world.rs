@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use braid_engine::array::{Gate, JobEnd, JobKind, JobProgress, MemberId};
 use braid_engine::effect::Report;
-use braid_engine::work::{Class, Difference, Found, Outcome, Task, Work, WorkId};
+use braid_engine::work::{Class, Difference, Finding, Outcome, Task, Work, WorkId};
 use braid_geometry::Geometry;
 
 use crate::chances::Purpose;
@@ -124,13 +124,13 @@ impl World {
     }
 
     /// Work found a difference: a sign that parity is wrong. True if no job asked for the work.
-    fn take_finding(&mut self, shard: usize, id: WorkId, found: Found) -> bool {
+    fn take_finding(&mut self, shard: usize, id: WorkId, found: Finding) -> bool {
         self.tally.count("findings");
         if id.0 < FIRST_ID {
             return false;
         }
         let (start, sectors) = match found {
-            Found::Rot { start, sectors, .. } | Found::Ambiguous { start, sectors, .. } => {
+            Finding::Rot { start, sectors, .. } | Finding::Ambiguous { start, sectors, .. } => {
                 (start.0, u64::from(sectors))
             }
         };

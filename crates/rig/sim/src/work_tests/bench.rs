@@ -11,7 +11,7 @@ use braid_engine::cause::Answer;
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberIo, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::work::{Class, Found, Outcome, Task, Work, WorkId};
+use braid_engine::work::{Class, Finding, Outcome, Task, Work, WorkId};
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{ChunkRow, Geometry, Level, LogicalSector, Shape};
 
@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     pub(crate) ios: VecDeque<MemberIo>,
     pub(crate) computations: VecDeque<Computation>,
     pub(crate) outcomes: BTreeMap<WorkId, Outcome>,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<Finding>,
     /// Members that acknowledge writes and lose them.
     pub(crate) deaf: Vec<MemberId>,
     /// Members that fail writes.

@@ -1,7 +1,7 @@
 //! Rot: found, reported, and repaired if the other columns prove which one is wrong.
 
 use braid_engine::ids::MemberId;
-use braid_engine::work::{Difference, Fate, Found, Outcome, RotKind, Task, WorkId};
+use braid_engine::work::{Difference, Fate, Finding, Outcome, RotKind, Task, WorkId};
 use braid_geometry::{ChunkRow, Geometry, Level, Slot, StripeGeometry};
 
 use super::bench::{Bench, CHUNK, ROWS};
@@ -47,9 +47,9 @@ fn flip(bench: &mut Bench, slot: u16, row: u64, sector: u32) {
 }
 
 fn fates(bench: &Bench) -> Vec<Option<Fate>> {
-    let fate = |found: &Found| match found {
-        Found::Rot { fate, .. } => Some(*fate),
-        Found::Ambiguous { .. } => None,
+    let fate = |found: &Finding| match found {
+        Finding::Rot { fate, .. } => Some(*fate),
+        Finding::Ambiguous { .. } => None,
     };
     bench.found.iter().map(fate).collect()
 }
@@ -81,7 +81,7 @@ pub(crate) fn a_rotten_chunk_is_named_and_mended_whatever_it_is() {
                 };
                 let start = braid_geometry::MemberSector(row * u64::from(CHUNK) + u64::from(from));
                 let (member, slot) = (MemberId(slot), Slot(slot));
-                let expected = Found::Rot { member, slot, start, sectors, kind, fate };
+                let expected = Finding::Rot { member, slot, start, sectors, kind, fate };
                 assert_eq!(bench.found, [expected], "row {row} {outcome:?}");
                 let is_rotten = bench.members == rotten;
                 assert_eq!(is_rotten, task == Task::Compare, "a check writes nothing");
@@ -108,7 +108,7 @@ pub(crate) fn two_rotten_chunks_are_never_guessed_at() {
         assert!(matches!(outcome, Outcome::Checked { written: 0, differing: 16 }), "{outcome:?}");
         assert!(bench.members == before, "seed {seed}");
         assert_eq!(fates(&bench), [None], "seed {seed}: {:?}", bench.found);
-        let Found::Ambiguous { candidates, sectors, .. } = bench.found[0] else { unreachable!() };
+        let Finding::Ambiguous { candidates, sectors, .. } = bench.found[0] else { unreachable!() };
         assert_eq!((candidates.count(), sectors), (slots, CHUNK), "any of them");
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn one_parity_names_nobody() {
             let before = bench.members.clone();
             bench.carry_out(2, Task::Repair);
             assert!(bench.members == before);
-            let [Found::Ambiguous { candidates, sectors: 1, start, .. }] = bench.found[..] else {
+            let [Finding::Ambiguous { candidates, sectors: 1, start, .. }] = bench.found[..] else {
                 panic!("{:?}", bench.found)
             };
             assert_eq!((candidates.count(), start.0), (slots, 2 * u64::from(CHUNK) + 3));
@@ -287,7 +287,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
         }
         assert!(bench.shard.is_idle(), "seed {seed}");
         // An rcw before the repair has taken the rot into parity: data and parity agree.
-        let is_mended = bench.found.iter().any(|found| matches!(found, Found::Rot { .. }));
+        let is_mended = bench.found.iter().any(|found| matches!(found, Finding::Rot { .. }));
         for sector in 0..2 * row {
             let is_right = bench.held(sector, 0) == &data[bytes(sector, 1)];
             let may_be_wrong = !is_mended && is_rotten(&bench, sector);
@@ -382,7 +382,7 @@ pub(crate) fn three_copies_vote() {
         let rotten = bench.members.clone();
         bench.carry_out(0, task);
         let sectors = bench.found.iter().map(|found| match *found {
-            Found::Rot { sectors, kind: RotKind::Data(at), start, slot, member, fate } => {
+            Finding::Rot { sectors, kind: RotKind::Data(at), start, slot, member, fate } => {
                 assert_eq!((at.0, member.0), (start.0, slot.0));
                 let expected = if task == Task::Repair { Fate::Repaired } else { Fate::Left };
                 assert_eq!(fate, expected);
@@ -407,7 +407,7 @@ pub(crate) fn two_copies_are_never_guessed_at() {
             bench.carry_out(0, Task::Repair);
             bench.carry_out(1, Task::Repair);
             assert!(bench.members == before);
-            let [Found::Ambiguous { array: Some(at), sectors: 1, candidates, .. }] =
+            let [Finding::Ambiguous { array: Some(at), sectors: 1, candidates, .. }] =
                 bench.found[..]
             else {
                 panic!("{level:?}: {:?}", bench.found)

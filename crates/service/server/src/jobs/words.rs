@@ -2,7 +2,7 @@
 
 use braid_control::model::{self, FoundFate, FoundKind, FoundRun};
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{Fate, Found, GovernorState, JobEnd, JobKind, MemberId, Phase, RotKind};
+use braid_runtime::{Fate, Finding, JobEnd, JobKind, Look, MemberId, Phase, RotKind};
 
 pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     match kind {
@@ -39,10 +39,10 @@ pub(crate) fn pace(look: &GovernorState) -> model::JobPace {
 }
 
 /// A run of differing sectors, in the API's type.
-pub fn run(found: &Found, label: impl Fn(MemberId) -> String) -> FoundRun {
+pub fn run(found: &Finding, label: impl Fn(MemberId) -> String) -> FoundRun {
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     match *found {
-        Found::Rot { member, slot, start, sectors, kind, fate } => FoundRun {
+        Finding::Rot { member, slot, start, sectors, kind, fate } => FoundRun {
             kind: match kind {
                 RotKind::Data(_) => FoundKind::Data,
                 RotKind::P => FoundKind::P,
@@ -63,7 +63,7 @@ pub fn run(found: &Found, label: impl Fn(MemberId) -> String) -> FoundRun {
                 Fate::Repaired => FoundFate::Repaired,
             },
         },
-        Found::Ambiguous { start, sectors, array, candidates } => FoundRun {
+        Finding::Ambiguous { start, sectors, array, candidates } => FoundRun {
             kind: FoundKind::Unknown,
             slot: None,
             member: None,

@@ -16,7 +16,7 @@ use super::{JobEnd, JobKind, JobProgress, JobRequest};
 use crate::Instant;
 use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::ranges::{BadBlocks, BadRange, MemberRange};
-use crate::work::{Fate, Found, Outcome, Task, Work};
+use crate::work::{Fate, Finding, Outcome, Task, Work};
 
 /// So many findings of a job are reported one by one; more are counted. Otherwise a wholly rotten
 /// member would be reported once for each of its stripes.
@@ -542,14 +542,14 @@ impl Jobs {
     }
 
     /// Counts a shard's finding; true if it must be reported.
-    pub(in super::super) fn found(&mut self, found: &Found) -> bool {
+    pub(in super::super) fn found(&mut self, found: &Finding) -> bool {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         match *found {
-            Found::Rot { sectors, fate, .. } => {
+            Finding::Rot { sectors, fate, .. } => {
                 job.located += u64::from(sectors);
                 job.repaired += if fate == Fate::Repaired { u64::from(sectors) } else { 0 };
             }
-            Found::Ambiguous { sectors, .. } => job.ambiguous += u64::from(sectors),
+            Finding::Ambiguous { sectors, .. } => job.ambiguous += u64::from(sectors),
         }
         let is_told = job.told < FINDINGS_TOLD_MAX && !job.is_quiet;
         job.told += u32::from(is_told);

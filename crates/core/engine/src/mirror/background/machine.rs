@@ -16,7 +16,7 @@ use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::{LockKey, RangeLock};
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
-use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
+use crate::work::{Candidates, Class, Fate, Finding, Outcome, RotKind, Task, Work};
 
 /// Works in progress; more wait. Each has a block for every copy.
 const WORKS_MAX: usize = 4;
@@ -263,7 +263,7 @@ impl WorkEntry {
                 let start = MemberSector(copy.start.0 + u64::from(extent.offset));
                 let (slot, sectors, fate) = (copy.slot, extent.sectors, copy.fate);
                 let kind = RotKind::Data(array(extent.offset));
-                let found = Found::Rot { member, slot, start, sectors, kind, fate };
+                let found = Finding::Rot { member, slot, start, sectors, kind, fate };
                 common.report(Report::Found { id, found });
             }
         }
@@ -272,7 +272,7 @@ impl WorkEntry {
         for extent in self.tied.extents() {
             let (start, sectors) = (MemberSector(first + u64::from(extent.offset)), extent.sectors);
             let array = Some(array(extent.offset));
-            let found = Found::Ambiguous { start, sectors, array, candidates };
+            let found = Finding::Ambiguous { start, sectors, array, candidates };
             common.report(Report::Found { id, found });
         }
     }

@@ -37,7 +37,7 @@ use crate::computation::{Computation, Step};
 use crate::effect::Report;
 use crate::rot::Located;
 use crate::sectors::{Extent, SectorSet};
-use crate::work::{Candidates, Class, Difference, Fate, Found, Outcome, RotKind, Task, Work};
+use crate::work::{Candidates, Class, Difference, Fate, Finding, Outcome, RotKind, Task, Work};
 
 /// [`Task::Compare`], [`Task::Repair`] and [`Task::Retry`].
 pub(super) struct Comparison(pub(super) Work);
@@ -320,7 +320,7 @@ impl Read {
                 let fate = rot.fate;
                 let fate = spoiled(Bug::RepairUnverified, fate, Fate::Repaired);
                 let fate = if work.task == Task::Repair { fate } else { rot.fate };
-                let found = Found::Rot { member, slot: rot.slot, start, sectors, kind, fate };
+                let found = Finding::Rot { member, slot: rot.slot, start, sectors, kind, fate };
                 report(Report::Found { id, found });
             }
         }
@@ -328,7 +328,7 @@ impl Read {
             for extent in set.extents() {
                 let (start, sectors) = band.range(extent);
                 let candidates = *candidates;
-                let found = Found::Ambiguous { start, sectors, array: None, candidates };
+                let found = Finding::Ambiguous { start, sectors, array: None, candidates };
                 report(Report::Found { id, found });
             }
         }

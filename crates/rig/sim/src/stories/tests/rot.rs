@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use braid_engine::array::{JobEnd, JobKind, JobProgress, JobRequest, Notice};
-use braid_engine::work::{Fate, Found};
+use braid_engine::work::{Fate, Finding};
 use braid_geometry::Level;
 
 use super::for_seeds;
@@ -43,7 +43,7 @@ fn done(story: &mut Script, request: JobRequest) -> JobProgress {
 /// Disk and row of each located chunk, and whether it was repaired.
 fn located(story: &Script) -> BTreeSet<(u16, u64, bool)> {
     let located = story.world.engine.notices.iter().filter_map(|notice| match notice {
-        Notice::Found(Found::Rot { slot, start, fate, .. }) => {
+        Notice::Found(Finding::Rot { slot, start, fate, .. }) => {
             Some((slot.0, start.0 / CHUNK, *fate == Fate::Repaired))
         }
         _ => None,
