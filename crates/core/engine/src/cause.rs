@@ -12,7 +12,7 @@ pub struct Cause {
     /// The member.
     pub member: MemberId,
     /// The request to the member.
-    pub asked: Asked,
+    pub asked: RequestKind,
     /// First sector, from the start of the member, not of its data area; 0 if `sectors` is.
     pub sector: u64,
     /// How many sectors; 0 for a request to the whole member.
@@ -28,41 +28,41 @@ impl Cause {
     /// The operator failed the member; no request was sent.
     #[must_use]
     pub fn person(member: MemberId) -> Self {
-        Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer: Answer::Person }
+        Self { member, asked: RequestKind::Nothing, sector: 0, sectors: 0, answer: Answer::Person }
     }
 
     /// The member had more read errors than the limit allows. All were corrected.
     #[must_use]
     pub fn errs(member: MemberId) -> Self {
         let answer = Answer::ErredOften;
-        Self { member, asked: Asked::Read, sector: 0, sectors: 0, answer }
+        Self { member, asked: RequestKind::Read, sector: 0, sectors: 0, answer }
     }
 
     /// The member left with requests in flight, and the array does not wait for them.
     #[must_use]
     pub fn left(member: MemberId) -> Self {
         let answer = Answer::Left;
-        Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
+        Self { member, asked: RequestKind::Nothing, sector: 0, sectors: 0, answer }
     }
 
     /// The member has not answered for too long.
     #[must_use]
     pub fn silent(member: MemberId) -> Self {
         let answer = Answer::Silent;
-        Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
+        Self { member, asked: RequestKind::Nothing, sector: 0, sectors: 0, answer }
     }
 
     /// The member's path no longer exists, or no longer leads to it.
     #[must_use]
     pub fn vanished(member: MemberId) -> Self {
         let answer = Answer::Vanished;
-        Self { member, asked: Asked::Look, sector: 0, sectors: 0, answer }
+        Self { member, asked: RequestKind::Look, sector: 0, sectors: 0, answer }
     }
 }
 
 /// A request to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asked {
+pub enum RequestKind {
     /// To read sectors.
     Read,
     /// To write sectors.
@@ -87,7 +87,7 @@ pub enum Asked {
     Nothing,
 }
 
-impl Asked {
+impl RequestKind {
     /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Read,

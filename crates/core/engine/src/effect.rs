@@ -8,7 +8,7 @@ use braid_sim_hooks::{Bug, spoiled};
 
 use crate::Instant;
 use crate::buffer::Buffer;
-use crate::cause::{Answer, Asked, Cause};
+use crate::cause::{Answer, Cause, RequestKind};
 pub use crate::ids::CachedWriteId;
 pub use crate::ids::IoId;
 use crate::ids::{BitmapId, MemberId, RequestId, WorkId};
@@ -63,11 +63,11 @@ impl MemberOperation {
 
     /// The operation as a [`Cause`] names it.
     #[must_use]
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> RequestKind {
         match self {
-            Self::Read { .. } => Asked::Read,
-            Self::Write { .. } => Asked::Write,
-            Self::Zero { .. } => Asked::Zero,
+            Self::Read { .. } => RequestKind::Read,
+            Self::Write { .. } => RequestKind::Write,
+            Self::Zero { .. } => RequestKind::Zero,
         }
     }
 }

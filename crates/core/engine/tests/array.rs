@@ -28,7 +28,7 @@ fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
 /// A write that the member failed; every member's cause differs.
 fn cause_of(member: MemberId) -> Cause {
     let (sector, answer) = (1000 + u64::from(member.0), Answer::Os(i32::from(member.0)));
-    Cause { member, asked: cause::Asked::Write, sector, sectors: 8, answer }
+    Cause { member, asked: cause::RequestKind::Write, sector, sectors: 8, answer }
 }
 
 fn failed(member: MemberId) -> Report {
@@ -36,7 +36,7 @@ fn failed(member: MemberId) -> Report {
 }
 
 fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
-    let cause = Cause { asked: cause::Asked::Superblock, ..cause_of(member) };
+    let cause = Cause { asked: cause::RequestKind::Superblock, ..cause_of(member) };
     if fails { Err(MemberFault { kind: FaultKind::Media, cause }) } else { Ok(()) }
 }
 

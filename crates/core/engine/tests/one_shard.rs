@@ -2,7 +2,7 @@
 
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
-use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{
     CacheRecord, CachedWriteId, FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply,
@@ -247,7 +247,7 @@ fn a_read_that_fails_is_answered_with_what_failed() {
     assert!(reply.result.is_err() && asked.len() > 1);
     assert_eq!(reply.cause.as_ref(), causes.last());
     let (last, cause) = (asked.last().expect("a request"), reply.cause.expect("a cause"));
-    assert_eq!((cause.member, cause.asked), (last.member, Asked::Read));
+    assert_eq!((cause.member, cause.asked), (last.member, RequestKind::Read));
     assert_eq!((cause.sector, cause.sectors), (2048 + last.sector.0, last.sectors));
 }
 

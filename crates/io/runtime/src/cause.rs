@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::cause::{Answer, Cause, RequestKind};
 
 /// A cause in words: `read of 8 sectors at sector 123456 failed: Input/output error (os error 5)`.
 /// Sectors have 512 bytes and count from the start of the member.
@@ -16,17 +16,19 @@ impl fmt::Display for CauseWords<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cause { asked, sector, sectors, .. } = *self.0;
         let what = match asked {
-            Asked::Read => "read",
-            Asked::Write => "write",
-            Asked::Zero => "zeroing",
-            Asked::Flush => "flush",
-            Asked::Superblock => "superblock write",
-            Asked::BadBlocks => "bad-block log write",
-            Asked::Bitmap => "bitmap write",
-            Asked::ParityLog => "parity log write",
-            Asked::Journal => "journal write",
-            Asked::Nothing => return formatter.write_str("a person said so"),
-            Asked::Look => return formatter.write_str("it is not there any more under its name"),
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Zero => "zeroing",
+            RequestKind::Flush => "flush",
+            RequestKind::Superblock => "superblock write",
+            RequestKind::BadBlocks => "bad-block log write",
+            RequestKind::Bitmap => "bitmap write",
+            RequestKind::ParityLog => "parity log write",
+            RequestKind::Journal => "journal write",
+            RequestKind::Nothing => return formatter.write_str("a person said so"),
+            RequestKind::Look => {
+                return formatter.write_str("it is not there any more under its name");
+            }
         };
         formatter.write_str(what)?;
         match sectors {
@@ -70,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn cause(asked: Asked, sectors: u32, answer: Answer) -> Cause {
+    fn cause(asked: RequestKind, sectors: u32, answer: Answer) -> Cause {
         Cause { member: MemberId(1), asked, sector: 123_456, sectors, answer }
     }
 
@@ -78,15 +80,15 @@ mod tests {
     fn a_cause_is_said_with_place_and_error() {
         for (cause, words) in [
             (
-                cause(Asked::Read, 8, Answer::Os(5)),
+                cause(RequestKind::Read, 8, Answer::Os(5)),
                 "read of 8 sectors at sector 123456 failed: Input/output error (os error 5)",
             ),
             (
-                cause(Asked::Superblock, 1, Answer::Os(30)),
+                cause(RequestKind::Superblock, 1, Answer::Os(30)),
                 "superblock write of 1 sector at sector 123456 failed: Read-only file system (os error 30)",
             ),
             (
-                cause(Asked::Flush, 0, Answer::FlushFailedBefore(None)),
+                cause(RequestKind::Flush, 0, Answer::FlushFailedBefore(None)),
                 "flush failed: an earlier flush failed",
             ),
             (Cause::errs(MemberId(0)), "read failed: it had more read errors than it may have"),

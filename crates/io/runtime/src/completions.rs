@@ -11,7 +11,7 @@
 //! ```
 
 use braid_engine::array::MemberId;
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::effect::IoId;
 use braid_engine::request::ShardIndex;
 use braid_member::RawOperation;
@@ -59,11 +59,11 @@ impl Handler for Port {
         if let Some(shard) = self.shard {
             let (raw_operation, asked, range) = match &done {
                 RingOperation::Read { offset, memory, .. } => {
-                    (RawOperation::Read, Asked::Read, (*offset, ring::length_of(memory)))
+                    (Deed::Read, RequestKind::Read, (*offset, ring::length_of(memory)))
                 }
                 RingOperation::Write { offset, memory, .. } => (
-                    RawOperation::Write { durable: false },
-                    Asked::Write,
+                    Deed::Write { durable: false },
+                    RequestKind::Write,
                     (*offset, ring::length_of(memory)),
                 ),
                 _ => unreachable!("a plain transfer reads or writes"),

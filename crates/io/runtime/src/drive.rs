@@ -20,7 +20,7 @@ use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::computation;
 use braid_engine::effect::{MemberFault, MemberIoDone, Report};
 use braid_engine::request::ShardIndex;
@@ -510,12 +510,12 @@ impl Core {
     fn fail_for_array(
         &self,
         id: MemberId,
-        kind: ArrayOperation,
-        of: impl FnOnce(Asked) -> MemberFault,
+        asked: AskedForArray,
+        of: impl FnOnce(RequestKind) -> MemberFault,
     ) {
-        self.array.push(match kind {
-            ArrayOperation::Flush => ArrayEvent::Flushed(id, Err(of(Asked::Flush).cause)),
-            ArrayOperation::Metadata(area) => {
+        self.array.push(match asked {
+            AskedForArray::Flush => ArrayEvent::Flushed(id, Err(of(RequestKind::Flush).cause)),
+            AskedForArray::Metadata(area) => {
                 ArrayEvent::MetadataWritten(id, area, Err(of(fault::asked_of(area))))
             }
         });

@@ -168,7 +168,7 @@ pub use braid_engine::array::{
     ArrayView, BitmapRefusal, Erring, Gate, JobEnd, JobKind, JobProgress, JobRequest, JournalLook,
     LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, Wish,
 };
-pub use braid_engine::cause::{Answer, Asked, Cause};
+pub use braid_engine::cause::{Answer, Cause, RequestKind};
 pub use braid_engine::work::{Candidates, Fate, Finding, RotKind};
 pub use braid_engine::{CacheMode, Counters, OnReadErrors, Patience, ReadErrorLimit, SitOut};
 pub use braid_pace::{GovernorSettings, GovernorState, Phase};

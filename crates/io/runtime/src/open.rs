@@ -3,7 +3,7 @@
 use braid_assembly::{AssembledArray, Occupant, journal_sectors_min};
 use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, JobAllowance, MemberId, MemberSetup, Notice};
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
@@ -198,7 +198,7 @@ type UnrecordedMember = (usize, (u64, u64), MemberError);
 fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &UnrecordedMember) {
     let members = core.members.load();
     let member = members.get(id).expect("it was just taken in");
-    let cause = fault::cause(member, Asked::Superblock, *range, *error);
+    let cause = fault::cause(member, RequestKind::Superblock, *range, *error);
     core.array.push(ArrayEvent::MemberLost(cause));
     core.drive(Machine::Array);
 }

@@ -17,7 +17,7 @@ use braid_assembly::{AssembledArray, resync_sectors};
 use braid_engine::array::{
     ArrayView, BitmapRecord, BitmapRefusal, MemberId, NewBitmap, bitmap_for,
 };
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_geometry::Geometry;
 use braid_ondisk::{BitmapSuperblock, Bits, Superblock};
 use std::collections::BTreeSet;
@@ -256,7 +256,12 @@ impl World {
         let area = self.new_bitmap(member, record);
         let words = [area.0 as u64, record.head.events, record.bits.set_count()];
         let fails = self.disks[area.0].ills.superblocks_fail;
-        self.write_area(member, &area, (Asked::Bitmap, fails), (["bitmap", "bitmap-fails"], words))
+        self.write_area(
+            member,
+            &area,
+            (RequestKind::Bitmap, fails),
+            (["bitmap", "bitmap-fails"], words),
+        )
     }
 
     pub(crate) fn tear_bitmap(&mut self, member: MemberId, record: &BitmapRecord) {

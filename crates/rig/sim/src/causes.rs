@@ -7,14 +7,14 @@
 
 mod world;
 
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::effect::FaultKind;
 
 /// An operation that a disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failure {
     disk: usize,
-    asked: Asked,
+    asked: RequestKind,
     start: u64,
     sectors: u64,
     kind: FaultKind,

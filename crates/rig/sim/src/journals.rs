@@ -14,7 +14,7 @@ use braid_assembly::{AssembledArray, AssembledJournal};
 use braid_engine::array::MemberId;
 #[cfg(any(test, braid_sim_hooks))]
 use braid_engine::array::{JournalSetup, LogRefusal};
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::replay::Finish;
 use braid_engine::replay::journal::{Devices, Replay, Setup, run};
 use braid_geometry::{Geometry, Slot};
@@ -181,7 +181,7 @@ impl World {
         let words = [record.position, record.sequence, record.sectors()];
         let ills = self.disks[area.0].ills;
         let fails = ills.superblocks_fail || ills.writes_fail;
-        let asked = (Asked::Journal, fails);
+        let asked = (RequestKind::Journal, fails);
         self.write_area(member, &area, asked, (["journal", "journal-fails"], words))
     }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use braid_assembly::AssembledArray;
 use braid_engine::array::{MemberId, ParityLogRecord, parity_log_for};
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::replay::{Devices, Finish, Log, Replay, Setup, run};
 use braid_geometry::{ChunkRow, Geometry, LogicalSector, Slot, StripeGeometry};
 use braid_ondisk::PplLog;
@@ -221,7 +221,7 @@ impl World {
         let generation = record.generation.unwrap_or(0);
         let words = [area.0 as u64, generation, record.entries.len() as u64];
         let fails = self.disks[area.0].ills.superblocks_fail;
-        let asked = (Asked::ParityLog, fails);
+        let asked = (RequestKind::ParityLog, fails);
         self.write_area(member, &area, asked, (["parity-log", "parity-log-fails"], words))
     }
 

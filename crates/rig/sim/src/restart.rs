@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use braid_assembly::{AssembledArray, Assembly, Refusal, Verdict};
 use braid_engine::array::MemberId;
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::effect::FaultKind;
 use braid_engine::open::{Levelled, can_miss, levelling};
 use braid_ondisk::Superblock;
@@ -443,7 +443,7 @@ impl World {
                 let superblock = &self.engine.machines.members[usize::from(id.0)].superblock;
                 let start = superblock.offset_bytes() / SECTOR as u64;
                 let place = (start, (superblock.to_bytes().len() / SECTOR) as u64);
-                let cause = self.failed(id, (Asked::Superblock, FaultKind::Media), place);
+                let cause = self.failed(id, (RequestKind::Superblock, FaultKind::Media), place);
                 self.engine.machines.array.handle_member_gone(self.clock.now, cause);
                 self.drain_array();
             }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use braid_engine::array::{ArrayEffect, MemberId, MetadataArea, MetadataRecord, Notice};
 use braid_engine::buffer::Buffer;
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
 };
@@ -497,7 +497,8 @@ impl World {
                 self.note("flush", [index as u64, u64::from(flushed), 0]);
                 let gone = self.disks[index].ills.gone;
                 let kind = if gone { FaultKind::Gone } else { FaultKind::Media };
-                let cause = |world: &mut Self| world.failed(member, (Asked::Flush, kind), (0, 0));
+                let cause =
+                    |world: &mut Self| world.failed(member, (RequestKind::Flush, kind), (0, 0));
                 let flushed = if flushed { Ok(()) } else { Err(cause(self)) };
                 self.engine.pending.push(Event::FlushDone { member, flushed });
             }
@@ -544,7 +545,7 @@ impl World {
         }
         let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
         let place = (start, (data.len() / SECTOR) as u64);
-        Err(self.failed(member, (Asked::Superblock, kind), place))
+        Err(self.failed(member, (RequestKind::Superblock, kind), place))
     }
 
     /// The bytes of a write, and whether they must be durable.

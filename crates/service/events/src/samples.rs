@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_runtime::{
-    Answer, Asked, Candidates, Cause, Erring, Fate, Finding, JobEnd, JobKind, JobProgress,
-    MemberId, Notice, RotKind,
+    Answer, Candidates, Cause, Erring, Fate, Finding, JobEnd, JobKind, JobProgress, MemberId,
+    Notice, RequestKind, RotKind,
 };
 
 use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
@@ -17,7 +17,7 @@ pub(crate) fn identity() -> Identity {
 }
 
 pub(crate) fn cause() -> Cause {
-    let (asked, answer) = (Asked::Write, Answer::Os(5));
+    let (asked, answer) = (RequestKind::Write, Answer::Os(5));
     Cause { member: MemberId(1), asked, sector: 123_456, sectors: 8, answer }
 }
 

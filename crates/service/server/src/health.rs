@@ -216,7 +216,7 @@ mod tests {
     use braid_events::Moment;
     use braid_events::notice::{Doubt, Mapping, Names};
     use braid_geometry::{LogicalSector, Slot};
-    use braid_runtime::{Answer, Asked, Cause, MemberId, Notice};
+    use braid_runtime::{Answer, Cause, MemberId, Notice, RequestKind};
 
     use super::*;
 
@@ -232,8 +232,13 @@ mod tests {
     fn what_happened_is_kept_with_its_cause_and_what_is_over_is_not() {
         let health = Health::default();
         let (member, slot) = (MemberId(2), Slot(2));
-        let cause =
-            Cause { member, asked: Asked::Write, sector: 8, sectors: 8, answer: Answer::Os(5) };
+        let cause = Cause {
+            member,
+            asked: RequestKind::Write,
+            sector: 8,
+            sectors: 8,
+            answer: Answer::Os(5),
+        };
         let note = |notice: Notice| hear(&health, &notice, |_| "/dev/sdc");
         note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
         assert!(health.slow(2).is_some_and(|slow| slow.cause.contains("900 ms")));
@@ -261,8 +266,13 @@ mod tests {
             hear(&health, &notice, name);
         };
         let (member, slot) = (MemberId(2), Slot(2));
-        let cause =
-            Cause { member, asked: Asked::Look, sector: 0, sectors: 0, answer: Answer::Vanished };
+        let cause = Cause {
+            member,
+            asked: RequestKind::Look,
+            sector: 0,
+            sectors: 0,
+            answer: Answer::Vanished,
+        };
         note(Notice::MemberOut { member, slot, cause });
         note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
         let replaced = health.replaced();

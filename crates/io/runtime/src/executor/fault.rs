@@ -6,7 +6,7 @@
 //! every place its sector [check: every_error_keeps_its_number_or_its_word].
 
 use braid_engine::array::{MemberId, MetadataArea};
-use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::effect::{FaultKind, MemberFault, MemberIo};
 use braid_geometry::SECTOR_BYTES;
 use braid_member::MemberError;
@@ -22,7 +22,7 @@ pub(crate) fn of_io(member: &MemberHandle, io: &MemberIo, error: MemberError) ->
 /// The fault of an operation known only by its place on the device: offset and length in bytes.
 pub(crate) fn at(
     member: &MemberHandle,
-    asked: Asked,
+    asked: RequestKind,
     range: (u64, u64),
     error: MemberError,
 ) -> MemberFault {
@@ -30,7 +30,7 @@ pub(crate) fn at(
 }
 
 /// The fault of a request to a member that no longer exists.
-pub(crate) fn gone(member: MemberId, asked: Asked) -> MemberFault {
+pub(crate) fn gone(member: MemberId, asked: RequestKind) -> MemberFault {
     let cause = Cause { asked, ..Cause::vanished(member) };
     MemberFault { kind: FaultKind::Gone, cause }
 }
@@ -41,20 +41,20 @@ pub(crate) fn left(member: MemberId) -> MemberFault {
 }
 
 /// The kind of request that writes such an area.
-pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
+pub(crate) const fn asked_of(area: MetadataArea) -> RequestKind {
     match area {
-        MetadataArea::Superblock => Asked::Superblock,
-        MetadataArea::BadBlocks => Asked::BadBlocks,
-        MetadataArea::Bitmap => Asked::Bitmap,
-        MetadataArea::ParityLog => Asked::ParityLog,
-        MetadataArea::Journal => Asked::Journal,
+        MetadataArea::Superblock => RequestKind::Superblock,
+        MetadataArea::BadBlocks => RequestKind::BadBlocks,
+        MetadataArea::Bitmap => RequestKind::Bitmap,
+        MetadataArea::ParityLog => RequestKind::ParityLog,
+        MetadataArea::Journal => RequestKind::Journal,
     }
 }
 
 /// The cause, for the array and for the log.
 pub(crate) fn cause(
     member: &MemberHandle,
-    asked: Asked,
+    asked: RequestKind,
     (offset_bytes, length_bytes): (u64, u64),
     error: MemberError,
 ) -> Cause {
@@ -65,10 +65,10 @@ pub(crate) fn cause(
     cause
 }
 
-fn kind_of(asked: Asked, error: MemberError) -> FaultKind {
+fn kind_of(asked: RequestKind, error: MemberError) -> FaultKind {
     match error {
         // A sector that refuses reads is worth no more than a bad sector.
-        MemberError::Protected { .. } if asked == Asked::Read => FaultKind::Media,
+        MemberError::Protected { .. } if asked == RequestKind::Read => FaultKind::Media,
         MemberError::Gone { .. } | MemberError::Truncated => FaultKind::Gone,
         MemberError::OutOfSpace { .. } | MemberError::FileTooLong => FaultKind::NoSpace,
         MemberError::Protected { .. } => FaultKind::Protected,
@@ -120,10 +120,13 @@ mod tests {
             assert_eq!(answer_of(error).os_error(), error.os_error(), "{error:?}");
             assert!(!AnswerWords(answer_of(error)).to_string().is_empty());
         }
-        let written = |error| kind_of(Asked::Write, error);
+        let written = |error| kind_of(RequestKind::Write, error);
         assert_eq!(written(MemberError::OutOfSpace { errno: 122 }), FaultKind::NoSpace);
         assert_eq!(written(MemberError::Protected { errno: 30 }), FaultKind::Protected);
-        assert_eq!(kind_of(Asked::Read, MemberError::Protected { errno: 1 }), FaultKind::Media);
+        assert_eq!(
+            kind_of(RequestKind::Read, MemberError::Protected { errno: 1 }),
+            FaultKind::Media
+        );
         assert_eq!(written(MemberError::Gone { errno: 116 }), FaultKind::Gone);
         assert_eq!(written(MemberError::FlushFailedBefore { errno: Some(28) }), FaultKind::Media);
     }

@@ -34,7 +34,7 @@ use braid_dispatch::{
     Class, Device, Operation as Kind, QueuePosition, Request, State, Ticket, Turn, Vector,
 };
 use braid_engine::Instant;
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::effect::{IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::ShardIndex;
 use braid_engine::work::{self, Purpose};
@@ -177,7 +177,7 @@ impl<'a> Submitter<'a> {
                 if !self.member.array_operations.end(ArrayOperation::Flush) {
                     return;
                 }
-                let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
+                let cause = |error| fault::cause(self.member, RequestKind::Flush, (0, 0), error);
                 self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
             }
             Operation::Metadata { area, bytes, offset_bytes } => {
@@ -196,7 +196,7 @@ impl<'a> Submitter<'a> {
                 }
             }
             Operation::Rejoin => {
-                let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
+                let cause = |error| fault::cause(self.member, RequestKind::Flush, (0, 0), error);
                 self.member.rejoining.ends(result.map_err(cause));
             }
         }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
@@ -28,11 +28,11 @@ pub struct TrafficCounts {
 
 impl Traffic {
     /// Counts a request of this many bytes, and whether it succeeded.
-    pub(crate) fn note(&self, asked: Asked, bytes: u64, is_well: bool) {
+    pub(crate) fn note(&self, asked: RequestKind, bytes: u64, is_well: bool) {
         let (count, more) = match (is_well, asked) {
             (false, _) => (&self.errors, 1),
-            (true, Asked::Read) => (&self.read_bytes, bytes),
-            (true, Asked::Write) => (&self.written_bytes, bytes),
+            (true, RequestKind::Read) => (&self.read_bytes, bytes),
+            (true, RequestKind::Write) => (&self.written_bytes, bytes),
             (true, _) => return,
         };
         count.fetch_add(more, Ordering::Relaxed);
@@ -55,12 +55,12 @@ mod tests {
     #[test]
     fn what_is_read_written_and_failed_is_counted_each_by_itself() {
         let traffic = Traffic::default();
-        traffic.note(Asked::Read, 4096, true);
-        traffic.note(Asked::Write, 512, true);
-        traffic.note(Asked::Write, 512, true);
-        traffic.note(Asked::Zero, 1 << 20, true);
-        traffic.note(Asked::Read, 8192, false);
-        traffic.note(Asked::Zero, 8192, false);
+        traffic.note(RequestKind::Read, 4096, true);
+        traffic.note(RequestKind::Write, 512, true);
+        traffic.note(RequestKind::Write, 512, true);
+        traffic.note(RequestKind::Zero, 1 << 20, true);
+        traffic.note(RequestKind::Read, 8192, false);
+        traffic.note(RequestKind::Zero, 8192, false);
         let expected = TrafficCounts { read_bytes: 4096, written_bytes: 1024, errors: 2 };
         assert_eq!(traffic.counts(), expected);
     }

@@ -2,7 +2,7 @@
 
 use braid_engine::BadLogWrite;
 use braid_engine::array::{ArrayView, MemberId, bad_block_log_for};
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::effect::{FaultKind, MemberIo};
 use braid_geometry::{Geometry, MemberSector, Slot};
 use braid_ondisk::Superblock;
@@ -72,7 +72,7 @@ impl World {
         }
         let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
         let place = (start, (data.len() / SECTOR) as u64);
-        Err(self.failed(member, (Asked::BadBlocks, kind), place))
+        Err(self.failed(member, (RequestKind::BadBlocks, kind), place))
     }
 
     pub(crate) fn tear_bad_blocks(&mut self, member: MemberId, write: &BadLogWrite) {

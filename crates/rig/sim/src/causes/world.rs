@@ -1,7 +1,7 @@
 //! The world's failures: it reports each to the engine, and checks the causes that come out.
 
 use braid_engine::array::MemberId;
-use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::effect::FaultKind;
 
 use super::Failure;
@@ -12,7 +12,7 @@ impl World {
     pub(crate) fn failed(
         &mut self,
         member: MemberId,
-        (asked, kind): (Asked, FaultKind),
+        (asked, kind): (RequestKind, FaultKind),
         (start, sectors): (u64, u64),
     ) -> Cause {
         let failure = Failure { disk: self.disk_index(member), asked, start, sectors, kind };
@@ -44,7 +44,7 @@ impl World {
             return;
         }
         let Failure { asked, kind, .. } = self.check_cause(cause);
-        let is_bad_sector = asked == Asked::Read && kind == FaultKind::Media;
+        let is_bad_sector = asked == RequestKind::Read && kind == FaultKind::Media;
         assert!(!is_bad_sector, "disk {} is lost for a bad sector", self.disk_index(member));
         self.tally.count("losses-with-their-cause");
     }

@@ -7,7 +7,7 @@ use braid_engine::array::{
     Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, MetadataArea, MetadataRecord,
     Notice, SuperblockState, UpdateTimes, update_for,
 };
-use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::effect::Report;
 use braid_engine::open::{Manner, levelling, opening};
 use braid_engine::request::ShardIndex;
@@ -327,7 +327,7 @@ impl History {
         let left: Vec<bool> =
             slots.map(|slot| slot.as_ref().is_some_and(|one| one.id != member)).collect();
         let must_survive = survives(&run.geometry, &left);
-        let (asked, answer) = (Asked::Write, Answer::Injected);
+        let (asked, answer) = (RequestKind::Write, Answer::Injected);
         let cause = Cause { member, asked, sector: 0, sectors: 1, answer };
         run.array.handle_report(run.now, SHARD, Report::MemberFailed { cause });
         self.drain(run)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use braid_engine::array::MemberId;
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::effect::FaultKind;
 use braid_geometry::Slot;
 use braid_ondisk::{Role, Superblock};
@@ -22,7 +22,7 @@ impl World {
         &mut self,
         member: MemberId,
         (index, start, data): &(usize, u64, Vec<u8>),
-        (asked, fails): (Asked, bool),
+        (asked, fails): (RequestKind, bool),
         ([well, ill], words): ([&'static str; 2], [u64; 3]),
     ) -> Result<(), Cause> {
         let disk = &mut self.disks[*index];

@@ -1,7 +1,7 @@
 //! The world's pausing disks: before a disk goes on, all others do.
 
 use braid_engine::array::{MemberId, MetadataArea, Notice};
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::{Cause, RequestKind};
 use braid_engine::effect::{FaultKind, MemberFault};
 use braid_engine::request::Operation;
 use braid_engine::{Patience, SitOut};
@@ -74,7 +74,7 @@ impl World {
             let member = self.newest_of(disk);
             if self.chances.of(Purpose::Pauses, 2).chance(20) {
                 // Or it never goes on: its flush fails.
-                let cause = self.failed(member, (Asked::Flush, FaultKind::Gone), (0, 0));
+                let cause = self.failed(member, (RequestKind::Flush, FaultKind::Gone), (0, 0));
                 let now = self.clock.now;
                 self.engine.machines.array.handle_stays_away(now, cause);
                 self.drain_array();

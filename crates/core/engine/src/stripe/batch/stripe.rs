@@ -14,7 +14,7 @@ use super::super::plan::{Filled, Method};
 use super::super::scheduler::Width;
 use super::log::{Logged, can_be_said};
 use crate::array::ArrayView;
-use crate::cause::Asked;
+use crate::cause::RequestKind;
 use crate::context::{Clocks, PieceKey};
 use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
@@ -450,7 +450,7 @@ impl Stripe {
     /// If it did not miss the batch.
     pub(super) fn fault_of(&self, missed: (MemberId, FaultKind)) -> MemberFault {
         let is_it = |fault: &&MemberFault| {
-            (fault.cause.member, fault.kind) == missed && fault.cause.asked != Asked::Read
+            (fault.cause.member, fault.kind) == missed && fault.cause.asked != RequestKind::Read
         };
         *self.faults.iter().find(is_it).expect("a write that was missed has failed")
     }

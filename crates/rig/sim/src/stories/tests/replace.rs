@@ -2,7 +2,7 @@
 //! content.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, MemberId, Notice};
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::request::Operation;
 use braid_engine::{OnReadErrors, ReadErrorLimit, SitOut};
 use braid_geometry::{Geometry, Level, MemberSector, Slot};
@@ -420,13 +420,14 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
 #[test]
 fn a_replacement_that_fails_is_out_and_the_member_stays() {
     for_seeds(20, |seed| {
-        let ills = [Asked::Write, Asked::Flush];
+        let ills = [RequestKind::Write, RequestKind::Flush];
         let asked = ills[seed as usize % ills.len()];
         let design = design(Level::Raid1, 0, 8, 2, 200);
         let mut story = with_spare(design, 4_500_000 + seed).open();
         story.world.allow_little(seed);
         story.replaces(0, 2);
-        let mishap = if asked == Asked::Write { Mishap::WritesFail } else { Mishap::FlushesFail };
+        let mishap =
+            if asked == RequestKind::Write { Mishap::WritesFail } else { Mishap::FlushesFail };
         story.plan(30 + seed % 40, 2, mishap);
         story.run(&Mix::ALL);
         story.rest();

@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use braid_engine::array::{JobRequest, MemberId, Notice};
-use braid_engine::cause::Asked;
+use braid_engine::cause::RequestKind;
 use braid_engine::effect::FaultKind;
 use braid_engine::request::{Fault as Refused, Operation, RequestId};
 use braid_engine::{Counters, SitOut, Tuning};
@@ -440,7 +440,7 @@ impl Script {
     /// The driver finds that a member has gone.
     pub(super) fn vanishes(&mut self, disk: usize) {
         self.expect_harm(disk);
-        let asked = (Asked::Superblock, FaultKind::Gone);
+        let asked = (RequestKind::Superblock, FaultKind::Gone);
         let cause = self.world.failed(self.member(disk), asked, (0, 0));
         self.world.engine.machines.array.handle_member_gone(self.world.clock.now, cause);
         self.world.drain_array();
