@@ -97,33 +97,33 @@ fn dirty_and_degraded(level: Level, slots: u16) -> Array {
 #[test]
 fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
-    asked(&mut array);
+    poll_effects(&mut array);
     array.handle_flush_request(NOW, RequestId(7));
-    let told = asked(&mut array);
+    let told = poll_effects(&mut array);
     assert!(told.flushes.is_empty() && told.superblocks.len() == 2);
     for (_, state) in &told.superblocks {
         assert_eq!((state.events, state.resync_offset, state.roles.len()), (41, 0, 2));
     }
     write(&mut array, &told, &[]);
-    let again = asked(&mut array);
+    let again = poll_effects(&mut array);
     assert_eq!(again.superblocks.len(), 2);
     assert!(again.superblocks.iter().all(|(_, state)| state.events == 42));
     assert_eq!(again.flushes, [MemberId(0), MemberId(1)]);
     array.handle_flushed(NOW, MemberId(0), Ok(()));
     array.handle_flushed(NOW, MemberId(1), Ok(()));
     assert_eq!(
-        asked(&mut array).answers,
+        poll_effects(&mut array).answers,
         [],
         "who is away is one behind, as if nothing was missed"
     );
     write(&mut array, &again, &[]);
-    assert_eq!(asked(&mut array).answers, [RequestId(7)]);
+    assert_eq!(poll_effects(&mut array).answers, [RequestId(7)]);
     // One update suffices.
     for member in [0, 1].map(MemberId) {
         array.handle_report(NOW, SHARD, Report::MemberWritten { member });
     }
     array.handle_flush_request(NOW, RequestId(8));
-    assert_eq!(asked(&mut array).flushes, [MemberId(0), MemberId(1)]);
+    assert_eq!(poll_effects(&mut array).flushes, [MemberId(0), MemberId(1)]);
 }
 
 /// The same with superblocks of more than one sector.
@@ -131,7 +131,7 @@ fn array_that_tears(level: Level, slots: u16) -> Array {
     Array::new(ArraySetup { superblocks_tear: true, ..setup(level, slots, |_| u64::MAX) })
 }
 
-pub(crate) struct Asked {
+pub(crate) struct PolledEffects {
     pub(crate) superblocks: Vec<(MemberId, std::sync::Arc<SuperblockState>)>,
     pub(crate) flushes: Vec<MemberId>,
     pub(crate) views: Vec<(u64, Gate)>,
@@ -142,8 +142,8 @@ pub(crate) struct Asked {
     pub(crate) works: Vec<WorkId>,
 }
 
-pub(crate) fn asked(array: &mut Array) -> Asked {
-    let mut asked = Asked {
+pub(crate) fn poll_effects(array: &mut Array) -> PolledEffects {
+    let mut effects = PolledEffects {
         superblocks: Vec::new(),
         flushes: Vec::new(),
         views: Vec::new(),
@@ -156,50 +156,50 @@ pub(crate) fn asked(array: &mut Array) -> Asked {
     while let Some(effect) = array.poll_effect() {
         match effect {
             ArrayEffect::WriteMetadata { member, record: MetadataRecord::Superblock(state) } => {
-                asked.superblocks.push((member, state));
+                effects.superblocks.push((member, state));
             }
             ArrayEffect::WriteMetadata { record: MetadataRecord::Bitmap(_), member } => {
-                asked.bitmaps.push(member);
+                effects.bitmaps.push(member);
             }
             ArrayEffect::WriteMetadata { record, .. } => panic!("jobs are paused: {record:?}"),
-            ArrayEffect::Flush { member } => asked.flushes.push(member),
-            ArrayEffect::Publish(view) => asked.views.push((view.epoch, view.gate)),
+            ArrayEffect::Flush { member } => effects.flushes.push(member),
+            ArrayEffect::Publish(view) => effects.views.push((view.epoch, view.gate)),
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
-            ArrayEffect::Notice(notice) => asked.notices.push(notice),
+            ArrayEffect::Notice(notice) => effects.notices.push(notice),
             ArrayEffect::WriteBack { round } => {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });
             }
-            ArrayEffect::Answer { request, .. } => asked.answers.push(request),
+            ArrayEffect::Answer { request, .. } => effects.answers.push(request),
             ArrayEffect::KeepRecord { events } => panic!("no record is kept: {events}"),
             ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
             ArrayEffect::QueryTouched
             | ArrayEffect::QueryActivity
             | ArrayEffect::SlowMembers(_) => {}
-            ArrayEffect::Leave { member } => asked.left.push(member),
-            ArrayEffect::Work { work, .. } => asked.works.push(work.id),
+            ArrayEffect::Leave { member } => effects.left.push(member),
+            ArrayEffect::Work { work, .. } => effects.works.push(work.id),
         }
     }
-    asked
+    effects
 }
 
-/// Writes every superblock of `asked`, except those of `failing`.
-pub(crate) fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
-    for (member, _) in &asked.superblocks {
+/// Writes every superblock of `effects`, except those of `failing`.
+pub(crate) fn write(array: &mut Array, effects: &PolledEffects, failing: &[MemberId]) {
+    for (member, _) in &effects.superblocks {
         let written = outcome(*member, failing.contains(member));
         array.handle_metadata_written(NOW, (*member, MetadataArea::Superblock), written);
     }
 }
 
 fn activate(array: &mut Array) {
-    asked(array);
+    poll_effects(array);
     array.handle_report(NOW, SHARD, Report::WantWrite);
-    let update = asked(array);
+    let update = poll_effects(array);
     write(array, &update, &[]);
-    let open = asked(array);
+    let open = poll_effects(array);
     assert_eq!(open.views.last().expect("a view").1, Gate::Open);
     // The second time, unless a spare sleeps; writes go on meanwhile.
     write(array, &open, &[]);
-    assert!(asked(array).views.is_empty(), "which changes nothing for shards");
+    assert!(poll_effects(array).views.is_empty(), "which changes nothing for shards");
 }
 
 /// A whole array with a spare: it counts back when it turns clean, as md does.
@@ -224,7 +224,7 @@ fn a_recovering_member_is_no_survivor() {
         let mut array = array(level, slots, |slot| if slot == 1 { 100 } else { u64::MAX });
         activate(&mut array);
         array.handle_report(NOW, SHARD, failed(MemberId(0)));
-        let after = asked(&mut array);
+        let after = poll_effects(&mut array);
         assert!(after.superblocks.is_empty(), "{level}: nothing is recorded against the good half");
         let (member, cause) = (MemberId(0), cause_of(MemberId(0)));
         assert_eq!(after.notices, [Notice::Broken { member, cause }], "{level}");
@@ -238,10 +238,10 @@ fn a_recovering_member_may_fail() {
     let mut array = array(Level::Raid5, 3, |slot| if slot == 1 { 100 } else { u64::MAX });
     activate(&mut array);
     array.handle_report(NOW, SHARD, failed(MemberId(1)));
-    let update = asked(&mut array);
+    let update = poll_effects(&mut array);
     assert_eq!(update.superblocks.len(), 2);
     write(&mut array, &update, &[]);
-    let told = asked(&mut array).notices;
+    let told = poll_effects(&mut array).notices;
     assert!(matches!(told[..], [Notice::MemberOut { member: MemberId(1), .. }]), "{told:?}");
 }
 
@@ -253,24 +253,24 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
     activate(&mut array);
     let active = array.events();
     array.handle_stop(NOW);
-    let (epoch, gate) = *asked(&mut array).views.last().expect("the gate closes");
+    let (epoch, gate) = *poll_effects(&mut array).views.last().expect("the gate closes");
     assert_eq!(gate, Gate::Closed);
     array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
-    for member in asked(&mut array).flushes {
+    for member in poll_effects(&mut array).flushes {
         array.handle_flushed(NOW, member, Ok(()));
     }
-    let clean = asked(&mut array);
+    let clean = poll_effects(&mut array);
     assert_eq!(clean.superblocks[0].1.events, active - 1, "clean takes the count back");
     write(&mut array, &clean, &[MemberId(3)]);
-    let record = asked(&mut array);
+    let record = poll_effects(&mut array);
     assert_eq!(record.superblocks.len(), 4, "the others, and the spare");
     write(&mut array, &record, &[]);
-    let beyond = asked(&mut array);
+    let beyond = poll_effects(&mut array);
     assert!(record.notices.is_empty() && beyond.notices.is_empty(), "it is not out yet");
     let told = beyond.superblocks[0].1.events;
     assert!(told > active, "member 3 still says {active}; its loss is told under {told}");
     write(&mut array, &beyond, &[]);
-    let notices = asked(&mut array).notices;
+    let notices = poll_effects(&mut array).notices;
     assert!(matches!(notices[..], [Notice::MemberOut { member: MemberId(3), .. }, ..]));
 }
 
@@ -281,16 +281,16 @@ fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
     let mut array = array_with_spare(Level::Raid5, 4);
     activate(&mut array);
     array.handle_stop(NOW);
-    let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
+    let (epoch, _) = *poll_effects(&mut array).views.last().expect("the gate closes");
     array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
-    for member in asked(&mut array).flushes {
+    for member in poll_effects(&mut array).flushes {
         array.handle_flushed(NOW, member, Ok(()));
     }
-    let clean = asked(&mut array);
+    let clean = poll_effects(&mut array);
     write(&mut array, &clean, &[MemberId(3)]);
     let mut events = vec![clean.superblocks[0].1.events];
     loop {
-        let update = asked(&mut array);
+        let update = poll_effects(&mut array);
         let Some((_, state)) = update.superblocks.first() else { break };
         events.push(state.events);
         write(&mut array, &update, &[]);
@@ -308,19 +308,19 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
     let due = array.poll_timeout().expect("it looks whether it is at rest");
     array.handle_timeout(due);
     array.handle_report(due, SHARD, Report::Activity { last_write: Instant(0), writing: false });
-    let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
+    let (epoch, _) = *poll_effects(&mut array).views.last().expect("the gate closes");
     array.handle_report(due, SHARD, Report::ViewInForce { epoch });
-    for member in asked(&mut array).flushes {
+    for member in poll_effects(&mut array).flushes {
         array.handle_flushed(due, member, Ok(()));
     }
-    let clean = asked(&mut array);
+    let clean = poll_effects(&mut array);
     write(&mut array, &clean, &[]);
-    asked(&mut array);
+    poll_effects(&mut array);
     array.handle_report(due, SHARD, failed(MemberId(3)));
-    let record = asked(&mut array);
+    let record = poll_effects(&mut array);
     assert_eq!(record.superblocks[0].1.events, clean.superblocks[0].1.events + 1);
     write(&mut array, &record, &[]);
-    let after = asked(&mut array);
+    let after = poll_effects(&mut array);
     assert!(matches!(after.notices[..], [Notice::MemberOut { member: MemberId(3), .. }]));
 }
 
@@ -328,7 +328,7 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
 fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     let mut waves = Vec::new();
     loop {
-        let update = asked(array);
+        let update = poll_effects(array);
         if update.superblocks.is_empty() {
             return waves;
         }
@@ -349,15 +349,15 @@ fn long_superblocks_are_never_all_written_at_once() {
         all.push((0..slots).collect());
         less_one.push((0..slots - 1).collect());
         let mut array = array_that_tears(level, slots);
-        asked(&mut array);
+        poll_effects(&mut array);
         array.handle_report(NOW, SHARD, Report::WantWrite);
         assert_eq!(waves(&mut array), all, "{level}: what is on the disks is unknown");
         array.handle_report(NOW, SHARD, failed(MemberId(slots - 1)));
         assert_eq!(waves(&mut array), less_one, "{level}: a loss changes the tables");
         array.handle_stop(NOW);
-        let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
+        let (epoch, _) = *poll_effects(&mut array).views.last().expect("the gate closes");
         array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
-        for member in asked(&mut array).flushes {
+        for member in poll_effects(&mut array).flushes {
             array.handle_flushed(NOW, member, Ok(()));
         }
         assert_eq!(waves(&mut array).len(), 2, "{level}: twice, and only the first sector changes");
@@ -369,12 +369,12 @@ fn long_superblocks_are_never_all_written_at_once() {
 #[test]
 fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     let mut array = array_that_tears(Level::Raid1, 4);
-    asked(&mut array);
+    poll_effects(&mut array);
     array.handle_report(NOW, SHARD, Report::WantWrite);
     let mut events = [40_u64; 4];
     let mut is_first = true;
     loop {
-        let update = asked(&mut array);
+        let update = poll_effects(&mut array);
         if update.superblocks.is_empty() {
             break;
         }
@@ -407,30 +407,30 @@ fn a_full_file_system_costs_no_member() {
         let fault = MemberFault { kind: FaultKind::NoSpace, cause: cause_of(member) };
         array.handle_report(NOW, SHARD, Report::NotTaken { fault });
     }
-    let after = asked(&mut array);
+    let after = poll_effects(&mut array);
     assert!(after.superblocks.is_empty(), "they stay active: the next start will resync");
     let (member, cause) = (MemberId(2), cause_of(MemberId(2)));
     assert_eq!(after.notices, [Notice::OutOfSpace { member, cause }]);
     assert_eq!(after.views.last().expect("a view").1, Gate::Broken);
     assert_eq!((array.missing_count(), array.events()), (0, events));
     array.handle_stop(NOW);
-    assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
+    assert_eq!(poll_effects(&mut array).notices, [Notice::Stopped { clean: false }]);
 }
 
 /// Once, a disk behind a write blocker was put out, and cost a sound array its redundancy.
 #[test]
 fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
-    asked(&mut array);
+    poll_effects(&mut array);
     array.handle_report(NOW, SHARD, Report::WantWrite);
-    let update = asked(&mut array);
+    let update = poll_effects(&mut array);
     let cause = cause_of(MemberId(1));
     for (member, _) in &update.superblocks {
         let refused = Err(MemberFault { kind: FaultKind::Protected, cause });
         let written = if *member == MemberId(1) { refused } else { Ok(()) };
         array.handle_metadata_written(NOW, (*member, MetadataArea::Superblock), written);
     }
-    let after = asked(&mut array);
+    let after = poll_effects(&mut array);
     assert_eq!(after.notices, [Notice::WriteProtected { member: MemberId(1), cause }]);
     assert_eq!(after.views.last().expect("a view").1, Gate::Broken);
     assert_eq!(array.missing_count(), 0);
@@ -458,7 +458,7 @@ fn nothing_that_joins_goes_without_a_notice() {
     array.handle_member_added(NOW, newcomer, None).expect("a slot is free");
     let mut notices = Vec::new();
     for _ in 0..8 {
-        let update = asked(&mut array);
+        let update = poll_effects(&mut array);
         write(&mut array, &update, &[member]);
         notices.extend(update.notices);
     }
@@ -474,12 +474,12 @@ fn nothing_that_joins_goes_without_a_notice() {
 fn every_change_is_said_twice() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
     let mut events = Vec::new();
-    asked(&mut array);
+    poll_effects(&mut array);
     array.handle_report(NOW, SHARD, Report::WantWrite);
     let mut finish = |array: &mut Array| {
         let mut views = Vec::new();
         loop {
-            let update = asked(array);
+            let update = poll_effects(array);
             views.extend(update.views.iter().map(|(epoch, gate)| (*epoch, *gate, events.len())));
             for member in &update.flushes {
                 array.handle_flushed(NOW, *member, Ok(()));
@@ -517,12 +517,12 @@ fn each_loss_is_told_with_its_own_cause() {
     // It fails again, in another way: the notice keeps the first cause.
     let again = Cause { sector: 7, ..cause_of(MemberId(3)) };
     array.handle_report(NOW, SHARD, Report::MemberFailed { cause: again });
-    let update = asked(&mut array);
+    let update = poll_effects(&mut array);
     assert!(update.notices.is_empty(), "nothing is told before it is recorded");
     write(&mut array, &update, &[MemberId(1)]);
     let mut told = Vec::new();
     loop {
-        let next = asked(&mut array);
+        let next = poll_effects(&mut array);
         told.extend(next.notices.iter().copied());
         if next.superblocks.is_empty() {
             break;
@@ -544,15 +544,15 @@ fn a_loss_too_many_is_told_with_its_cause() {
     activate(&mut array);
     array.handle_member_gone(NOW, Cause::vanished(MemberId(0)));
     array.handle_report(NOW, SHARD, failed(MemberId(2)));
-    let told = asked(&mut array).notices;
+    let told = poll_effects(&mut array).notices;
     let broken = Notice::Broken { member: MemberId(2), cause: cause_of(MemberId(2)) };
     assert!(told.contains(&broken), "{told:?}");
     let mut array = self::array(Level::Raid1, 2, |_| u64::MAX);
     activate(&mut array);
     array.handle_member_gone(NOW, Cause::vanished(MemberId(0)));
-    let update = asked(&mut array);
+    let update = poll_effects(&mut array);
     write(&mut array, &update, &[]);
-    let told = asked(&mut array).notices;
+    let told = poll_effects(&mut array).notices;
     let (member, cause) = (MemberId(0), Cause::vanished(MemberId(0)));
     let slot = braid_geometry::Slot(0);
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);

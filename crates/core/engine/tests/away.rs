@@ -9,7 +9,7 @@ use braid_engine::{Instant, Patience};
 use braid_geometry::{Level, Slot};
 use braid_ondisk::{BitmapSuperblock, Bits};
 
-use super::array::{Asked, NOW, SHARD, asked, setup, write};
+use super::array::{NOW, PolledEffects, SHARD, poll_effects, setup, write};
 
 const PATIENCE: Patience = Patience { silence_ms: Some(8000), spare_after_ms: 60_000 };
 const SECOND: MemberId = MemberId(1);
@@ -39,7 +39,7 @@ fn opened(setup: ArraySetup) -> Array {
 fn settle(array: &mut Array) -> Vec<Notice> {
     let mut notices = Vec::new();
     loop {
-        let now = asked(array);
+        let now = poll_effects(array);
         notices.extend(now.notices.iter().copied());
         if now.superblocks.is_empty() && now.bitmaps.is_empty() {
             return notices;
@@ -64,7 +64,7 @@ fn only_a_member_that_can_come_back_goes_away() {
         assert!(!is_away(&array), "{level}: it is too early");
         array.handle_silence(NOW, &silent);
         assert!(is_away(&array), "{level}");
-        assert_eq!(asked(&mut array).left, [SECOND], "what it was asked has failed");
+        assert_eq!(poll_effects(&mut array).left, [SECOND], "what it was asked has failed");
     }
     let without_bitmap = setup(Level::Raid5, 4, |_| u64::MAX);
     let mut in_doubt = with_bitmap(Level::Raid5, 4);
@@ -104,7 +104,7 @@ fn an_update_does_not_wait_for_a_member_that_is_away() {
     let mut array = opened(with_bitmap(Level::Raid5, 4));
     array.handle_report(NOW, SHARD, Report::WantWrite);
     let update = loop {
-        let now = asked(&mut array);
+        let now = poll_effects(&mut array);
         if !now.superblocks.is_empty() {
             break now;
         }
@@ -115,11 +115,11 @@ fn an_update_does_not_wait_for_a_member_that_is_away() {
     };
     assert_eq!(update.superblocks.len(), 4);
     let answered = update.superblocks.iter().filter(|(member, _)| *member != SECOND).cloned();
-    let answered = Asked { superblocks: answered.collect(), ..update };
+    let answered = PolledEffects { superblocks: answered.collect(), ..update };
     write(&mut array, &answered, &[]);
-    assert!(asked(&mut array).views.is_empty(), "it is waited for");
+    assert!(poll_effects(&mut array).views.is_empty(), "it is waited for");
     array.handle_silence(NOW, &[(SECOND, 8000)]);
-    assert_eq!(asked(&mut array).left, [SECOND]);
+    assert_eq!(poll_effects(&mut array).left, [SECOND]);
     // Its driver reports that, and nothing when the request ends.
     let cause = Cause::silent(SECOND);
     let failed = Err(MemberFault { kind: FaultKind::Gone, cause });
@@ -163,7 +163,7 @@ fn a_member_that_was_away_comes_back_to_its_slot() {
     let newcomer = spare(SPARE, array.free_device_number(), returns);
     let later = NOW.plus_milliseconds(2500);
     array.handle_member_returned(later, SECOND, newcomer).expect("it is welcome");
-    let told = asked(&mut array).notices;
+    let told = poll_effects(&mut array).notices;
     let returned = Notice::Returned { member: SPARE, slot: Slot(1), old: SECOND, after_ms: 2500 };
     assert!(told.contains(&returned), "{told:?}");
     assert!(array.away().is_empty() && !array.may_return(SECOND));

@@ -13,12 +13,12 @@ use braid_geometry::{Geometry, Level, Shape, Slot};
 const HOUR: u64 = 3600 * 1_000_000_000;
 const SPARE: MemberId = MemberId(9);
 
-struct Told {
+struct ErringArray {
     array: Array,
     now: Instant,
 }
 
-impl Told {
+impl ErringArray {
     fn new(level: Level, slots: u16, missing: Option<u16>, then: OnReadErrors) -> Self {
         let shape = Shape {
             level,
@@ -61,9 +61,9 @@ impl Told {
         });
         let now = Instant(0);
         array.handle_read_error_limit(now, ReadErrorLimit { most: Some(20), then });
-        let mut told = Self { array, now };
-        told.notices();
-        told
+        let mut erring = Self { array, now };
+        erring.notices();
+        erring
     }
 
     fn add_spare(&mut self) {
@@ -102,57 +102,61 @@ fn says(member: u16, errors: u32, erring: Erring) -> Notice {
 
 #[test]
 fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
-    let mut told = Told::new(Level::Raid5, 4, None, OnReadErrors::Replace);
-    told.add_spare();
-    assert_eq!(told.errs(1, 20), [], "so many any disk may have");
-    assert_eq!(told.errs(1, 1), [says(1, 21, Erring::Replaced(SPARE))]);
-    assert_eq!(told.array.slot_to_replace(SPARE), Some(Slot(1)), "and it stays until then");
-    assert_eq!(told.errs(1, 50), [], "it is said once");
+    let mut erring = ErringArray::new(Level::Raid5, 4, None, OnReadErrors::Replace);
+    erring.add_spare();
+    assert_eq!(erring.errs(1, 20), [], "so many any disk may have");
+    assert_eq!(erring.errs(1, 1), [says(1, 21, Erring::Replaced(SPARE))]);
+    assert_eq!(erring.array.slot_to_replace(SPARE), Some(Slot(1)), "and it stays until then");
+    assert_eq!(erring.errs(1, 50), [], "it is said once");
     // The spare has its use.
-    assert_eq!(told.errs(2, 21), [says(2, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(2, 21), [says(2, 21, Erring::Stays)]);
 }
 
 #[test]
 fn a_spare_is_for_the_slot_without_a_member_first() {
-    let mut told = Told::new(Level::Raid6, 5, Some(4), OnReadErrors::Replace);
-    told.add_spare();
-    assert_eq!(told.errs(1, 21), [says(1, 21, Erring::Stays)]);
-    assert_eq!(told.array.slot_to_replace(SPARE), None);
+    let mut erring = ErringArray::new(Level::Raid6, 5, Some(4), OnReadErrors::Replace);
+    erring.add_spare();
+    assert_eq!(erring.errs(1, 21), [says(1, 21, Erring::Stays)]);
+    assert_eq!(erring.array.slot_to_replace(SPARE), None);
 }
 
 #[test]
 fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
-    let mut told = Told::new(Level::Raid6, 5, None, OnReadErrors::Replace);
-    assert_eq!(told.errs(3, 21), [says(3, 21, Erring::Stays)]);
-    assert_eq!(told.errs(3, 9), []);
+    let mut erring = ErringArray::new(Level::Raid6, 5, None, OnReadErrors::Replace);
+    assert_eq!(erring.errs(3, 21), [says(3, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(3, 9), []);
     // Fifteen are left of thirty.
-    told.now = Instant(HOUR);
-    assert_eq!(told.errs(3, 5), []);
-    assert_eq!(told.errs(3, 1), [says(3, 21, Erring::Stays)]);
-    told.now = Instant(HOUR + 1);
-    told.add_spare();
-    assert_eq!(told.notices(), [says(3, 21, Erring::Replaced(SPARE))], "a spare that comes later");
+    erring.now = Instant(HOUR);
+    assert_eq!(erring.errs(3, 5), []);
+    assert_eq!(erring.errs(3, 1), [says(3, 21, Erring::Stays)]);
+    erring.now = Instant(HOUR + 1);
+    erring.add_spare();
+    assert_eq!(
+        erring.notices(),
+        [says(3, 21, Erring::Replaced(SPARE))],
+        "a spare that comes later"
+    );
 }
 
 /// If the level cannot do without it, it stays, whatever the setting.
 #[test]
 fn a_member_that_errs_is_not_put_out_where_it_is_needed() {
-    let mut told = Told::new(Level::Raid5, 4, Some(0), OnReadErrors::Fail);
-    assert_eq!(told.errs(1, 21), [says(1, 21, Erring::Stays)]);
-    assert!(told.array.members().contains(&MemberId(1)));
-    let mut told = Told::new(Level::Raid5, 4, None, OnReadErrors::Fail);
-    assert_eq!(told.errs(1, 21), [says(1, 21, Erring::PutOut)]);
-    assert!(!told.array.members().contains(&MemberId(1)));
-    assert_eq!(told.errs(2, 21), [says(2, 21, Erring::Stays)], "the others need this one now");
-    assert!(told.array.members().contains(&MemberId(2)));
+    let mut erring = ErringArray::new(Level::Raid5, 4, Some(0), OnReadErrors::Fail);
+    assert_eq!(erring.errs(1, 21), [says(1, 21, Erring::Stays)]);
+    assert!(erring.array.members().contains(&MemberId(1)));
+    let mut erring = ErringArray::new(Level::Raid5, 4, None, OnReadErrors::Fail);
+    assert_eq!(erring.errs(1, 21), [says(1, 21, Erring::PutOut)]);
+    assert!(!erring.array.members().contains(&MemberId(1)));
+    assert_eq!(erring.errs(2, 21), [says(2, 21, Erring::Stays)], "the others need this one now");
+    assert!(erring.array.members().contains(&MemberId(2)));
 }
 
 #[test]
 fn turned_off_any_number_is_right() {
-    let mut told = Told::new(Level::Raid5, 4, None, OnReadErrors::Fail);
+    let mut erring = ErringArray::new(Level::Raid5, 4, None, OnReadErrors::Fail);
     let off = ReadErrorLimit { most: None, then: OnReadErrors::Fail };
-    told.array.handle_read_error_limit(told.now, off);
-    assert_eq!(told.errs(1, 1000), []);
-    let errors = told.array.read_errors(told.now);
+    erring.array.handle_read_error_limit(erring.now, off);
+    assert_eq!(erring.errs(1, 1000), []);
+    let errors = erring.array.read_errors(erring.now);
     assert_eq!(errors.iter().map(|(_, errors)| errors.corrected).sum::<u64>(), 1000);
 }

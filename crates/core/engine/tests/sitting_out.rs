@@ -11,7 +11,7 @@ use braid_geometry::{Geometry, Level, Shape};
 
 const MS: u64 = 1_000_000;
 
-struct Told {
+struct PacedArray {
     array: Array,
     now_ms: u64,
     notices: Vec<Notice>,
@@ -19,7 +19,7 @@ struct Told {
     sitting_out: Vec<MemberId>,
 }
 
-impl Told {
+impl PacedArray {
     fn new(level: Level, layout: u32, slots: u16) -> Self {
         let shape = Shape {
             level,
@@ -62,9 +62,9 @@ impl Told {
         });
         array.handle_sit_out(Instant(0), SitOut { min_ms: 150, ..SitOut::default() });
         let (notices, sitting_out) = (Vec::new(), Vec::new());
-        let mut told = Self { array, now_ms: 1000, notices, sitting_out };
-        told.drain();
-        told
+        let mut paced = Self { array, now_ms: 1000, notices, sitting_out };
+        paced.drain();
+        paced
     }
 
     fn drain(&mut self) {
@@ -107,64 +107,64 @@ impl Told {
 
 #[test]
 fn a_member_that_stalls_sits_out_at_once() {
-    let mut told = Told::new(Level::Raid6, 2, 5);
-    told.run(1000, &[5, 5, 5, 5, 5]);
+    let mut paced = PacedArray::new(Level::Raid6, 2, 5);
+    paced.run(1000, &[5, 5, 5, 5, 5]);
     for age in (50..=150).step_by(50) {
-        assert_eq!(told.out(), [0; 0], "after {age} ms");
-        told.now_ms += 50;
-        told.note_pace(1, 2, Pace { completed: 0, mean_ns: 0, oldest_ns: age * MS });
+        assert_eq!(paced.out(), [0; 0], "after {age} ms");
+        paced.now_ms += 50;
+        paced.note_pace(1, 2, Pace { completed: 0, mean_ns: 0, oldest_ns: age * MS });
     }
-    assert_eq!(told.out(), [2]);
+    assert_eq!(paced.out(), [2]);
     let [Notice::SitsOut { member: MemberId(2), latency_ms: 150, siblings_us: 5000, .. }] =
-        told.notices[..]
+        paced.notices[..]
     else {
-        panic!("{:?}", told.notices)
+        panic!("{:?}", paced.notices)
     };
 }
 
 #[test]
 fn a_slow_mean_takes_a_while() {
-    let mut told = Told::new(Level::Raid5, 2, 4);
-    told.run(450, &[5, 5, 200, 5]);
-    assert_eq!(told.out(), [0; 0]);
-    told.run(200, &[5, 5, 200, 5]);
-    assert_eq!(told.out(), [2]);
-    let mut told = Told::new(Level::Raid5, 2, 4);
-    told.run(5000, &[30, 30, 140, 30]);
-    assert_eq!(told.out(), [0; 0], "below the least that counts");
+    let mut paced = PacedArray::new(Level::Raid5, 2, 4);
+    paced.run(450, &[5, 5, 200, 5]);
+    assert_eq!(paced.out(), [0; 0]);
+    paced.run(200, &[5, 5, 200, 5]);
+    assert_eq!(paced.out(), [2]);
+    let mut paced = PacedArray::new(Level::Raid5, 2, 4);
+    paced.run(5000, &[30, 30, 140, 30]);
+    assert_eq!(paced.out(), [0; 0], "below the least that counts");
 }
 
 #[test]
 fn all_slow_is_none_slow() {
-    let mut told = Told::new(Level::Raid6, 2, 5);
-    told.run(5000, &[400, 700, 500, 800, 300]);
-    assert_eq!(told.out(), [0; 0]);
-    assert!(told.notices.is_empty());
+    let mut paced = PacedArray::new(Level::Raid6, 2, 5);
+    paced.run(5000, &[400, 700, 500, 800, 300]);
+    assert_eq!(paced.out(), [0; 0]);
+    assert!(paced.notices.is_empty());
 }
 
 #[test]
 fn a_member_that_is_well_again_comes_back() {
-    let mut told = Told::new(Level::Raid5, 2, 4);
+    let mut paced = PacedArray::new(Level::Raid5, 2, 4);
     for time in 0..3 {
-        told.run(1000, &[5, 5, 300, 5]);
-        assert_eq!(told.out(), [2]);
-        told.run(900, &[5, 5, 100, 5]);
-        assert_eq!(told.out(), [2], "not well enough");
+        paced.run(1000, &[5, 5, 300, 5]);
+        assert_eq!(paced.out(), [2]);
+        paced.run(900, &[5, 5, 100, 5]);
+        assert_eq!(paced.out(), [2], "not well enough");
         let mut waited = 0;
-        while told.out() == [2] {
-            told.run(50, &[5, 5, 6, 5]);
+        while paced.out() == [2] {
+            paced.run(50, &[5, 5, 6, 5]);
             waited += 50;
         }
         assert!(waited >= 1000 << time && waited <= (1000 << time) + 100, "{waited} ms");
-        told.run(300, &[5, 5, 6, 5]);
-        assert_eq!(told.out(), [0; 0]);
+        paced.run(300, &[5, 5, 6, 5]);
+        assert_eq!(paced.out(), [0; 0]);
     }
-    assert_eq!(told.notices.len(), 6);
-    told.run(70_000, &[5, 5, 6, 5]);
-    told.run(1000, &[5, 5, 300, 5]);
-    told.run(1200, &[5, 5, 6, 5]);
-    assert_eq!(told.out(), [0; 0], "that it did before is forgotten");
-    assert!(told.array.sat_out_ns(Instant(told.now_ms * MS)) > 8_000 * MS);
+    assert_eq!(paced.notices.len(), 6);
+    paced.run(70_000, &[5, 5, 6, 5]);
+    paced.run(1000, &[5, 5, 300, 5]);
+    paced.run(1200, &[5, 5, 6, 5]);
+    assert_eq!(paced.out(), [0; 0], "that it did before is forgotten");
+    assert!(paced.array.sat_out_ns(Instant(paced.now_ms * MS)) > 8_000 * MS);
 }
 
 /// For every level and every pair of members, the level's losses limit who may sit out together.
@@ -180,29 +180,29 @@ fn no_more_sit_out_than_the_level_can_lose() {
     ] {
         for missing in [None, Some(slots - 1)] {
             for order in [[0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]] {
-                let mut told = Told::new(level, layout, slots);
+                let mut paced = PacedArray::new(level, layout, slots);
                 if let Some(missing) = missing.filter(|_| level != Level::Raid0) {
-                    told.note_pace(0, missing, Pace { completed: 1, mean_ns: 1, oldest_ns: 0 });
-                    told.array.handle_member_gone(
-                        Instant(told.now_ms * MS),
+                    paced.note_pace(0, missing, Pace { completed: 1, mean_ns: 1, oldest_ns: 0 });
+                    paced.array.handle_member_gone(
+                        Instant(paced.now_ms * MS),
                         Cause::vanished(MemberId(missing)),
                     );
-                    told.drain();
+                    paced.drain();
                 }
                 // Each much slower than those before, which may have to stay.
                 let mut oldest_ns = 1000 * MS;
                 for member in order.into_iter().filter(|member| *member < slots) {
-                    told.note_pace(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });
+                    paced.note_pace(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });
                     oldest_ns *= 100;
                 }
                 let geometry = geometry(level, layout, slots);
                 let gone = missing.filter(|_| level != Level::Raid0);
                 let is_away = |slot: braid_geometry::Slot| {
-                    told.out().contains(&slot.0) || gone == Some(slot.0)
+                    paced.out().contains(&slot.0) || gone == Some(slot.0)
                 };
                 assert!(geometry.survives(&is_away) || level == Level::Raid0, "{level} {order:?}");
                 assert_eq!(
-                    told.out().is_empty(),
+                    paced.out().is_empty(),
                     level == Level::Raid0 || may_none(&geometry, gone)
                 );
             }
@@ -224,10 +224,10 @@ fn may_none(geometry: &Geometry, gone: Option<u16>) -> bool {
 
 #[test]
 fn a_loss_takes_those_back_that_cannot_be_done_without() {
-    let mut told = Told::new(Level::Raid5, 2, 4);
-    told.run(1000, &[5, 5, 300, 5]);
-    assert_eq!(told.out(), [2]);
-    told.array.handle_member_gone(Instant(told.now_ms * MS), Cause::vanished(MemberId(0)));
-    told.drain();
-    assert_eq!(told.out(), [0; 0]);
+    let mut paced = PacedArray::new(Level::Raid5, 2, 4);
+    paced.run(1000, &[5, 5, 300, 5]);
+    assert_eq!(paced.out(), [2]);
+    paced.array.handle_member_gone(Instant(paced.now_ms * MS), Cause::vanished(MemberId(0)));
+    paced.drain();
+    assert_eq!(paced.out(), [0; 0]);
 }
