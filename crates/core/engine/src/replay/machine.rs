@@ -227,7 +227,7 @@ pub enum Failed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum ColumnRead {
     Asked,
     Read,
     Lost,
@@ -235,9 +235,9 @@ enum Known {
 
 struct Step {
     part: Part,
-    known: Vec<Known>,
+    reads: Vec<ColumnRead>,
     /// The state of P, if the part makes Q.
-    known_p: Known,
+    p_read: ColumnRead,
     /// A read failed whose other sectors may be readable.
     may_split: bool,
 }
@@ -353,12 +353,12 @@ impl Replay {
     fn note_read(&mut self, slot: Slot, is_done: bool) {
         let step = self.step.as_mut().expect("it is being read");
         let of_slot = step.part.columns.iter().position(|column| column.slot == slot);
-        let known = match of_slot {
-            Some(place) => &mut step.known[place],
-            None => &mut step.known_p,
+        let read = match of_slot {
+            Some(place) => &mut step.reads[place],
+            None => &mut step.p_read,
         };
-        assert_eq!(*known, Known::Asked, "it was asked for a column, or for P");
-        *known = if is_done { Known::Read } else { Known::Lost };
+        assert_eq!(*read, ColumnRead::Asked, "it was asked for a column, or for P");
+        *read = if is_done { ColumnRead::Read } else { ColumnRead::Lost };
         let sectors = &step.part.sectors;
         step.may_split |= !is_done && sectors.end - sectors.start > 1;
     }
@@ -366,15 +366,15 @@ impl Replay {
     fn facts(&self) -> Facts {
         let lacks = |is_written: bool| {
             let count = |step: &Step| {
-                let columns = step.part.columns.iter().zip(&step.known);
-                let is_lost = |(column, known): &(&Column, &Known)| {
-                    column.is_written == is_written && **known == Known::Lost
+                let columns = step.part.columns.iter().zip(&step.reads);
+                let is_lost = |(column, read): &(&Column, &ColumnRead)| {
+                    column.is_written == is_written && **read == ColumnRead::Lost
                 };
                 columns.filter(is_lost).count()
             };
             Count::of(self.step.as_ref().map_or(0, count))
         };
-        let has_p = self.step.as_ref().is_some_and(|step| step.known_p == Known::Read);
+        let has_p = self.step.as_ref().is_some_and(|step| step.p_read == ColumnRead::Read);
         let p_partial = || self.p_partial(&self.step.as_ref()?.part);
         let partial = self.step.as_ref().and_then(|step| step.part.partial_sector);
         Facts {
@@ -431,11 +431,11 @@ impl Replay {
     fn begin(&mut self) {
         let part = self.steps.pop_front().expect("there is a step");
         self.phase = Phase::Read;
-        let mut known = Vec::new();
+        let mut reads = Vec::new();
         for column in &part.columns {
             let member = self.members[column.slot.index()].as_ref();
             let is_there = member.is_some_and(|member| member.holds(&part.sectors));
-            known.push(if is_there { Known::Asked } else { Known::Lost });
+            reads.push(if is_there { ColumnRead::Asked } else { ColumnRead::Lost });
             if is_there {
                 let (slot, sectors) = (column.slot, part.sectors.clone());
                 self.effects.push_back(Effect::Read { slot, sectors });
@@ -449,8 +449,8 @@ impl Replay {
         let p_slot = p_slot.filter(is_there);
         let read = |slot| Effect::Read { slot, sectors: part.sectors.clone() };
         self.effects.extend(p_slot.map(read));
-        let known_p = if p_slot.is_some() { Known::Asked } else { Known::Lost };
-        self.step = Some(Step { part, known, known_p, may_split: false });
+        let p_read = if p_slot.is_some() { ColumnRead::Asked } else { ColumnRead::Lost };
+        self.step = Some(Step { part, reads, p_read, may_split: false });
     }
 
     fn split(&mut self) {
@@ -483,12 +483,11 @@ impl Replay {
         if from_p {
             self.note_unsettled();
         }
-        let Step { part, known, .. } = self.step.as_ref().expect("it was read");
+        let Step { part, reads, .. } = self.step.as_ref().expect("it was read");
         let counts_kept = !from_partial;
-        let counted =
-            part.columns.iter().zip(known).filter(|(column, known)| {
-                (column.is_written || counts_kept) && **known == Known::Read
-            });
+        let counted = part.columns.iter().zip(reads).filter(|(column, read)| {
+            (column.is_written || counts_kept) && **read == ColumnRead::Read
+        });
         let columns: Vec<Slot> = counted.map(|(column, _)| column.slot).collect();
         let length_sectors = part.sectors.end - part.sectors.start;
         let start = part.partial_sector.filter(|_| from_partial);
@@ -502,9 +501,10 @@ impl Replay {
         };
         let exponents = || columns.iter().map(|slot| exponent(*slot)).collect();
         let lost = || {
-            let mut columns = part.columns.iter().zip(known);
-            let is_lost =
-                |(column, known): &(&Column, &Known)| column.is_written && **known == Known::Lost;
+            let mut columns = part.columns.iter().zip(reads);
+            let is_lost = |(column, read): &(&Column, &ColumnRead)| {
+                column.is_written && **read == ColumnRead::Lost
+            };
             columns.find(is_lost).map(|(column, _)| column.slot)
         };
         let solved = || Solved {
@@ -538,15 +538,15 @@ impl Replay {
 
     /// Missing columns that were being written get the value that parity gives them.
     fn note_unsettled(&mut self) {
-        let Step { part, known, known_p, .. } = self.step.as_ref().expect("it was read");
+        let Step { part, reads, p_read, .. } = self.step.as_ref().expect("it was read");
         let is_there = |slot: Slot| {
             let member = self.members[slot.index()].as_ref();
             member.is_some_and(|member| member.holds(&part.sectors))
         };
         // Unreadable P gives no column; if a later read of it succeeds, it may not agree with Q.
-        let lacks_p = part.is_q && *known_p == Known::Lost && is_there(self.map(part).p_slot());
-        let columns = part.columns.iter().zip(known);
-        let lost = columns.filter(|(column, known)| column.is_written && **known == Known::Lost);
+        let lacks_p = part.is_q && *p_read == ColumnRead::Lost && is_there(self.map(part).p_slot());
+        let columns = part.columns.iter().zip(reads);
+        let lost = columns.filter(|(column, read)| column.is_written && **read == ColumnRead::Lost);
         for (column, _) in lost {
             let range = array_sectors(&self.geometry, column.slot, &part.sectors);
             let is_unread = is_there(column.slot) || lacks_p;

@@ -166,7 +166,7 @@ pub enum ReplayError {
 
 /// The state of a column of the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum BaseColumn {
     Read,
     Lost,
 }
@@ -192,7 +192,7 @@ pub struct Replay {
     jobs: VecDeque<(Job, usize)>,
     /// Index of the current stripe.
     current: usize,
-    known: BTreeMap<Slot, Known>,
+    base: BTreeMap<Slot, BaseColumn>,
     phase: Phase,
     effects: VecDeque<Effect>,
     asked: Option<Effect>,
@@ -243,7 +243,7 @@ impl Replay {
             stripes,
             jobs,
             current: 0,
-            known: BTreeMap::new(),
+            base: BTreeMap::new(),
             phase: Phase::Between,
             effects: VecDeque::new(),
             asked: None,
@@ -277,8 +277,8 @@ impl Replay {
     pub fn handle(&mut self, is_done: bool) {
         let effect = self.asked.take().expect("something was asked for");
         if let Effect::Read { slot, .. } = effect {
-            let known = if is_done { Known::Read } else { Known::Lost };
-            self.known.insert(slot, known);
+            let column = if is_done { BaseColumn::Read } else { BaseColumn::Lost };
+            self.base.insert(slot, column);
             return;
         }
         let failed = match effect {
@@ -356,7 +356,7 @@ impl Replay {
     }
 
     fn is_lost(&self, slot: Slot) -> bool {
-        self.known.get(&slot) == Some(&Known::Lost)
+        self.base.get(&slot) == Some(&BaseColumn::Lost)
     }
 
     /// Missing data of the base.
@@ -366,7 +366,7 @@ impl Replay {
 
     /// Known parity of the base.
     fn parities(&self) -> Vec<Slot> {
-        let is_read = |slot: &Slot| self.known.get(slot) == Some(&Known::Read);
+        let is_read = |slot: &Slot| self.base.get(slot) == Some(&BaseColumn::Read);
         self.parity_slots().into_iter().filter(is_read).collect()
     }
 
@@ -376,7 +376,7 @@ impl Replay {
         let lacks_kept = all.iter().any(|slot| self.is_kept(*slot) && self.is_lost(*slot));
         let wanted = all.into_iter().filter(|slot| lacks_kept || self.is_kept(*slot));
         let parities = self.parity_slots().into_iter().filter(|_| lacks_kept);
-        wanted.chain(parities).find(|slot| !self.known.contains_key(slot))
+        wanted.chain(parities).find(|slot| !self.base.contains_key(slot))
     }
 
     fn act(&mut self, decision: Decision) {
@@ -427,7 +427,7 @@ impl Replay {
     fn begin(&mut self) {
         let (_, index) = self.jobs.pop_front().expect("there is a job");
         self.current = index;
-        self.known.clear();
+        self.base.clear();
     }
 
     /// Reads the base: committed blocks from the journal, the others from members.
@@ -436,14 +436,14 @@ impl Replay {
         let sectors = self.sectors();
         let committed = self.stripe().committed.get(&slot).copied();
         if let Some(position) = committed {
-            self.known.insert(slot, Known::Read);
+            self.base.insert(slot, BaseColumn::Read);
             return self.effects.push_back(Effect::Load { slot, position });
         }
         let member = self.members[slot.index()].as_ref();
         if member.is_some_and(|member| member.holds(&sectors)) {
             return self.effects.push_back(Effect::Read { slot, sectors });
         }
-        self.known.insert(slot, Known::Lost);
+        self.base.insert(slot, BaseColumn::Lost);
     }
 
     fn solve(&mut self) {
