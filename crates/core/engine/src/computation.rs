@@ -9,7 +9,7 @@ use braid_parity::{Column, ColumnSet, Kernel};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
-use crate::rot::{Located, Voted};
+use crate::rot::{ColumnVerdict, CopyVerdict};
 use crate::sectors::SectorSet;
 
 const SECTOR_LENGTH: usize = 512;
@@ -40,9 +40,9 @@ pub struct Computation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// The result of a [`Step::Locate`].
-    pub located: Located,
+    pub located: ColumnVerdict,
     /// The result of a [`Step::Vote`].
-    pub voted: Voted,
+    pub voted: CopyVerdict,
 }
 
 /// A run of a computation's buffers.
@@ -54,12 +54,12 @@ pub struct Sources {
 
 impl Computation {
     /// The verdict of a [`Step::Locate`], if the computation had one.
-    pub(crate) fn located(&self) -> Option<&Located> {
+    pub(crate) fn located(&self) -> Option<&ColumnVerdict> {
         self.verdicts.as_deref().map(|verdicts| &verdicts.located)
     }
 
     /// The verdict of a [`Step::Vote`], if the computation had one.
-    pub(crate) fn voted(&self) -> Option<&Voted> {
+    pub(crate) fn voted(&self) -> Option<&CopyVerdict> {
         self.verdicts.as_deref().map(|verdicts| &verdicts.voted)
     }
 

@@ -30,7 +30,7 @@ use crate::sectors::SectorSet;
 
 /// The verdict on a stripe unit's columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Located {
+pub struct ColumnVerdict {
     /// Sectors that are wrong, by column.
     pub columns: SmallVec<[(Column, SectorSet); 1]>,
     /// Sectors that disagree without naming a column.
@@ -53,7 +53,7 @@ impl Default for Whole {
     }
 }
 
-impl Located {
+impl ColumnVerdict {
     pub(crate) fn add(&mut self, at: u32, verdict: Verdict) {
         let set = SectorSet::run(at, 1);
         self.whole = Whole(self.whole.0.and(verdict));
@@ -93,7 +93,7 @@ fn note(sets: &mut SmallVec<[(Column, SectorSet); 1]>, column: Column, set: Sect
 
 /// The verdict on a run's copies, by their places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Voted {
+pub struct CopyVerdict {
     /// Sectors that are wrong, by copy.
     pub wrong: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors where a later copy is right, not the first that was read; with that copy.
@@ -102,7 +102,7 @@ pub struct Voted {
     pub tied: SectorSet,
 }
 
-impl Voted {
+impl CopyVerdict {
     /// Adds the vote on the sector `set`, of copies with these places.
     pub(crate) fn add(
         &mut self,
@@ -164,7 +164,7 @@ mod tests {
             [(&[], 1), (&[2], 1), (&[2], 9), (&[4], 1), (&[4], 9), (&[2, 4], 9)];
         for number in 0..6_usize.pow(3) {
             let chosen = [number % 6, number / 6 % 6, number / 36];
-            let mut located = Located::default();
+            let mut located = ColumnVerdict::default();
             for (at, sort) in (0..).zip(chosen) {
                 located.add(at, verdict(sorts[sort].0, sorts[sort].1));
             }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn copies_are_named_by_their_places() {
         let contents = [[1, 1, 1, 1], [1, 2, 3, 2], [2, 2, 2, 2], [1, 2, 1, 3]];
-        let mut voted = Voted::default();
+        let mut voted = CopyVerdict::default();
         for (at, content) in (0..).zip(contents) {
             let alike = |one: usize, other: usize| content[one] == content[other];
             let vote = braid_parity::vote(3, alike);

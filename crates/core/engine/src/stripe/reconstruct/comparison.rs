@@ -35,7 +35,7 @@ use super::read::{Column, Origin, Read, WorkState, holds};
 use crate::array::ArrayView;
 use crate::computation::{Computation, Step};
 use crate::effect::Report;
-use crate::rot::Located;
+use crate::rot::ColumnVerdict;
 use crate::sectors::{Extent, SectorSet};
 use crate::work::{Candidates, Class, Difference, Fate, Finding, Outcome, RotKind, Task, Work};
 
@@ -202,7 +202,7 @@ impl Read {
         &mut self,
         work: &Work,
         context: &ReconstructContext<'_>,
-        (found, located): (Difference, Option<&Located>),
+        (found, located): (Difference, Option<&ColumnVerdict>),
     ) {
         let view = &*context.common.view;
         let agrees = context.damage.parity_agrees(view, self.band());
