@@ -35,7 +35,7 @@ use crate::{BadBlocks, BadLog, BadRange, CacheConfig};
 
 /// The driver's settings for the array.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct OpeningSettings {
     /// Whether writes are refused.
     pub read_only: bool,
     /// The number of shards.
@@ -52,7 +52,7 @@ pub struct Manner {
 
 /// A member that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct OpeningMember {
     /// Its index in assembly's input.
     pub index: usize,
     /// Sectors of its data area that are up to date; `u64::MAX` for all.
@@ -67,7 +67,7 @@ pub struct Opening {
     /// The members, by [`MemberId`]: occupants in the order of [`AssembledArray::occupants`], then
     /// spares, then the device of a journal that is written, or the bitmap file. The bitmap file's
     /// index follows those of assembly's input.
-    pub members: Vec<Joined>,
+    pub members: Vec<OpeningMember>,
 }
 
 /// The reason why an assembled array makes no machine.
@@ -96,9 +96,9 @@ pub enum OpeningError {
 pub fn opening<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
-    manner: &Manner,
+    settings: &OpeningSettings,
 ) -> Result<Opening, OpeningError> {
-    let mut members: Vec<Joined> = Vec::new();
+    let mut members: Vec<OpeningMember> = Vec::new();
     let mut numbers: Vec<u16> = Vec::new();
     let (mut tears, mut write_mostly) = (false, BTreeSet::new());
     let mut join = |index: usize, recovered_sectors: u64| {
@@ -109,7 +109,7 @@ pub fn opening<'a>(
             return Err(OpeningError::NumberTwice { number });
         }
         let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
-        members.push(Joined { index, recovered_sectors });
+        members.push(OpeningMember { index, recovered_sectors });
         numbers.push(number);
         tears |= can_tear(superblock);
         write_mostly.extend(superblock.device.flags.write_mostly.then_some(id));
@@ -155,7 +155,7 @@ pub fn opening<'a>(
         waiting.map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
     let spares = spares?;
     // A read-only open replays the journal in memory, and never reads it again.
-    let written = assembled.journal.as_ref().filter(|_| !manner.read_only);
+    let written = assembled.journal.as_ref().filter(|_| !settings.read_only);
     let journal = written.map(|journal| {
         join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
     });
@@ -164,7 +164,7 @@ pub fn opening<'a>(
     let file = assembled.bitmap_file.as_ref().map(|file| {
         let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
         superblock_of(file.member).ok_or(OpeningError::NotOpen { index: file.member })?;
-        members.push(Joined { index: file.member, recovered_sectors: u64::MAX });
+        members.push(OpeningMember { index: file.member, recovered_sectors: u64::MAX });
         Ok((id, file.parity_log))
     });
     let file = file.transpose()?;
@@ -200,12 +200,12 @@ pub fn opening<'a>(
         journal,
         is_unclean: keeps_intent(assembled)
             && (assembled.newest.state.resync_offset != u64::MAX || has_entries),
-        read_only: manner.read_only,
-        regions: Regions::new(&assembled.geometry, manner.shards),
-        work_sectors: manner.cache.block_sectors(&assembled.geometry),
-        jobs_paused: manner.jobs_paused,
-        zero_is_fast: manner.zero_is_fast,
-        clean_delay_ms: manner.clean_delay_ms,
+        read_only: settings.read_only,
+        regions: Regions::new(&assembled.geometry, settings.shards),
+        work_sectors: settings.cache.block_sectors(&assembled.geometry),
+        jobs_paused: settings.jobs_paused,
+        zero_is_fast: settings.zero_is_fast,
+        clean_delay_ms: settings.clean_delay_ms,
         superblocks_tear: tears,
     };
     Ok(Opening { setup, members })
@@ -348,11 +348,11 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
 }
 
 /// A superblock for one member, with the member's index in assembly's input.
-pub type Levelled = (usize, Superblock);
+pub type MemberSuperblock = (usize, Superblock);
 
 /// The waves that bring members one event forward: mostly one; none if all members are level. Each
 /// wave starts when the one before is durable or failed; within a wave the order is free.
-pub type Round = Vec<Vec<Levelled>>;
+pub type Round = Vec<Vec<MemberSuperblock>>;
 
 /// The rounds that bring every member to the event count at which the array starts.
 ///
@@ -442,7 +442,7 @@ pub fn can_tear(superblock: &Superblock) -> bool {
 /// A round as one wave, or as several if its superblocks can tear.
 fn waves<'a>(
     assembled: &AssembledArray,
-    round: Vec<Levelled>,
+    round: Vec<MemberSuperblock>,
     superblock_of: &impl Fn(usize) -> Option<&'a Superblock>,
 ) -> Round {
     if !round.iter().any(|(index, _)| superblock_of(*index).is_some_and(can_tear)) {

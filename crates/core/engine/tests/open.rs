@@ -1,7 +1,7 @@
 //! The superblock writes before an array starts, round by round.
 
 use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
-use braid_engine::open::{Manner, can_miss, levelling, opening};
+use braid_engine::open::{OpeningSettings, can_miss, levelling, opening};
 use braid_engine::{CacheConfig, Tuning};
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
@@ -11,8 +11,8 @@ use braid_ondisk::{
 
 const DEVICE_BYTES: u64 = 8 << 20;
 
-fn manner() -> Manner {
-    Manner {
+fn settings() -> OpeningSettings {
+    OpeningSettings {
         read_only: false,
         shards: 1,
         cache: CacheConfig {
@@ -92,7 +92,9 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
 /// By wave, the members that are written, and their counts.
 fn waves(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<(usize, u64)>> {
     let waves = levelling(array, |index| superblocks.get(index)).into_iter();
-    let told = |(index, superblock): braid_engine::open::Levelled| (index, superblock.state.events);
+    let told = |(index, superblock): braid_engine::open::MemberSuperblock| {
+        (index, superblock.state.events)
+    };
     waves.map(|wave| wave.into_iter().map(told).collect()).collect()
 }
 
@@ -101,7 +103,8 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
     let superblocks = superblocks(&[40, 41, 40]);
     let array = assembled(&superblocks);
     assert_eq!(waves(&array, &superblocks), [[(0, 41), (2, 41)]]);
-    let opening = opening(&array, |index| superblocks.get(index), &manner()).expect("all are open");
+    let opening =
+        opening(&array, |index| superblocks.get(index), &settings()).expect("all are open");
     assert_eq!((opening.setup.events, opening.setup.resync_offset), (41, 0));
     let level = superblocks.iter().map(|one| {
         let mut one = one.clone();
@@ -126,7 +129,8 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     assert_eq!(waves(&assembled(&short), &short), [[(0, 41), (2, 41), (3, 41)]]);
     let long = of(126);
     assert_eq!(waves(&assembled(&long), &long), [vec![(0, 41), (2, 41)], vec![(3, 41)]]);
-    let opening = |all: &[Superblock]| opening(&assembled(all), |index| all.get(index), &manner());
+    let opening =
+        |all: &[Superblock]| opening(&assembled(all), |index| all.get(index), &settings());
     let tears = |all: &[Superblock]| opening(all).expect("all are open").setup.superblocks_tear;
     assert!(tears(&long) && !tears(&short));
 }
@@ -148,6 +152,7 @@ fn a_member_that_cannot_be_told_is_missed_or_needed() {
 fn a_member_that_is_not_open_is_named() {
     let superblocks = superblocks(&[40, 40, 40]);
     let array = assembled(&superblocks);
-    let refused = opening(&array, |index| superblocks.get(index).filter(|_| index != 1), &manner());
+    let refused =
+        opening(&array, |index| superblocks.get(index).filter(|_| index != 1), &settings());
     assert_eq!(refused.map(|_| ()), Err(braid_engine::open::OpeningError::NotOpen { index: 1 }));
 }

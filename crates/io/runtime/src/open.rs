@@ -5,7 +5,8 @@ use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, JobAllowance, MemberId, MemberSetup, Notice};
 use braid_engine::cause::RequestKind;
 use braid_engine::open::{
-    Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
+    MemberSuperblock, Opening, OpeningError, OpeningMember, OpeningSettings, can_miss, levelling,
+    opening,
 };
 use braid_engine::{CacheConfig, Instant, Shard};
 use braid_member::{DirectError, Member, MemberError};
@@ -111,7 +112,7 @@ impl Volume {
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.occupants().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
-        let manner = Manner {
+        let manner = OpeningSettings {
             read_only: options.read_only,
             shards: options.shards,
             cache: CacheConfig {
@@ -263,7 +264,7 @@ fn bring_level(
 /// Writes a superblock before the start, with one retry. An error comes with its offset and length.
 fn bring_one_level(
     member: &mut OpenMember,
-    (_, superblock): &Levelled,
+    (_, superblock): &MemberSuperblock,
 ) -> Result<(), ((u64, u64), MemberError)> {
     let bytes = superblock.to_bytes();
     let range = (superblock.offset_bytes(), bytes.len() as u64);
@@ -315,8 +316,8 @@ struct JoiningMember {
     slot: Option<u16>,
 }
 
-fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<JoiningMember> {
-    let join = |(id, joined): (u16, &Joined)| {
+fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joining> {
+    let join = |(id, joined): (u16, &OpeningMember)| {
         let open = members[joined.index].take().expect("its superblock was just looked at");
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
         let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));

@@ -270,7 +270,7 @@ pub(crate) fn start(
         // A journal has whole blocks.
         manner.cache.unit_sectors_max = manner.cache.unit_sectors_max.max(8);
     }
-    let wanted = open::Manner {
+    let wanted = open::OpeningSettings {
         read_only: manner.read_only,
         shards: manner.shards,
         cache: manner.cache,

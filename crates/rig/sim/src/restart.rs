@@ -12,7 +12,7 @@ use braid_assembly::{AssembledArray, Assembly, Refusal, Verdict};
 use braid_engine::array::MemberId;
 use braid_engine::cause::RequestKind;
 use braid_engine::effect::FaultKind;
-use braid_engine::open::{Levelled, can_miss, levelling};
+use braid_engine::open::{MemberSuperblock, can_miss, levelling};
 use braid_ondisk::Superblock;
 
 use crate::bitmaps;
@@ -315,7 +315,7 @@ impl World {
         &mut self,
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
-        mut wave: Vec<Levelled>,
+        mut wave: Vec<MemberSuperblock>,
         untold: &mut Vec<usize>,
     ) -> Result<(), StartFailure> {
         self.chances.openings.shuffle(&mut wave);
@@ -335,7 +335,7 @@ impl World {
     }
 
     /// Power is cut in a wave: the other writes in flight can be torn, too.
-    fn tear_rest(&mut self, presented: &[usize], wave: &[Levelled]) {
+    fn tear_rest(&mut self, presented: &[usize], wave: &[MemberSuperblock]) {
         for (index, superblock) in wave {
             // A superblock of one sector arrives wholly or not at all.
             let is_long = superblock.to_bytes().len() > SECTOR;

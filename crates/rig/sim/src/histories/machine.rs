@@ -9,7 +9,7 @@ use braid_engine::array::{
 };
 use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::effect::Report;
-use braid_engine::open::{Manner, levelling, opening};
+use braid_engine::open::{OpeningSettings, levelling, opening};
 use braid_engine::request::ShardIndex;
 use braid_engine::{CacheConfig, Instant, Tuning};
 use braid_geometry::Geometry;
@@ -79,7 +79,7 @@ impl History {
             }
             self.store(&batch, (&assembled.geometry, &held))?;
         }
-        let manner = Manner {
+        let manner = OpeningSettings {
             read_only: false,
             shards: 1,
             cache: CacheConfig {
