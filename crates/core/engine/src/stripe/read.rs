@@ -14,7 +14,7 @@ use super::band::{Band, BandKey, Bands, Run};
 use super::damage::sectors_of;
 use super::in_flight::{DirectRead, IoOwner};
 use super::machine::Stripes;
-use super::reconstruct::{Outcome, Reconstruct, ReconstructContext, Want};
+use super::reconstruct::{ClientRead, Outcome, Reconstruct, ReconstructContext};
 use crate::array::MemberView;
 use crate::buffer::{Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::context::{Common, PieceKey};
@@ -132,7 +132,7 @@ impl Stripes {
         let geometry = self.geometry;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, (0, piece.sectors)) {
             common.add_part(key);
-            let want = Want { piece: key, request: piece.request, run, insists };
+            let want = ClientRead { piece: key, request: piece.request, run, insists };
             self.reads.read(common, band, want);
         }
     }
@@ -172,7 +172,7 @@ impl Stripes {
     }
 
     /// A part of a read begins again.
-    fn read_anew(&mut self, common: &mut Common, band: &Band, want: Want) {
+    fn read_anew(&mut self, common: &mut Common, band: &Band, want: ClientRead) {
         for (_, piece) in self.pieces_of(band, want.request, &want.run) {
             self.begin_read(common, want.piece, &piece);
         }
@@ -181,8 +181,8 @@ impl Stripes {
 
     /// Asks the columns' own members for a part of a read. Sectors that these cannot return wait
     /// until all other columns can be used.
-    fn read_insisting(&mut self, common: &mut Common, band: &Band, want: Want) {
-        let Want { piece: key, insists, .. } = want;
+    fn read_insisting(&mut self, common: &mut Common, band: &Band, want: ClientRead) {
+        let ClientRead { piece: key, insists, .. } = want;
         for (slot, piece) in self.pieces_of(band, want.request, &want.run) {
             let start = self.place_of(&piece);
             let sectors = piece.sectors;

@@ -22,7 +22,7 @@ use super::band::{Attachment, Bands, Run, Segment, Want};
 use super::batch::Stripe;
 use super::in_flight::CopyOut;
 use super::machine::Stripes;
-use super::reconstruct::Want as Wanted;
+use super::reconstruct::ClientRead;
 use crate::buffer::Buffer;
 use crate::computation::{Computation, ComputationId, Step};
 use crate::context::{Common, PieceKey};
@@ -67,7 +67,8 @@ impl Stripes {
                 if is_begun && !own.is_stuck(&common.clocks) {
                     reached(Mark::DirtyReadWaits);
                     common.add_part(key);
-                    let want = Wanted { piece: key, request: piece.request, run, insists: false };
+                    let want =
+                        ClientRead { piece: key, request: piece.request, run, insists: false };
                     self.reads.wait_for_batch(band, want);
                     (clean_from, from) = (next, next);
                     continue;

@@ -16,14 +16,14 @@ use super::super::solve::solve;
 use super::decide::Phase;
 use super::kind::{End, Kind, Steps};
 use super::machine::{Outcome, Reconstruct, ReconstructContext};
-use super::read::{Origin, Read, Want, holds};
+use super::read::{ClientRead, Origin, Read, holds};
 use crate::buffer::Buffer;
 use crate::computation::Step;
 use crate::effect::MemberOperation;
 use crate::request::Fault;
 use crate::sectors::SectorSet;
 
-impl Kind for Want {
+impl Kind for ClientRead {
     #[inline]
     fn plan(&self, read: &Read, context: &ReconstructContext<'_>, planner: &mut Planner) {
         planner.plan(|facts| read.tell(facts, context, read.is_left_out(context)));
@@ -102,7 +102,7 @@ impl Kind for Want {
 
 impl Read {
     /// Sets the read to these sectors of a client.
-    pub(super) fn aim_at(&mut self, want: &Want, whole: SectorSet) {
+    pub(super) fn aim_at(&mut self, want: &ClientRead, whole: SectorSet) {
         let (band, map) = (*self.band(), self.map);
         let mut window = SectorSet::EMPTY;
         for index in 0..map.data_slots() {
@@ -118,7 +118,7 @@ impl Read {
     }
 
     /// The client's part that it is for.
-    fn client(&self) -> Want {
+    fn client(&self) -> ClientRead {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
@@ -156,17 +156,17 @@ impl Reconstruct {
         let (band, want) = (*read.band(), read.client());
         let (first, rest) = want.run.cut(&band).expect("it is divisible");
         context.common.add_part(want.piece);
-        self.arrived.push_front((band, Want { run: rest, ..want }));
+        self.arrived.push_front((band, ClientRead { run: rest, ..want }));
         // One bad sector made a whole extent unreadable; a shorter one may be read.
         read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
         let window = read.window;
-        read.aim(Origin::Client(Want { run: first, ..want }), self.unit_sectors);
+        read.aim(Origin::Client(ClientRead { run: first, ..want }), self.unit_sectors);
         read.window = read.window.common(window);
     }
 
     pub(super) fn insist(&mut self, place: u32) {
         reached(Mark::AroundFails);
-        let want = Want { insists: true, ..self.reads[place as usize].client() };
+        let want = ClientRead { insists: true, ..self.reads[place as usize].client() };
         self.let_go(place);
         let band = *self.reads[place as usize].band();
         self.outcomes.push_back(Outcome::Insists(band, want));

@@ -14,7 +14,7 @@ use super::super::plan::Planner;
 use super::super::pool::Pool;
 use super::super::solve::FrameBlocks;
 use super::decide::Phase;
-use super::read::{Column, Origin, Read, Want, WorkState};
+use super::read::{ClientRead, Column, Origin, Read, WorkState};
 use crate::context::Common;
 use crate::sectors::SectorSet;
 use crate::slab::Slab;
@@ -44,9 +44,9 @@ pub(super) enum Waits {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Outcome {
     /// It begins again, from the start.
-    Anew(Band, Want),
+    Anew(Band, ClientRead),
     /// It asks its own members, however long that takes.
-    Insists(Band, Want),
+    Insists(Band, ClientRead),
     /// The band's stripe may have waited for it.
     Wake(BandKey),
 }
@@ -86,7 +86,7 @@ pub(in super::super) struct Reconstruct {
     /// Reads that a client waits for.
     pub(super) wanted: usize,
     /// New reads, waiting for room.
-    pub(super) arrived: VecDeque<(Band, Want)>,
+    pub(super) arrived: VecDeque<(Band, ClientRead)>,
     asked: VecDeque<(Band, Work)>,
     /// Reads that wait for the batch of their band.
     pub(super) kept_out: VecDeque<(Band, Origin, Waits)>,
@@ -136,7 +136,7 @@ impl Reconstruct {
     }
 
     /// Queues a part of a piece to be read. The caller has counted it.
-    pub(in super::super) fn read(&mut self, common: &mut Common, band: Band, want: Want) {
+    pub(in super::super) fn read(&mut self, common: &mut Common, band: Band, want: ClientRead) {
         if common.clocks.is_any_out() && !want.insists {
             common.counters.reads_around += 1;
             for slot in common.clocks.slots_out().collect::<smallvec::SmallVec<[Slot; 4]>>() {
@@ -147,7 +147,7 @@ impl Reconstruct {
     }
 
     /// Queues a part of a piece, already counted, until the batch of its band is over.
-    pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: Want) {
+    pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: ClientRead) {
         self.kept_out.push_back((band, Origin::Client(want), Waits::ForBatch));
     }
 

@@ -110,4 +110,4 @@ mod read;
 mod resync;
 
 pub(super) use machine::{Outcome, PLACES, Reconstruct, ReconstructContext};
-pub(super) use read::Want;
+pub(super) use read::ClientRead;

@@ -17,7 +17,7 @@ use crate::work::{Class, Difference, Work};
 
 /// A part of a client's read, in one band.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Want {
+pub(in super::super) struct ClientRead {
     pub(in super::super) piece: PieceKey,
     pub(in super::super) request: RequestId,
     pub(in super::super) run: Run,
@@ -27,7 +27,7 @@ pub(in super::super) struct Want {
 
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Origin {
-    Client(Want),
+    Client(ClientRead),
     /// A job submitted it, and gets a result.
     Background(Work),
 }
@@ -51,7 +51,7 @@ impl Origin {
         matches!(self, Self::Background(Work { class: Class::BestEffort, .. }))
     }
 
-    pub(super) fn client(&self) -> Option<Want> {
+    pub(super) fn client(&self) -> Option<ClientRead> {
         match self {
             Self::Client(want) => Some(*want),
             Self::Background(_) => None,
