@@ -48,7 +48,7 @@ impl Stripes {
     /// Answers a write now, if the cache and the settings allow it.
     fn answer_early(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
-        let is_durable = work.want.is_durable();
+        let is_durable = work.kind.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
         // Bytes that the journal lacks are lost with the cache device, even in a whole array.
         let may = !is_durable

@@ -46,12 +46,12 @@ pub(super) struct Segment {
 
 /// The data that a piece writes to a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum WriteKind {
     Write { durable: bool },
     Zero { may_punch: bool, durable: bool },
 }
 
-impl Want {
+impl WriteKind {
     pub(super) fn is_durable(self) -> bool {
         matches!(self, Self::Write { durable: true } | Self::Zero { durable: true, .. })
     }
@@ -95,7 +95,7 @@ impl Run {
 pub(super) struct Attachment {
     pub(super) piece: PieceKey,
     pub(super) request: RequestId,
-    pub(super) want: Want,
+    pub(super) kind: WriteKind,
     pub(super) run: Run,
     pub(super) is_answered: bool,
     /// Superblocks do not yet say that its region may be written (I3).
@@ -111,11 +111,11 @@ pub(super) struct Attachment {
 }
 
 impl Attachment {
-    pub(super) fn new((piece, request, want, run): (PieceKey, RequestId, Want, Run)) -> Self {
+    pub(super) fn new((piece, request, kind, run): (PieceKey, RequestId, WriteKind, Run)) -> Self {
         Self {
             piece,
             request,
-            want,
+            kind,
             run,
             is_answered: false,
             lacks_intent: false,

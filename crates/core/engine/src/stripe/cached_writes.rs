@@ -23,7 +23,7 @@
 use braid_geometry::StripeGeometry;
 use braid_sim_hooks::{Bug, spoiled};
 
-use super::band::{Attachment, Band, Run, Want};
+use super::band::{Attachment, Band, Run, WriteKind};
 use crate::context::Common;
 use crate::effect::{CacheRecord, CachedContent, CachedRun, cached_blocks};
 use crate::ids::CachedWriteId;
@@ -60,7 +60,7 @@ impl CachedWrites {
     /// Whether a copy of this write would find room, if copies are kept.
     pub(super) fn has_room(&self, band: &Band, work: &Attachment) -> bool {
         let Some(blocks_max) = self.blocks_max else { return true };
-        let blocks = blocks_of(band, &work.run, work.want);
+        let blocks = blocks_of(band, &work.run, work.kind);
         self.blocks + blocks <= blocks_max
     }
 
@@ -84,7 +84,7 @@ impl CachedWrites {
         let carries = work.dirty_epoch.is_some();
         let carries = spoiled(Bug::CoverNotCached, carries, work.is_answered);
         if self.blocks_max.is_some() && carries && work.cached.is_none() {
-            let blocks = blocks_of(band, &work.run, work.want);
+            let blocks = blocks_of(band, &work.run, work.kind);
             let id = self.name(CachedWrite { blocks, parts: 1 });
             work.cached = Some(id);
             self.blocks += blocks;
@@ -95,12 +95,12 @@ impl CachedWrites {
                     order: work.order,
                     start: band.logical(geometry, index, segment.offset),
                     sectors: segment.sectors,
-                    content: match work.want {
-                        Want::Write { .. } => CachedContent::Payload {
+                    content: match work.kind {
+                        WriteKind::Write { .. } => CachedContent::Payload {
                             request: work.request,
                             offset_sectors: segment.payload_offset,
                         },
-                        Want::Zero { may_punch, .. } => CachedContent::Zeroes { may_punch },
+                        WriteKind::Zero { may_punch, .. } => CachedContent::Zeroes { may_punch },
                     },
                 }));
             }
@@ -144,8 +144,8 @@ impl CachedWrites {
 }
 
 /// Blocks of the file that a copy of a write takes. Runs do not share blocks.
-fn blocks_of(band: &Band, run: &Run, want: Want) -> u32 {
-    let has_bytes = matches!(want, Want::Write { .. });
+fn blocks_of(band: &Band, run: &Run, kind: WriteKind) -> u32 {
+    let has_bytes = matches!(kind, WriteKind::Write { .. });
     let segments = band.columns(run).filter_map(|index| band.segment(run, index));
     segments.map(|segment| cached_blocks(segment.sectors, has_bytes)).sum()
 }

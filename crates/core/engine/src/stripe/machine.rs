@@ -5,7 +5,7 @@
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Mark, reached};
 
-use super::band::{Attachment, Band, BandKey, Bands, Want};
+use super::band::{Attachment, Band, BandKey, Bands, WriteKind};
 use super::batch::{Action, BatchContext, Content, Effects, Phase, Stripe, decide, facts, waits};
 use super::cached_writes::CachedWrites;
 use super::column_coverage::EntireSlots;
@@ -150,17 +150,17 @@ impl Stripes {
     }
 
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
-        let want = match piece.operation {
+        let kind = match piece.operation {
             Operation::Read => {
                 self.begin_read(common, key, piece);
                 return self.settle(common);
             }
-            Operation::Write { durable } => Want::Write { durable },
-            Operation::WriteZeroes { may_punch, durable } => Want::Zero { may_punch, durable },
+            Operation::Write { durable } => WriteKind::Write { durable },
+            Operation::WriteZeroes { may_punch, durable } => WriteKind::Zero { may_punch, durable },
             // A trimmed range may read as anything, so zeroes with their parity will do. Bands that
             // are trimmed in part stay as they are.
             Operation::Trim if common.view.zero_is_fast => {
-                Want::Zero { may_punch: true, durable: false }
+                WriteKind::Zero { may_punch: true, durable: false }
             }
             Operation::Trim => return,
         };
@@ -171,7 +171,7 @@ impl Stripes {
             if piece.operation == Operation::Trim && band.sectors_of(&run, data_slots) < whole {
                 continue;
             }
-            self.attach(common, band, Attachment::new((key, piece.request, want, run)));
+            self.attach(common, band, Attachment::new((key, piece.request, kind, run)));
         }
         self.settle(common);
     }

@@ -18,7 +18,7 @@
 
 use braid_sim_hooks::{Mark, reached};
 
-use super::band::{Attachment, Bands, Run, Segment, Want};
+use super::band::{Attachment, Bands, Run, Segment, WriteKind};
 use super::batch::Stripe;
 use super::in_flight::CopyOut;
 use super::machine::Stripes;
@@ -153,9 +153,9 @@ fn find_first<'a>(
             let sectors = end - place;
             let offset_sectors = segment.payload_offset.wrapping_add(place - segment.offset);
             let from = Buffer::Payload { request: work.request, offset_sectors };
-            let step = match work.want {
-                Want::Zero { .. } => Step::Zero { to, sectors },
-                Want::Write { .. } => Step::Copy { from, to, sectors },
+            let step = match work.kind {
+                WriteKind::Zero { .. } => Step::Zero { to, sectors },
+                WriteKind::Write { .. } => Step::Copy { from, to, sectors },
             };
             return RunSource { to: end, step: Some(step) };
         }

@@ -8,7 +8,7 @@ use braid_geometry::{LogicalSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use rangemap::RangeSet;
 
-use super::super::band::{Attachment, Want};
+use super::super::band::{Attachment, WriteKind};
 use super::super::cached_writes::CachedWrites;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
@@ -239,7 +239,7 @@ impl Stripe {
         assert!(is_counted, "I5: no shard confirms a closed gate while a batch is written");
         self.phase = Phase::Write;
         let window = self.window();
-        let durable = self.attachments().any(|attachment| attachment.want.is_durable());
+        let durable = self.attachments().any(|attachment| attachment.kind.is_durable());
         let durable = durable || self.flushes_itself(effects);
         let durable = spoiled(Bug::StripeIgnoresFua, durable, false);
         let mut content = std::mem::take(effects.content);
@@ -269,7 +269,8 @@ impl Stripe {
         let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
         let is_flushed = epochs.any(|epoch| effects.epochs.is_written_durably(epoch));
         // A zeroing with FUA flushes its member each time. One flush that is due anyway serves all.
-        let has_zeroes = || self.attachments().any(|work| matches!(work.want, Want::Zero { .. }));
+        let has_zeroes =
+            || self.attachments().any(|work| matches!(work.kind, WriteKind::Zero { .. }));
         let pays = is_flushed && !effects.common.owes_flush() && !has_zeroes();
         if pays {
             reached(Mark::WrittenDurably);

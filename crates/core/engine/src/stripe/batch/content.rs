@@ -22,7 +22,7 @@
 
 use braid_sim_hooks::{Mark, reached};
 
-use super::super::band::Want;
+use super::super::band::WriteKind;
 use super::stripe::Stripe;
 use crate::buffer::Buffer;
 use crate::ids::RequestId;
@@ -137,9 +137,9 @@ impl Content {
         let mut rest = window;
         for (work, segment) in stripe.segments(index).rev() {
             let own = SectorSet::run(segment.offset, segment.sectors);
-            let (all, source) = match work.want {
-                Want::Zero { may_punch, .. } => (own, Source::Zeroes { may_punch }),
-                Want::Write { .. } => {
+            let (all, source) = match work.kind {
+                WriteKind::Zero { may_punch, .. } => (own, Source::Zeroes { may_punch }),
+                WriteKind::Write { .. } => {
                     let offset_sectors = segment.payload_offset;
                     (own, Source::Payload { request: work.request, offset_sectors })
                 }
@@ -256,12 +256,12 @@ mod tests {
             let (band, run) =
                 Bands::new(&geometry, UNIT, &piece, (0, piece.sectors)).next().unwrap();
             let key = crate::context::Pieces::default().begin(&piece, true);
-            let want = match is_zero {
-                true => Want::Zero { may_punch: false, durable: false },
-                false => Want::Write { durable: false },
+            let kind = match is_zero {
+                true => WriteKind::Zero { may_punch: false, durable: false },
+                false => WriteKind::Write { durable: false },
             };
             stripe.band = Some(band);
-            stripe.queue.push_back(Attachment::new((key, piece.request, want, run)));
+            stripe.queue.push_back(Attachment::new((key, piece.request, kind, run)));
             for place in 0..sectors {
                 let sector = usize::try_from(start * blocks + place).unwrap();
                 let from = (request, 9 + u32::try_from(place).unwrap());
