@@ -28,7 +28,7 @@ use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use super::super::plan::{Planner, Recipe, Recovery, plan_rest, plan_whole};
 use super::super::solve::by_exponent;
 use super::check::{Check, Rot};
-use super::decide::{Phase, Rest};
+use super::decide::{Phase, RemainingWork};
 use super::kind::{End, Kind, Nature, Steps, difference};
 use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Column, Origin, Read, WorkState, holds};
@@ -87,19 +87,19 @@ impl Kind for Comparison {
         }
     }
 
-    fn rest(&self, read: &Read, is_behind: bool) -> Rest {
+    fn rest(&self, read: &Read, is_behind: bool) -> RemainingWork {
         let WorkState { targets, check, is_remade, .. } = &read.work;
         if read.phase == Phase::Write {
             let is_looked_at = check.is_again;
             let is_looked_at = spoiled(Bug::RepairUnverified, is_looked_at, true);
             let is_open = check.has_unverified() && !is_looked_at;
-            return if is_open { Rest::Look } else { Rest::Nothing };
+            return if is_open { RemainingWork::Look } else { RemainingWork::Nothing };
         }
         match (targets.is_empty(), is_remade, is_behind) {
-            (true, ..) => Rest::Nothing,
-            (false, true, _) => Rest::Writes,
-            (false, false, true) => Rest::Behind,
-            (false, false, false) => Rest::Columns,
+            (true, ..) => RemainingWork::Nothing,
+            (false, true, _) => RemainingWork::Writes,
+            (false, false, true) => RemainingWork::Behind,
+            (false, false, false) => RemainingWork::Columns,
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) enum Phase {
 
 /// Remaining work after a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum RemainingWork {
     Nothing,
     /// Columns are wrong or unreadable, and must be computed from the others.
     Columns,
@@ -58,7 +58,7 @@ pub(super) struct Facts {
     pub(super) need: Need,
     /// Unreadable sectors were solved for, and may be rewritten. For an answered read.
     pub(super) to_repair: bool,
-    pub(super) rest: Rest,
+    pub(super) rest: RemainingWork,
     /// No readable column is left out because its member sits out or is being written.
     pub(super) is_final: bool,
 }
@@ -102,10 +102,10 @@ pub(super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { wanted: false, phase: Phase::Compute, to_repair: true, .. } => Action::Repair,
         Facts { wanted: false, .. } => Action::Release,
-        Facts { phase: Phase::Compute, rest: Rest::Columns, .. } => Action::Mend,
-        Facts { phase: Phase::Compute, rest: Rest::Behind, .. } => Action::GiveWay,
-        Facts { phase: Phase::Compute, rest: Rest::Writes, .. } => Action::Write,
-        Facts { phase: Phase::Write, rest: Rest::Look, .. } => Action::ReadAgain,
+        Facts { phase: Phase::Compute, rest: RemainingWork::Columns, .. } => Action::Mend,
+        Facts { phase: Phase::Compute, rest: RemainingWork::Behind, .. } => Action::GiveWay,
+        Facts { phase: Phase::Compute, rest: RemainingWork::Writes, .. } => Action::Write,
+        Facts { phase: Phase::Write, rest: RemainingWork::Look, .. } => Action::ReadAgain,
         Facts { phase: Phase::Compute | Phase::Write | Phase::Repair, .. } => Action::Answer,
         Facts { need: Need::Reads, .. } => Action::Read,
         Facts { need: Need::Nothing, .. } => Action::Compute,
@@ -122,7 +122,13 @@ mod tests {
     fn all_facts() -> impl Iterator<Item = Facts> {
         let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
         let phases = [Phase::Fill, Phase::Compute, Phase::Write, Phase::Repair];
-        let rests = [Rest::Nothing, Rest::Columns, Rest::Behind, Rest::Writes, Rest::Look];
+        let rests = [
+            RemainingWork::Nothing,
+            RemainingWork::Columns,
+            RemainingWork::Behind,
+            RemainingWork::Writes,
+            RemainingWork::Look,
+        ];
         let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
         let cases = cases.flat_map(move |(phase, need)| rests.map(|rest| (phase, need, rest)));
         cases.flat_map(|(phase, need, rest)| {
@@ -157,17 +163,18 @@ mod tests {
                 }
                 Action::Answer => {
                     let is_written = matches!(facts.phase, Phase::Write | Phase::Repair)
-                        && (facts.phase, facts.rest) != (Phase::Write, Rest::Look);
+                        && (facts.phase, facts.rest) != (Phase::Write, RemainingWork::Look);
                     let is_made = facts.phase == Phase::Compute
-                        && matches!(facts.rest, Rest::Nothing | Rest::Look);
+                        && matches!(facts.rest, RemainingWork::Nothing | RemainingWork::Look);
                     assert!(is_written || is_made, "all of it is done: {facts:?}");
                 }
                 Action::Mend | Action::Write => {
                     assert_eq!(facts.phase, Phase::Compute, "written once, when made: {facts:?}");
-                    assert_ne!(facts.rest, Rest::Behind, "not beside a batch: {facts:?}");
+                    assert_ne!(facts.rest, RemainingWork::Behind, "not beside a batch: {facts:?}");
                 }
                 Action::GiveWay => {
-                    let is_before = facts.phase == Phase::Compute && facts.rest == Rest::Behind;
+                    let is_before =
+                        facts.phase == Phase::Compute && facts.rest == RemainingWork::Behind;
                     assert!(is_before, "only as long as nothing is written: {facts:?}");
                 }
                 Action::ReadAgain => assert_eq!(facts.phase, Phase::Write, "{facts:?}"),

@@ -5,7 +5,7 @@ use braid_geometry::Slot;
 use super::super::column_coverage::ColumnCoverage;
 use super::super::damage::is_synced;
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
-use super::decide::{Facts, Phase, Rest};
+use super::decide::{Facts, Phase, RemainingWork};
 use super::kind::{Kind, Nature};
 use super::machine::ReconstructContext;
 use super::read::{Column, Origin, Read};
@@ -81,7 +81,7 @@ impl Read {
             phase: self.phase,
             need: Need::Nothing,
             to_repair,
-            rest: Rest::Nothing,
+            rest: RemainingWork::Nothing,
             is_final: true,
         };
         planner.clear();

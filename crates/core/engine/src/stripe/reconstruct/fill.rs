@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::plan::{Planner, Recipe, StripeFacts, plan, plan_columns};
-use super::decide::Rest;
+use super::decide::RemainingWork;
 use super::kind::{End, Kind, Nature, Steps};
 use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Origin, Read};
@@ -67,11 +67,11 @@ impl Kind for Fill {
         }
     }
 
-    fn rest(&self, read: &Read, is_behind: bool) -> Rest {
+    fn rest(&self, read: &Read, is_behind: bool) -> RemainingWork {
         match (read.work.targets.is_empty(), self.copies() && is_behind) {
-            (true, _) => Rest::Nothing,
-            (false, true) => Rest::Behind,
-            (false, false) => Rest::Writes,
+            (true, _) => RemainingWork::Nothing,
+            (false, true) => RemainingWork::Behind,
+            (false, false) => RemainingWork::Writes,
         }
     }
 

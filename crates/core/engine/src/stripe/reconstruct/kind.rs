@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::super::band::Band;
 use super::super::plan::{Need, Planner, Recipe};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
-use super::decide::Rest;
+use super::decide::RemainingWork;
 use super::machine::{Reconstruct, ReconstructContext};
 use super::read::Read;
 use crate::array::ArrayView;
@@ -80,8 +80,8 @@ pub(super) trait Kind {
 
     /// The work that remains before its end. `_is_behind`: a batch of the band has begun, or
     /// another read may write to the band.
-    fn rest(&self, _read: &Read, _is_behind: bool) -> Rest {
-        Rest::Nothing
+    fn rest(&self, _read: &Read, _is_behind: bool) -> RemainingWork {
+        RemainingWork::Nothing
     }
 
     /// Adds the steps that compute wrong columns again.

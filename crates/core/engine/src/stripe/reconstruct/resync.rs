@@ -3,7 +3,7 @@
 use braid_sim_hooks::{Mark, reached};
 
 use super::super::plan::{Planner, Recipe, plan_resync};
-use super::decide::Rest;
+use super::decide::RemainingWork;
 use super::kind::{End, Kind, Steps, difference};
 use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::Read;
@@ -45,11 +45,11 @@ impl Kind for Resync {
         read.work.targets = targets.collect();
     }
 
-    fn rest(&self, read: &Read, _: bool) -> Rest {
+    fn rest(&self, read: &Read, _: bool) -> RemainingWork {
         match (read.work.targets.is_empty(), read.work.is_remade) {
-            (true, _) => Rest::Nothing,
-            (false, false) => Rest::Columns,
-            (false, true) => Rest::Writes,
+            (true, _) => RemainingWork::Nothing,
+            (false, false) => RemainingWork::Columns,
+            (false, true) => RemainingWork::Writes,
         }
     }
 
