@@ -6,7 +6,7 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
-use super::jobs::{JobAction, Saved, Unmade, UpkeepAction, decide_job};
+use super::jobs::{JobAction, SavedProgress, Unmade, UpkeepAction, decide_job};
 use super::machine::Array;
 use super::order::{Activity, FlushPurpose};
 use super::superblocks::Why;
@@ -42,7 +42,7 @@ impl Array {
     pub(super) fn note_offsets(&mut self, now: Instant) {
         let Some(saved) = self.jobs.flush_ended(now) else { return };
         let is_news = match saved {
-            Saved::Resync(to) => {
+            SavedProgress::Resync(to) => {
                 let is_further = to >= self.condition.resync_offset;
                 let is_further = spoiled(Bug::OffsetAhead, is_further, true);
                 assert!(is_further, "I7: what was in sync stays so");
@@ -56,11 +56,11 @@ impl Array {
                 is_said
             }
             // The bitmap records it, not superblocks.
-            Saved::Lazy { to, failed } => {
+            SavedProgress::Lazy { to, failed } => {
                 self.consistency.is_synced(to, &failed, &mut self.out);
                 false
             }
-            Saved::Recovery(members, to) => {
+            SavedProgress::Recovery(members, to) => {
                 let mut is_news = false;
                 for member in members {
                     is_news |= self.roster.is_recovered(member, to);
@@ -71,7 +71,7 @@ impl Array {
                 }
                 is_news
             }
-            Saved::Replacement(members, to) => {
+            SavedProgress::Replacement(members, to) => {
                 let mut is_news = false;
                 for member in members {
                     is_news |= self.roster.is_filled(member, to);

@@ -64,13 +64,13 @@ pub(crate) struct Stripes {
 }
 
 /// A stripe's queued work, as the scheduler sees it.
-struct Queued<'a> {
+struct StripeQueue<'a> {
     stripe: &'a Stripe,
     epochs: &'a DirtyEpochs,
     unit_sectors: u32,
 }
 
-impl QueuedWork for Queued<'_> {
+impl QueuedWork for StripeQueue<'_> {
     fn is_full(&self) -> bool {
         self.stripe.is_full(self.unit_sectors)
     }
@@ -487,7 +487,7 @@ impl Stripes {
         let band = stripe.band();
         let admission = || {
             let Self { epochs, unit_sectors, .. } = self;
-            let work = Queued { stripe, epochs, unit_sectors: *unit_sectors };
+            let work = StripeQueue { stripe, epochs, unit_sectors: *unit_sectors };
             self.scheduler.admission(number, &work, common.view.gate)
         };
         let is_between = stripe.phase() == Phase::Ready && stripe.has_work();

@@ -249,13 +249,13 @@ impl Plan {
 /// A plan whose reads were submitted. Once all of them have ended well, and nothing else has
 /// changed, the work goes on this way.
 #[derive(Debug)]
-pub(super) struct Filled {
+pub(super) struct FilledPlan {
     pub(super) recipe: Recipe,
     /// The epoch of the view that it was planned under.
     pub(super) epoch: u64,
 }
 
-impl Filled {
+impl FilledPlan {
     /// Whether the view and the state of parity are those that the plan was made from: then a new
     /// plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {

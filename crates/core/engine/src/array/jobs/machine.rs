@@ -57,7 +57,7 @@ pub(in super::super) struct Unmade {
 
 /// A job's progress that counts from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Saved {
+pub(in super::super) enum SavedProgress {
     /// Redundancy agrees below this offset; `u64::MAX` for everywhere.
     Resync(u64),
     /// Due sectors below `to` agree, except `failed`.
@@ -579,7 +579,7 @@ impl Jobs {
     }
 
     /// The flush has succeeded: progress at its begin counts.
-    pub(in super::super) fn flush_ended(&mut self, now: Instant) -> Option<Saved> {
+    pub(in super::super) fn flush_ended(&mut self, now: Instant) -> Option<SavedProgress> {
         let job = self.job.as_mut()?;
         let Saving::Flushing(to) = job.saving else { return None };
         let is_done = to <= job.cursor.done();
@@ -591,10 +591,12 @@ impl Jobs {
         job.is_saved_whole = to == job.cursor.end();
         let to = if job.is_saved_whole { u64::MAX } else { to };
         match job.kind {
-            JobKind::Resync if job.is_quiet => Some(Saved::Lazy { to, failed: job.failed.clone() }),
-            JobKind::Resync => Some(Saved::Resync(to)),
-            JobKind::Recovery => Some(Saved::Recovery(job.targets.clone(), to)),
-            JobKind::Replace => Some(Saved::Replacement(job.targets.clone(), to)),
+            JobKind::Resync if job.is_quiet => {
+                Some(SavedProgress::Lazy { to, failed: job.failed.clone() })
+            }
+            JobKind::Resync => Some(SavedProgress::Resync(to)),
+            JobKind::Recovery => Some(SavedProgress::Recovery(job.targets.clone(), to)),
+            JobKind::Replace => Some(SavedProgress::Replacement(job.targets.clone(), to)),
             JobKind::Check | JobKind::Repair => None,
         }
     }

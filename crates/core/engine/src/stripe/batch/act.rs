@@ -13,11 +13,11 @@ use super::super::cached_writes::CachedWrites;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
-use super::super::plan::{Filled, Method, Plan, Recipe};
+use super::super::plan::{FilledPlan, Method, Plan, Recipe};
 use super::super::solve::{Blocks, FrameBlocks};
 use super::content::{Content, Part, Source};
 use super::decide::Action;
-use super::log::{Logged, ToLog};
+use super::log::{LogState, ToLog};
 use super::steps::Builder;
 use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
@@ -86,8 +86,10 @@ impl Stripe {
             }
             Action::Read => {
                 let plan = plan.expect("a need has a plan");
-                self.filled =
-                    Some(Filled { recipe: plan.recipe.clone(), epoch: effects.common.view.epoch });
+                self.filled = Some(FilledPlan {
+                    recipe: plan.recipe.clone(),
+                    epoch: effects.common.view.epoch,
+                });
                 self.read(plan, effects);
             }
             Action::Compute => {
@@ -211,20 +213,20 @@ impl Stripe {
     /// Submits the batch to the parities' members' logs, or to the journal, before its writes.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
-        self.logged = Logged::Asked;
+        self.logged = LogState::Asked;
         let ticket = LogTicket(effects.frame);
         if effects.common.view.keeps_journal {
             let rows = std::mem::take(&mut self.rows);
             effects.common.report(Report::WantJournal { ticket, rows });
             if planted(Bug::JournalUnawaited) {
-                self.logged = Logged::Durable;
+                self.logged = LogState::Durable;
             }
             return;
         }
         let entries = std::mem::take(&mut self.entries);
         effects.common.report(Report::WantLog { ticket, entries });
         if planted(Bug::LogUnawaited) {
-            self.logged = Logged::Durable;
+            self.logged = LogState::Durable;
         }
     }
 
@@ -232,7 +234,7 @@ impl Stripe {
     fn write(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "all that is new is made");
         assert!(self.has_intent(), "I3: superblocks say so before members are written");
-        let is_logged = matches!(self.logged, Logged::Needless | Logged::Durable);
+        let is_logged = matches!(self.logged, LogState::Needless | LogState::Durable);
         assert!(is_logged, "I3: the log has it before members are written");
         let is_counted = effects.common.pieces.writes() > 0;
         let is_counted = spoiled(Bug::GatedLost, is_counted, true);
@@ -456,7 +458,7 @@ impl Stripe {
     fn end_log(&mut self, effects: &mut Effects<'_>) {
         self.entries.clear();
         self.rows.clear();
-        if matches!(std::mem::take(&mut self.logged), Logged::Asked | Logged::Durable) {
+        if matches!(std::mem::take(&mut self.logged), LogState::Asked | LogState::Durable) {
             effects.common.report(Report::LogOver { ticket: LogTicket(effects.frame) });
         }
     }

@@ -44,7 +44,7 @@ use braid_sim_hooks::{Mark, reached};
 
 use super::super::plan::Need;
 use super::super::scheduler::Admission;
-use super::log::Logged;
+use super::log::LogState;
 use super::stripe::Phase;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(in super::super) struct Facts {
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
     /// Only meaningful in [`Phase::Compute`]: the state of the batch's log entries.
-    pub(super) logged: Logged,
+    pub(super) logged: LogState,
     pub(super) broken: bool,
 }
 
@@ -141,10 +141,15 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
             Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
         Facts {
-            phase: Phase::Compute, logged: Logged::Due | Logged::Asked, broken: true, ..
+            phase: Phase::Compute,
+            logged: LogState::Due | LogState::Asked,
+            broken: true,
+            ..
         } => (Mark::StripeRefusesUnlogged, Action::Refuse),
-        Facts { phase: Phase::Compute, logged: Logged::Due, .. } => (Mark::StripeLogs, Action::Log),
-        Facts { phase: Phase::Compute, logged: Logged::Asked, .. } => {
+        Facts { phase: Phase::Compute, logged: LogState::Due, .. } => {
+            (Mark::StripeLogs, Action::Log)
+        }
+        Facts { phase: Phase::Compute, logged: LogState::Asked, .. } => {
             (Mark::StripeAwaitsLog, Action::Wait)
         }
         Facts { phase: Phase::Compute, read: true, read_idly: true, .. } => {
@@ -201,10 +206,10 @@ mod tests {
                         left: bit(12),
                         admission,
                         logged: match (bit(9), bit(10)) {
-                            (false, false) => Logged::Needless,
-                            (false, true) => Logged::Due,
-                            (true, false) => Logged::Asked,
-                            (true, true) => Logged::Durable,
+                            (false, false) => LogState::Needless,
+                            (false, true) => LogState::Due,
+                            (true, false) => LogState::Asked,
+                            (true, true) => LogState::Durable,
                         },
                     });
                 }
@@ -227,7 +232,7 @@ mod tests {
                 let ended = match facts.phase {
                     Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
-                    Phase::Compute if facts.logged == Logged::Asked => !facts.broken,
+                    Phase::Compute if facts.logged == LogState::Asked => !facts.broken,
                     Phase::Compute => facts.read && !facts.read_idly,
                     Phase::AwaitRecord => facts.missed && !facts.broken,
                     Phase::Fill | Phase::Write => false,
@@ -239,7 +244,7 @@ mod tests {
             }
             if action == Action::Write {
                 assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
-                let is_logged = matches!(facts.logged, Logged::Needless | Logged::Durable);
+                let is_logged = matches!(facts.logged, LogState::Needless | LogState::Durable);
                 assert!(is_logged, "what is written is logged: {facts:?}");
             }
             if action == Action::Finish {

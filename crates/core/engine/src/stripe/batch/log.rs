@@ -24,7 +24,7 @@ use crate::sectors::{Extent, SectorSet};
 
 /// The state of a batch's log entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) enum Logged {
+pub(in super::super) enum LogState {
     /// The batch needs no entries.
     #[default]
     Needless,

@@ -16,7 +16,7 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use super::super::plan::{Method, Recipe, Solution};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::content::{Content, Part};
-use super::log::{Logged, Rows, ToLog, rows};
+use super::log::{LogState, Rows, ToLog, rows};
 use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
@@ -103,7 +103,7 @@ impl Builder<'_> {
                 self.stripe.entries.push(LoggedEntry { entry, partial: Vec::new() });
             }
         }
-        self.stripe.logged = Logged::Due;
+        self.stripe.logged = LogState::Due;
     }
 
     /// Adds the columns that are kept. Under rmw: old parity without the columns that are written.
@@ -258,7 +258,7 @@ impl Builder<'_> {
             let (stripe, parities, bytes) = (stripe.0, parity.len(), Vec::new());
             self.stripe.rows.push(JournalRow { stripe, data, parities, bytes });
         }
-        self.stripe.logged = Logged::Due;
+        self.stripe.logged = LogState::Due;
     }
 
     fn take_data(&mut self, index: u16, block: Extent) {

@@ -10,9 +10,9 @@ use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
 use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
-use super::super::plan::{Filled, Method};
+use super::super::plan::{FilledPlan, Method};
 use super::super::scheduler::Width;
-use super::log::{Logged, can_be_said};
+use super::log::{LogState, can_be_said};
 use crate::array::ArrayView;
 use crate::cause::RequestKind;
 use crate::context::{Clocks, PieceKey};
@@ -118,7 +118,7 @@ pub(in super::super) struct Stripe {
     pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
     /// How the batch goes on once its reads are in; `None` if it must be planned again.
-    pub(super) filled: Option<Filled>,
+    pub(super) filled: Option<FilledPlan>,
     /// The sector of the stripe unit at which its blocks begin.
     shift_sectors: u32,
     /// Work in order of arrival, the batch's at the front.
@@ -133,7 +133,7 @@ pub(in super::super) struct Stripe {
     /// Usually empty, so kept outside the columns.
     pub(super) faults: Vec<MemberFault>,
     /// The state of the batch's log entries.
-    pub(super) logged: Logged,
+    pub(super) logged: LogState,
     /// Log entries of the batch, until they are submitted.
     pub(super) entries: Vec<LoggedEntry>,
     /// The same for a journal. Their bytes come with the computation.
@@ -162,7 +162,7 @@ impl Stripe {
             is_worth_keeping: false,
             awaited: 0,
             faults: Vec::new(),
-            logged: Logged::Needless,
+            logged: LogState::Needless,
             entries: Vec::new(),
             rows: Vec::new(),
             outstanding: 0,
@@ -369,13 +369,13 @@ impl Stripe {
 
     /// Whether it has computed and waits for the log.
     pub(in super::super) fn awaits_log(&self) -> bool {
-        self.logged == Logged::Asked
+        self.logged == LogState::Asked
     }
 
     /// The log entries are durable.
     pub(in super::super) fn is_logged(&mut self) {
-        assert_eq!(self.logged, Logged::Asked, "what was asked for is logged, and once");
-        self.logged = Logged::Durable;
+        assert_eq!(self.logged, LogState::Asked, "what was asked for is logged, and once");
+        self.logged = LogState::Durable;
     }
 
     pub(in super::super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
@@ -537,7 +537,7 @@ impl Stripe {
         let batch = Batch { is_full: false, count, columns, window: whole, preferred };
         self.batch = Some(batch);
         self.filled = None;
-        assert_eq!(self.logged, Logged::Needless, "what was logged is over");
+        assert_eq!(self.logged, LogState::Needless, "what was logged is over");
         self.faults.clear();
         self.columns.iter_mut().for_each(Column::begin);
         let mut window = SectorSet::EMPTY;

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
-use super::super::plan::{Filled, Plan, Planner};
+use super::super::plan::{FilledPlan, Plan, Planner};
 use super::super::solve::Blocks;
 use super::decide::{Action, Phase, decide, waits};
 use super::kind::{End, Kind, Nature, Steps};
@@ -132,7 +132,7 @@ impl Reconstruct {
         assert!(read.owns_band, "its band is not written meanwhile");
         let map = read.map;
         read.filled =
-            Some(Filled { recipe: plan.recipe.clone(), epoch: context.common.view.epoch });
+            Some(FilledPlan { recipe: plan.recipe.clone(), epoch: context.common.view.epoch });
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);

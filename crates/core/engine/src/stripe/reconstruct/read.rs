@@ -6,7 +6,7 @@ use braid_geometry::{RowMap, Slot};
 use smallvec::SmallVec;
 
 use super::super::band::{Band, Run};
-use super::super::plan::Filled;
+use super::super::plan::FilledPlan;
 use super::check::Check;
 use super::decide::Phase;
 use crate::array::MemberView;
@@ -90,7 +90,7 @@ pub(super) struct Read {
     /// Requests at members that have left, which may still access its blocks.
     pub(super) orphans: u32,
     /// How it goes on once its reads are in; `None` if it must be planned again.
-    pub(super) filled: Option<Filled>,
+    pub(super) filled: Option<FilledPlan>,
     pub(super) work: WorkState,
 }
 

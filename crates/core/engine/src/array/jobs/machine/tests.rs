@@ -75,14 +75,14 @@ fn an_offset_counts_when_it_was_flushed() {
     assert_eq!(jobs.flush_begins(), None, "parity lies on every member");
     // It ends after the flush began, so it may not be durable.
     jobs.work_done(NOW, works[1].id, done);
-    assert_eq!(jobs.flush_ended(NOW), Some(Saved::Resync(256)));
+    assert_eq!(jobs.flush_ended(NOW), Some(SavedProgress::Resync(256)));
     for work in &works[3..] {
         jobs.work_done(NOW, work.id, done);
     }
     assert!(jobs.facts(NOW, &ground, false).is_over);
     jobs.save();
     jobs.flush_begins();
-    assert_eq!(jobs.flush_ended(NOW), Some(Saved::Resync(u64::MAX)));
+    assert_eq!(jobs.flush_ended(NOW), Some(SavedProgress::Resync(u64::MAX)));
     let (progress, end) = jobs.end(&ground);
     assert_eq!((progress.written, end), (7, JobEnd::Completed));
 }
