@@ -5,7 +5,7 @@
 //! again, until that is Wait. [check: the_tables_keep_their_promises]
 
 use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};
-use super::consistency::{Changing, ConsistencyAction, ConsistencyFacts, decide_consistency};
+use super::consistency::{ConsistencyAction, ConsistencyFacts, LogChangeStage, decide_consistency};
 use super::jobs::{UpkeepAction, UpkeepFacts, decide_upkeep};
 use super::order::{Activity, Closing, FlushPurpose, SharedFacts, Turn, Writes};
 use super::superblocks::{
@@ -70,8 +70,8 @@ impl ArrayFacts {
         let superblocks_free = superblocks.stage == SuperblocksStage::Free && !is_last_flush;
         let caches_free = caches.stage == CachesStage::Free;
         let flushes = caches.flush_wanted || caches.round != Round::None;
-        let log_change = if may_write { consistency.log_change } else { Changing::No };
-        let is_unwanted = !write_wanted || log_change != Changing::No;
+        let log_change = if may_write { consistency.log_change } else { LogChangeStage::No };
+        let is_unwanted = !write_wanted || log_change != LogChangeStage::No;
         let to_say_again = superblocks.said_once && may_write;
         let is_out = consistency.bits_out || consistency.logs_out || upkeep.log_out;
         let is_quiet = !flushes && caches_free && superblocks_free && !upkeep.has_job && !is_out;

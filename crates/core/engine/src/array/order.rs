@@ -10,7 +10,7 @@
 //! different resources run side by side. One exception: no superblock is written between the last
 //! flush and the update that says clean.
 
-use super::consistency::Changing;
+use super::consistency::LogChangeStage;
 
 /// The turns, from first to last. In one turn superblocks come before caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +105,7 @@ pub(super) struct SharedFacts {
     /// Members have been flushed for clients, which have no answer yet.
     pub(super) flush_ended: bool,
     /// Logs are going to change, and no write begins before that.
-    pub(super) log_change: Changing,
+    pub(super) log_change: LogChangeStage,
     /// The journal has free room that superblocks do not record yet.
     pub(super) tail_unsaid: bool,
     pub(super) stopping: bool,

@@ -6,7 +6,7 @@
 //! [check: what_is_kept_changes_only_where_it_may]
 
 use super::intent::IntentAction;
-use super::log_change::Changing;
+use super::log_change::LogChangeStage;
 use super::parity_logs::LogAction;
 use crate::array::order::{Activity, SharedFacts, Turn, Writes};
 
@@ -18,7 +18,7 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) bitmap_change: bool,
     /// No superblock names the bitmap any more, and no request for it is in flight.
     pub(in crate::array) bitmap_left: bool,
-    pub(in crate::array) log_change: Changing,
+    pub(in crate::array) log_change: LogChangeStage,
     pub(in crate::array) logs: LogAction,
     pub(in crate::array) logs_out: bool,
     /// The journal has free room that superblocks do not record yet.
@@ -47,7 +47,7 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     }
     let Facts { log_change, .. } = *facts;
     let SharedFacts { superblocks_free, caches_free, .. } = *shared;
-    let is_wanted = matches!(log_change, Changing::Wanted { .. });
+    let is_wanted = matches!(log_change, LogChangeStage::Wanted { .. });
     let is_still = shared.on_disk == Activity::Clean;
     let bits_awaited = matches!(facts.bits, IntentAction::Open | IntentAction::Write);
     let sweeps =
@@ -56,8 +56,8 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let (bits, logs) = (Action::Bits(facts.bits), Action::Logs(facts.logs));
     let rows = [
         (superblocks_free && is_wanted && is_still, Turn::Change, Action::ChangeLogs),
-        (log_change == Changing::ToWipe, Turn::Change, Action::WipeLogs),
-        (log_change == Changing::Over, Turn::Change, Action::DropLogs),
+        (log_change == LogChangeStage::ToWipe, Turn::Change, Action::WipeLogs),
+        (log_change == LogChangeStage::Over, Turn::Change, Action::DropLogs),
         (facts.bitmap_left, Turn::Change, Action::DropBitmap),
         (superblocks_free && facts.bitmap_change, Turn::Change, Action::ChangeBitmap),
         (bits_awaited, Turn::Change, bits),
@@ -87,9 +87,9 @@ mod tests {
             axis!(facts.bits: Wait, Open, Write, Ask, Revoke, Flush, Forget, Clear),
             axis!(facts.logs: LogAction::Wait, LogAction::Blank, LogAction::Write, LogAction::Grant,
                 LogAction::Flush),
-            axis!(facts.log_change: Changing::No, Changing::Wanted { makes: true },
-                Changing::Wanted { makes: false }, Changing::UnderWay, Changing::ToWipe,
-                Changing::Over),
+            axis!(facts.log_change: LogChangeStage::No, LogChangeStage::Wanted { makes: true },
+                LogChangeStage::Wanted { makes: false }, LogChangeStage::UnderWay, LogChangeStage::ToWipe,
+                LogChangeStage::Over),
             axis!(shared.writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
             axis!(shared.on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
         ];
@@ -117,8 +117,8 @@ mod tests {
                     assert!(facts.bitmap_change, "{facts:?}");
                     assert!(shared.superblocks_free, "they say it next: {facts:?}");
                 }
-                Action::WipeLogs => assert_eq!(facts.log_change, Changing::ToWipe),
-                Action::DropLogs => assert_eq!(facts.log_change, Changing::Over),
+                Action::WipeLogs => assert_eq!(facts.log_change, LogChangeStage::ToWipe),
+                Action::DropLogs => assert_eq!(facts.log_change, LogChangeStage::Over),
                 Action::DropBitmap => assert!(facts.bitmap_left, "{facts:?}"),
                 Action::Bits(IntentAction::Flush) | Action::Logs(LogAction::Flush) => {
                     assert!(shared.caches_free, "one flush at a time: {facts:?}");

@@ -7,7 +7,7 @@ use super::decide::Facts;
 use super::ground::{Awaiting, Ground};
 use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::journal::{Journal, decide_journal};
-use super::log_change::{Changing, LogChange, LogWish};
+use super::log_change::{LogChange, LogChangeStage, LogWish};
 use super::machine::{Consistency, Logs};
 use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
@@ -56,21 +56,23 @@ impl Consistency {
         self.bitmap_change.is_left() && !is_at_work && !has_logs
     }
 
-    fn log_changing(&self, ground: &Ground<'_>) -> Changing {
+    fn log_changing(&self, ground: &Ground<'_>) -> LogChangeStage {
         let logs = || self.logs.parity().expect("logs are given up that there are");
         match &self.log_change {
-            LogChange::Settled => Changing::No,
+            LogChange::Settled => LogChangeStage::No,
             LogChange::Wanted(wish) => {
-                Changing::Wanted { makes: !matches!(wish, LogWish::Nothing) }
+                LogChangeStage::Wanted { makes: !matches!(wish, LogWish::Nothing) }
             }
-            LogChange::Made | LogChange::GivenUp => Changing::UnderWay,
-            LogChange::JournalMade { .. } | LogChange::JournalGivenUp => Changing::UnderWay,
-            LogChange::Left if logs().is_out() || ground.flushes_for_logs => Changing::UnderWay,
+            LogChange::Made | LogChange::GivenUp => LogChangeStage::UnderWay,
+            LogChange::JournalMade { .. } | LogChange::JournalGivenUp => LogChangeStage::UnderWay,
+            LogChange::Left if logs().is_out() || ground.flushes_for_logs => {
+                LogChangeStage::UnderWay
+            }
             // A file that failed a write is believed no more, and not written again.
-            LogChange::Left if self.is_file_out() => Changing::Over,
+            LogChange::Left if self.is_file_out() => LogChangeStage::Over,
             LogChange::Left => {
                 let is_over = logs().are_wiped_out(self.targets(ground).into_iter());
-                if is_over { Changing::Over } else { Changing::ToWipe }
+                if is_over { LogChangeStage::Over } else { LogChangeStage::ToWipe }
             }
         }
     }

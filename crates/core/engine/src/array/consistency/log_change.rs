@@ -58,7 +58,7 @@ pub(super) enum LogChange {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::array) enum Changing {
+pub(in crate::array) enum LogChangeStage {
     #[default]
     No,
     /// The change begins when superblocks say clean: logs are made, or dropped.

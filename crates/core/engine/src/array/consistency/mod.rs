@@ -39,7 +39,7 @@ pub(super) use ground::{Awaiting, Ground as ConsistencyGround};
 #[cfg(test)]
 pub(super) use intent::IntentAction;
 pub use journal::JournalLook;
-pub(super) use log_change::Changing;
+pub(super) use log_change::LogChangeStage;
 pub(super) use machine::{Consistency, Said};
 #[cfg(test)]
 pub(super) use parity_logs::LogAction;

@@ -24,11 +24,11 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     let is_once = bits != IntentAction::Write || !bits_out;
     let is_left = !bitmap_left || !bitmap_change && !bits_out;
     // An array without redundancy keeps none.
-    let is_change = log_change != Changing::No || bitmap_change || bitmap_left;
+    let is_change = log_change != LogChangeStage::No || bitmap_change || bitmap_left;
     let is_kept = is_change || bits != IntentAction::Wait || logs != LogAction::Wait;
     let is_kept = !is_kept || facts.on_disk != Activity::NotKept;
     // No write is in flight during a change of logs.
-    let is_begun = !matches!(log_change, Changing::No | Changing::Wanted { .. });
+    let is_begun = !matches!(log_change, LogChangeStage::No | LogChangeStage::Wanted { .. });
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
     // Only a draining gate is held up.
     let is_held_up = !facts.superblocks.held_up || facts.closing == Closing::Draining;
@@ -109,8 +109,8 @@ fn for_all_of_logs(check: &mut impl FnMut(&ArrayFacts)) {
 /// The changes of logs that superblocks must record.
 fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
     let changes: Axis<'_, ArrayFacts> = axis!(consistency.log_change:
-        Changing::Wanted { makes: true }, Changing::Wanted { makes: false }, Changing::UnderWay,
-        Changing::ToWipe, Changing::Over);
+        LogChangeStage::Wanted { makes: true }, LogChangeStage::Wanted { makes: false }, LogChangeStage::UnderWay,
+        LogChangeStage::ToWipe, LogChangeStage::Over);
     let [is_held_up]: [Axis<'_, ArrayFacts>; 1] = flags![superblocks.held_up];
     let unsaved: Axis<'_, ArrayFacts> = axis!(superblocks.unsaved: true);
     for_all_of_consistency(&[changes, is_held_up, unsaved], check);
@@ -170,7 +170,8 @@ fn check(facts: &ArrayFacts) {
         }
         Action::Caches(C::TurnClean) => {
             let is_flushed = caches.stage == CachesStage::Flushed(FlushPurpose::Last);
-            let is_waiting = superblocks.write_wanted && consistency.log_change == Changing::No;
+            let is_waiting =
+                superblocks.write_wanted && consistency.log_change == LogChangeStage::No;
             assert!(is_flushed && !unrecorded && !is_waiting, "nothing came: {facts:?}");
         }
         Action::Caches(C::Answer) => {
@@ -241,7 +242,7 @@ fn is_ended(facts: &ArrayFacts) -> bool {
         || facts.closing == Closing::Draining
         || last_round == Round::UnderWay;
     // The wait leaves no possible action out; during a change of logs others have to wait.
-    let is_settled = facts.consistency.log_change == Changing::No;
+    let is_settled = facts.consistency.log_change == LogChangeStage::No;
     let is_asked =
         facts.superblocks.write_wanted && is_settled || flush_wanted || round != Round::None;
     let is_over = facts.stopped || !is_asked && !facts.stopping;

@@ -1,7 +1,7 @@
 //! The next update of superblocks, and whether writes may begin: a pure table from facts to one
 //! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
 
-use crate::array::consistency::Changing;
+use crate::array::consistency::LogChangeStage;
 use crate::array::order::{Activity, Closing, SharedFacts, Turn};
 
 /// The progress of an update of superblocks.
@@ -77,11 +77,12 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let is_open = closing == Closing::No;
     // No write begins between the last one and a change of logs. If the last ones wait for later
     // ones, these are let in, and then the gate is closed again.
-    let is_unheld = log_change == Changing::No || facts.held_up && on_disk == Activity::Active;
+    let is_unheld =
+        log_change == LogChangeStage::No || facts.held_up && on_disk == Activity::Active;
     let opens = free && write_wanted && is_unheld;
     let turns_active = opens && may_write && on_disk == Activity::Clean;
     let closes = free && shared.may_be_clean && is_open;
-    let closes_for_logs = closes && matches!(log_change, Changing::Wanted { .. });
+    let closes_for_logs = closes && matches!(log_change, LogChangeStage::Wanted { .. });
     // An update that is written only once leaves a member that missed it one event behind, as if it
     // had missed no write. So no flush is answered before the second time (I8). That comes at once,
     // or with the next update if that is near.
