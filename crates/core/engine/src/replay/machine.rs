@@ -134,12 +134,12 @@ pub struct Weights {
     /// One for each of the columns.
     pub exponents: Vec<u16>,
     /// A missing column that P gives.
-    pub solved: Option<Solved>,
+    pub solved: Option<SolvedColumn>,
 }
 
 /// A missing column: the sum of P, Q's columns and, if given, partial parity of P.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Solved {
+pub struct SolvedColumn {
     /// The power for it.
     pub exponent: u16,
     /// The slot of P.
@@ -507,7 +507,7 @@ impl Replay {
             };
             columns.find(is_lost).map(|(column, _)| column.slot)
         };
-        let solved = || Solved {
+        let solved = || SolvedColumn {
             exponent: exponent(lost().expect("one is not there")),
             p_slot: map.p_slot(),
             partial: if from_partial { self.p_partial(part) } else { None },

@@ -72,7 +72,7 @@ mod plan;
 mod run;
 
 pub use machine::{
-    Effect, Event, Finish, Log, Member, Replay, ReplayError, Report, Setup, Solved, Weights,
+    Effect, Event, Finish, Log, Member, Replay, ReplayError, Report, Setup, SolvedColumn, Weights,
 };
 pub use plan::{Column, EntryError, Part, parts};
 pub use run::{Devices, run};
