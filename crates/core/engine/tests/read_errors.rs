@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, Erring, MemberId, MemberSetup, Notice, SpareSetup,
+    Array, ArrayEffect, ArraySetup, ErrorReaction, MemberId, MemberSetup, Notice, SpareSetup,
 };
 use braid_engine::effect::Report;
 use braid_engine::request::{Regions, ShardIndex};
@@ -96,7 +96,7 @@ impl ErringArray {
     }
 }
 
-fn says(member: u16, errors: u32, erring: Erring) -> Notice {
+fn says(member: u16, errors: u32, erring: ErrorReaction) -> Notice {
     Notice::Errs { member: MemberId(member), slot: Slot(member), errors, erring }
 }
 
@@ -105,35 +105,35 @@ fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
     let mut erring = ErringArray::new(Level::Raid5, 4, None, OnReadErrors::Replace);
     erring.add_spare();
     assert_eq!(erring.errs(1, 20), [], "so many any disk may have");
-    assert_eq!(erring.errs(1, 1), [says(1, 21, Erring::Replaced(SPARE))]);
+    assert_eq!(erring.errs(1, 1), [says(1, 21, ErrorReaction::Replaced(SPARE))]);
     assert_eq!(erring.array.slot_to_replace(SPARE), Some(Slot(1)), "and it stays until then");
     assert_eq!(erring.errs(1, 50), [], "it is said once");
     // The spare has its use.
-    assert_eq!(erring.errs(2, 21), [says(2, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(2, 21), [says(2, 21, ErrorReaction::Stays)]);
 }
 
 #[test]
 fn a_spare_is_for_the_slot_without_a_member_first() {
     let mut erring = ErringArray::new(Level::Raid6, 5, Some(4), OnReadErrors::Replace);
     erring.add_spare();
-    assert_eq!(erring.errs(1, 21), [says(1, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(1, 21), [says(1, 21, ErrorReaction::Stays)]);
     assert_eq!(erring.array.slot_to_replace(SPARE), None);
 }
 
 #[test]
 fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
     let mut erring = ErringArray::new(Level::Raid6, 5, None, OnReadErrors::Replace);
-    assert_eq!(erring.errs(3, 21), [says(3, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(3, 21), [says(3, 21, ErrorReaction::Stays)]);
     assert_eq!(erring.errs(3, 9), []);
     // Fifteen are left of thirty.
     erring.now = Instant(HOUR);
     assert_eq!(erring.errs(3, 5), []);
-    assert_eq!(erring.errs(3, 1), [says(3, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(3, 1), [says(3, 21, ErrorReaction::Stays)]);
     erring.now = Instant(HOUR + 1);
     erring.add_spare();
     assert_eq!(
         erring.notices(),
-        [says(3, 21, Erring::Replaced(SPARE))],
+        [says(3, 21, ErrorReaction::Replaced(SPARE))],
         "a spare that comes later"
     );
 }
@@ -142,12 +142,16 @@ fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
 #[test]
 fn a_member_that_errs_is_not_put_out_where_it_is_needed() {
     let mut erring = ErringArray::new(Level::Raid5, 4, Some(0), OnReadErrors::Fail);
-    assert_eq!(erring.errs(1, 21), [says(1, 21, Erring::Stays)]);
+    assert_eq!(erring.errs(1, 21), [says(1, 21, ErrorReaction::Stays)]);
     assert!(erring.array.members().contains(&MemberId(1)));
     let mut erring = ErringArray::new(Level::Raid5, 4, None, OnReadErrors::Fail);
-    assert_eq!(erring.errs(1, 21), [says(1, 21, Erring::PutOut)]);
+    assert_eq!(erring.errs(1, 21), [says(1, 21, ErrorReaction::PutOut)]);
     assert!(!erring.array.members().contains(&MemberId(1)));
-    assert_eq!(erring.errs(2, 21), [says(2, 21, Erring::Stays)], "the others need this one now");
+    assert_eq!(
+        erring.errs(2, 21),
+        [says(2, 21, ErrorReaction::Stays)],
+        "the others need this one now"
+    );
     assert!(erring.array.members().contains(&MemberId(2)));
 }
 

@@ -165,8 +165,8 @@ pub use braid_dispatch::{
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
-    ArrayView, BitmapRefusal, Erring, Gate, JobEnd, JobKind, JobProgress, JobRequest, JournalLook,
-    LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, Wish,
+    ArrayView, BitmapRefusal, ErrorReaction, Gate, JobEnd, JobKind, JobProgress, JobRequest,
+    JournalLook, LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, Wish,
 };
 pub use braid_engine::cause::{Answer, Cause, RequestKind};
 pub use braid_engine::work::{Candidates, Fate, Finding, RotKind};

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use braid_geometry::SECTOR_BYTES;
 use braid_runtime::{
-    Candidates, Cause, Erring, Fate, Finding, JobEnd, JobKind, JobProgress, MemberId, Notice,
-    RotKind,
+    Candidates, Cause, ErrorReaction, Fate, Finding, JobEnd, JobKind, JobProgress, MemberId,
+    Notice, RotKind,
 };
 
 use braid_console::output::shell::shell_word;
@@ -221,11 +221,11 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
         Notice::Errs { member, slot, errors, erring } => {
             let name = label(*member);
             let (then, word) = match erring {
-                Erring::Stays => ("it stays in the array".to_owned(), "warned"),
-                Erring::Replaced(spare) => {
+                ErrorReaction::Stays => ("it stays in the array".to_owned(), "warned"),
+                ErrorReaction::Replaced(spare) => {
                     (format!("{} is to replace it", label(*spare)), "replaced")
                 }
-                Erring::PutOut => ("it is put out".to_owned(), "put-out"),
+                ErrorReaction::PutOut => ("it is put out".to_owned(), "put-out"),
             };
             let message = format!(
                 "{name} errs again and again (slot {} of {array}: {errors} read errors lately, all corrected): {then}",
@@ -234,12 +234,12 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let change = Change::now(Kind::ReadErrors, message).of(&name, Some(slot.0));
             let change = change.with("read_errors", u64::from(*errors)).with("then", word);
             match erring {
-                Erring::Stays => change.advising(format!(
+                ErrorReaction::Stays => change.advising(format!(
                     "`braid spare {} DEVICE` has it copied to another disk, which takes its place",
                     shell_word(array)
                 )),
-                Erring::Replaced(spare) => change.with("spare", label(*spare).as_str()),
-                Erring::PutOut => change,
+                ErrorReaction::Replaced(spare) => change.with("spare", label(*spare).as_str()),
+                ErrorReaction::PutOut => change,
             }
         }
         Notice::Back { member, slot, after_ms } => {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_runtime::{
-    Answer, Candidates, Cause, Erring, Fate, Finding, JobEnd, JobKind, JobProgress, MemberId,
-    Notice, RequestKind, RotKind,
+    Answer, Candidates, Cause, ErrorReaction, Fate, Finding, JobEnd, JobKind, JobProgress,
+    MemberId, Notice, RequestKind, RotKind,
 };
 
 use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
@@ -60,7 +60,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::Back { member, slot, after_ms: 5000 },
         Notice::Away { member, slot },
         Notice::Returned { member: MemberId(5), slot, old: member, after_ms: 9000 },
-        Notice::Errs { member, slot, errors: 21, erring: Erring::Replaced(MemberId(4)) },
+        Notice::Errs { member, slot, errors: 21, erring: ErrorReaction::Replaced(MemberId(4)) },
         Notice::SpareTaken { member, slot, kept_sectors: 0 },
         began(JobKind::Recovery),
         Notice::JobPassed(progress(JobKind::Recovery, 40)),

@@ -131,7 +131,7 @@ impl MetadataRecord {
 
 /// The reaction to a member that errs again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Erring {
+pub enum ErrorReaction {
     /// It stays, until the operator acts or a spare comes.
     Stays,
     /// This spare replaces it, and is filled while it serves.
@@ -254,7 +254,7 @@ pub enum Notice {
         /// Its errors; the count halves for each hour that passes.
         errors: u32,
         /// The reaction.
-        erring: Erring,
+        erring: ErrorReaction,
     },
     /// A job has begun.
     JobBegan(JobProgress),

@@ -1,6 +1,6 @@
 //! The array's reaction to members that err again and again; [`super::read_errors`] decides it.
 
-use super::effect::{Erring, Notice};
+use super::effect::{ErrorReaction, Notice};
 use super::machine::Array;
 use super::read_errors::{Action, Count, Facts, ReadErrors, decide};
 use crate::Instant;
@@ -85,19 +85,21 @@ impl Array {
         let slot = self.roster.slot_of(member).expect("only a slot's member is counted");
         let erring = match action {
             Action::Wait => unreachable!("nothing is to be done"),
-            Action::Warn => Erring::Stays,
-            Action::PutOut => Erring::PutOut,
-            Action::Replace => Erring::Replaced(self.roster.idle_spare().expect("one waits")),
+            Action::Warn => ErrorReaction::Stays,
+            Action::PutOut => ErrorReaction::PutOut,
+            Action::Replace => {
+                ErrorReaction::Replaced(self.roster.idle_spare().expect("one waits"))
+            }
         };
         let notice = Notice::Errs { member, slot, errors, erring };
         self.out.notice(notice);
         match erring {
-            Erring::Stays => {
+            ErrorReaction::Stays => {
                 let count = self.read_errors.members.get_mut(&member).expect("it is counted");
                 count.is_told = true;
             }
-            Erring::PutOut => self.fail_member(Cause::errs(member)),
-            Erring::Replaced(spare) => self.roster.wish_by_itself(spare, slot),
+            ErrorReaction::PutOut => self.fail_member(Cause::errs(member)),
+            ErrorReaction::Replaced(spare) => self.roster.wish_by_itself(spare, slot),
         }
     }
 }

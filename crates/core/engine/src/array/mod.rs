@@ -55,7 +55,7 @@ pub use crate::ids::{BitmapId, MemberId};
 pub use away::AwayMember;
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use consistency::{JournalLook, NewBitmap};
-pub use effect::{ArrayEffect, Erring, MetadataArea, MetadataRecord, Notice};
+pub use effect::{ArrayEffect, ErrorReaction, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{ClassFlow, JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest};
 pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
