@@ -8,7 +8,7 @@ use braid_elevator::Slice;
 use braid_engine::array::{
     Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, ReadErrors,
 };
-use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
+use braid_engine::request::{self, ByteOperation, ByteRequest, Denial, RequestLimits, ShardIndex};
 use braid_engine::{Counters, Patience, ReadErrorLimit, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
@@ -112,12 +112,12 @@ impl Volume {
     pub fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let operation = ByteOperation::WriteZeroes { may_punch: true, fast: true, durable: false };
         let request = ByteRequest { operation, offset, length };
-        request::check(&request, self.allowed()) != Err(Denial::NotFast)
+        request::check(&request, self.request_limits()) != Err(Denial::NotFast)
     }
 
-    fn allowed(&self) -> Allowed<'_> {
+    fn request_limits(&self) -> RequestLimits<'_> {
         let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
-        Allowed { geometry: &self.geometry, read_only, zero_is_fast }
+        RequestLimits { geometry: &self.geometry, read_only, zero_is_fast }
     }
 
     /// The counters of all shards.
@@ -468,7 +468,7 @@ impl Volume {
             return self.drive(|machines| core.flush(Resumption::Flush(client), machines));
         };
         log::asked(&request);
-        if let Err(denial) = request::check(&request, self.allowed()) {
+        if let Err(denial) = request::check(&request, self.request_limits()) {
             let denial = denied(denial);
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });

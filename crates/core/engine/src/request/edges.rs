@@ -81,7 +81,7 @@ pub enum Denial {
 
 /// The operations that an array allows.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowed<'a> {
+pub struct RequestLimits<'a> {
     /// Its geometry.
     pub geometry: &'a Geometry,
     /// It was opened for reading only.
@@ -94,16 +94,16 @@ pub struct Allowed<'a> {
 ///
 /// # Errors
 /// The first reason against it.
-pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> {
-    let size_bytes = allowed.geometry.capacity_sectors() * SECTOR_BYTES;
+pub fn check(request: &ByteRequest, limits: RequestLimits<'_>) -> Result<(), Denial> {
+    let size_bytes = limits.geometry.capacity_sectors() * SECTOR_BYTES;
     if request.offset.checked_add(request.length).is_none_or(|end| end > size_bytes) {
         return Err(Denial::OutOfRange);
     }
-    if request.operation != ByteOperation::Read && allowed.read_only {
+    if request.operation != ByteOperation::Read && limits.read_only {
         return Err(Denial::ReadOnly);
     }
     let must_be_fast = matches!(request.operation, ByteOperation::WriteZeroes { fast: true, .. });
-    if must_be_fast && !is_fast(request, allowed) {
+    if must_be_fast && !is_fast(request, limits) {
         return Err(Denial::NotFast);
     }
     Ok(())
@@ -121,10 +121,10 @@ pub fn unit_bytes(geometry: &Geometry) -> u64 {
 }
 
 /// Whether members can zero a range without zeroes written: in units whose parity is zero, too.
-fn is_fast(request: &ByteRequest, allowed: Allowed<'_>) -> bool {
-    let unit = unit_bytes(allowed.geometry);
+fn is_fast(request: &ByteRequest, limits: RequestLimits<'_>) -> bool {
+    let unit = unit_bytes(limits.geometry);
     let is_whole = request.offset.is_multiple_of(unit) && request.length.is_multiple_of(unit);
-    allowed.zero_is_fast && is_whole
+    limits.zero_is_fast && is_whole
 }
 
 /// Bytes that do not fill the whole sectors around them.

@@ -13,7 +13,8 @@ mod write_admission;
 
 pub use crate::ids::{RequestId, ShardIndex};
 pub use edges::{
-    Allowed, ByteOperation, ByteRequest, Denial, Next, Patch, RequestPlan, Step, check, unit_bytes,
+    ByteOperation, ByteRequest, Denial, Next, Patch, RequestLimits, RequestPlan, Step, check,
+    unit_bytes,
 };
 pub use operation::{Fault, Operation, Progress, Request};
 pub(crate) use range_lock::{LockKey, RangeLock};

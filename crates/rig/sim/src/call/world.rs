@@ -1,8 +1,8 @@
 //! The world's requests in bytes: it takes their steps, and tells the model.
 
 use braid_engine::request::{
-    AdmissionMode, Allowed, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch,
-    RequestId, RequestPlan, Step, check,
+    AdmissionMode, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch, RequestId,
+    RequestLimits, RequestPlan, Step, check,
 };
 
 use super::{Call, CallClient, CallError, Part, SECTOR_BYTES, written};
@@ -44,8 +44,8 @@ impl World {
         self.note(word, [id.0, request.offset, request.length]);
         let side = &self.engine.machines.shards[0];
         let zero_is_fast = side.view.zero_is_fast;
-        let allowed = Allowed { geometry: &self.geometry, read_only: false, zero_is_fast };
-        let denial = check(&request, allowed);
+        let limits = RequestLimits { geometry: &self.geometry, read_only: false, zero_is_fast };
+        let denial = check(&request, limits);
         if request.operation == ByteOperation::Read && denial.is_ok() {
             payload.resize(request.length as usize, 0x77);
         }
