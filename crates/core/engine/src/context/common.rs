@@ -15,10 +15,10 @@ use smallvec::SmallVec;
 
 use super::clocks::Clocks;
 use super::orphans::{Departures, OrphanRequest, OrphanRequests, ReservedMemory};
-use super::pairs::{Ended, Pairs};
+use super::pairs::{PairResult, Pairs};
 use super::pieces::{Extent, PieceKey, Pieces};
 use super::trims::Trims;
-use super::written::Written;
+use super::written_members::WrittenMembers;
 use crate::Instant;
 use crate::array::{ArrayView, Gate, IntentView};
 use crate::cause::Cause;
@@ -57,7 +57,7 @@ pub(crate) struct Common {
     pub(crate) replies: VecDeque<PieceReply>,
     pub(crate) releases: VecDeque<RequestId>,
     pub(crate) cache_records: VecDeque<CacheRecord>,
-    written: Written,
+    written: WrittenMembers,
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
     pairs: Pairs,
@@ -76,7 +76,7 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(view: Arc<ArrayView>) -> Self {
         Self {
-            written: Written::new(&view),
+            written: WrittenMembers::new(&view),
             clocks: Clocks::new(view.slots.len()),
             now: Instant::default(),
             view,
@@ -207,10 +207,10 @@ impl Common {
     #[inline(never)]
     pub(crate) fn pair_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         match self.pairs.ended(&self.view, done) {
-            Ended::Tell(done) => Some(done),
-            Ended::Wait => None,
+            PairResult::Tell(done) => Some(done),
+            PairResult::Wait => None,
             // The replacement's failure does not matter: the replaced member has the data.
-            Ended::Failed(fault) => {
+            PairResult::Failed(fault) => {
                 reached(Mark::ReplacementMissesWrite);
                 self.report(Report::MemberFailed { cause: fault.cause });
                 None
@@ -251,9 +251,9 @@ impl Common {
         }
         let fault = MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) };
         match self.pairs.ended(&self.view, MemberIoDone { id, result: Err(fault) }) {
-            Ended::Tell(done) => Some(done),
+            PairResult::Tell(done) => Some(done),
             // The array knows that the replacement is out.
-            Ended::Wait | Ended::Failed(_) => None,
+            PairResult::Wait | PairResult::Failed(_) => None,
         }
     }
 

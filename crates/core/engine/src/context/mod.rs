@@ -8,7 +8,7 @@ mod orphans;
 mod pairs;
 mod pieces;
 mod trims;
-mod written;
+mod written_members;
 
 pub(crate) use clocks::{Clocks, PROBE_SECTORS};
 pub(crate) use common::Common;

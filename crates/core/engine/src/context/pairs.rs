@@ -41,7 +41,7 @@ pub(super) struct Pairs {
 
 /// The result of one of the two writes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ended {
+pub(super) enum PairResult {
     /// The family gets this.
     Tell(MemberIoDone),
     /// The result is not final.
@@ -81,9 +81,9 @@ impl Pairs {
         self.pairs.is_empty()
     }
 
-    pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
+    pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> PairResult {
         let id = IoId(done.id.0 & !OF_REPLACEMENT);
-        let Some(pair) = self.pairs.get_mut(&id) else { return Ended::Tell(done) };
+        let Some(pair) = self.pairs.get_mut(&id) else { return PairResult::Tell(done) };
         let of = match Self::is_of_replacement(done.id) {
             true => &mut pair.of_replacement,
             false => &mut pair.of_member,
@@ -94,10 +94,12 @@ impl Pairs {
         match (pair.result(view), pair.of_replacement) {
             (Some(result), _) => {
                 self.pairs.remove(&id);
-                Ended::Tell(MemberIoDone { id, result })
+                PairResult::Tell(MemberIoDone { id, result })
             }
-            (None, Some(Err(fault))) if Self::is_of_replacement(done.id) => Ended::Failed(fault),
-            (None, _) => Ended::Wait,
+            (None, Some(Err(fault))) if Self::is_of_replacement(done.id) => {
+                PairResult::Failed(fault)
+            }
+            (None, _) => PairResult::Wait,
         }
     }
 

@@ -11,14 +11,14 @@ use crate::array::ArrayView;
 use crate::ids::MemberId;
 
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenMembers {
     /// By slot of the ruling view.
     slots: Vec<bool>,
     /// Members noted under earlier views.
     members: Vec<MemberId>,
 }
 
-impl Written {
+impl WrittenMembers {
     pub(super) fn new(view: &ArrayView) -> Self {
         Self { slots: vec![false; view.slots.len()], members: Vec::new() }
     }
@@ -93,9 +93,10 @@ mod tests {
     #[test]
     fn members_are_told_of_whatever_becomes_of_their_slots() {
         let (two, three) = (view(&[Some(5), Some(6)]), view(&[Some(8), None, Some(7)]));
-        let told =
-            |written: &mut Written, view| written.take(view).map(|id| id.0).collect::<Vec<_>>();
-        let mut written = Written::new(&two);
+        let told = |written: &mut WrittenMembers, view| {
+            written.take(view).map(|id| id.0).collect::<Vec<_>>()
+        };
+        let mut written = WrittenMembers::new(&two);
         written.note(Slot(1));
         written.turn(&two, &three);
         assert!(written.is_any());
