@@ -12,7 +12,7 @@ use super::decide::{Action, decide};
 use super::effect::{ArrayEffect, Notice};
 use super::machine::{Array, Condition};
 use super::order::{Activity, Closing, FlushPurpose};
-use super::roster::{Come, Unrecorded, WhyOut};
+use super::roster::{Arrival, LossCause, UnrecordedLoss};
 use super::setup::JournalSetup;
 use super::superblocks::{SuperblocksAction, UpdateContent, UpdateResult, Why};
 use super::view::{ArrayView, Gate};
@@ -206,14 +206,14 @@ impl Array {
         self.publish();
     }
 
-    fn report_losses(&mut self, losses: &[Unrecorded]) {
-        for Unrecorded { member, slot, why, .. } in losses {
+    fn report_losses(&mut self, losses: &[UnrecordedLoss]) {
+        for UnrecordedLoss { member, slot, why, .. } in losses {
             let (member, slot, why) = (*member, *slot, *why);
             self.forget_read_errors(member);
             self.out.notice(match why {
-                WhyOut::Failed(_) if self.away.has(member) => Notice::Away { member, slot },
-                WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
-                WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },
+                LossCause::Failed(_) if self.away.has(member) => Notice::Away { member, slot },
+                LossCause::Failed(cause) => Notice::MemberOut { member, slot, cause },
+                LossCause::Replaced(by) => Notice::Replaced { member: by, slot, old: member },
             });
         }
     }
@@ -224,7 +224,7 @@ impl Array {
             let member = *member;
             if let Some(come) = self.roster.has_come(member) {
                 let kept_sectors = match come {
-                    Come::Member(slot) => {
+                    Arrival::Member(slot) => {
                         let (held, kept) =
                             self.consistency.held_by(&self.setup.geometry, member, slot);
                         if !held.is_empty() {
@@ -232,12 +232,12 @@ impl Array {
                         }
                         kept
                     }
-                    Come::Replacement(..) => 0,
+                    Arrival::Replacement(..) => 0,
                 };
                 self.consistency.has_come(member);
                 self.out.notice(match come {
-                    Come::Member(slot) => Notice::SpareTaken { member, slot, kept_sectors },
-                    Come::Replacement(slot, old) => Notice::Replacing { member, slot, old },
+                    Arrival::Member(slot) => Notice::SpareTaken { member, slot, kept_sectors },
+                    Arrival::Replacement(slot, old) => Notice::Replacing { member, slot, old },
                 });
             }
         }
@@ -319,7 +319,7 @@ impl Array {
             survives = self.setup.geometry.survives(&|slot: Slot| slot == failed);
         }
         if survives {
-            self.roster.take_out(failed, WhyOut::Failed(cause));
+            self.roster.take_out(failed, LossCause::Failed(cause));
             self.out.push(ArrayEffect::Leave { member });
             self.forget_pace(member);
             let misses_nothing = self.condition.read_only;

@@ -32,10 +32,10 @@ use crate::ranges::{BadBlocks, MemberRange, MemberRanges};
 
 /// A member that is out, until a durable update records it.
 #[derive(Debug)]
-pub(super) struct Unrecorded {
+pub(super) struct UnrecordedLoss {
     pub(super) member: MemberId,
     pub(super) slot: Slot,
-    pub(super) why: WhyOut,
+    pub(super) why: LossCause,
     /// The member as shards see it in the slot until then.
     view: MemberView,
     /// The update in flight records it.
@@ -43,7 +43,7 @@ pub(super) struct Unrecorded {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WhyOut {
+pub(super) enum LossCause {
     Failed(Cause),
     /// This member is up to date, and has its place.
     Replaced(MemberId),
@@ -60,7 +60,7 @@ pub struct Wish {
 
 /// A member that came into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Come {
+pub(super) enum Arrival {
     Member(Slot),
     /// It replaces this member.
     Replacement(Slot, MemberId),
@@ -88,7 +88,7 @@ pub(super) struct Roster {
     wanted_by_itself: BTreeSet<MemberId>,
     /// Members that are read only if no other copy exists.
     pub(super) write_mostly: BTreeSet<MemberId>,
-    unrecorded: Vec<Unrecorded>,
+    unrecorded: Vec<UnrecordedLoss>,
 }
 
 impl Roster {
@@ -294,15 +294,15 @@ impl Roster {
     }
 
     /// Superblocks record that the member is in. Returns its place, if it still has one.
-    pub(super) fn has_come(&mut self, member: MemberId) -> Option<Come> {
+    pub(super) fn has_come(&mut self, member: MemberId) -> Option<Arrival> {
         if !self.newcomers.remove(&member) {
             return None;
         }
         let replaces = self.slot_to_replace(member).map(|slot| {
             let old = self.slots[usize::from(slot.0)].as_ref();
-            Come::Replacement(slot, old.expect("only a member that is there is replaced").id)
+            Arrival::Replacement(slot, old.expect("only a member that is there is replaced").id)
         });
-        self.slot_of(member).map(Come::Member).or(replaces)
+        self.slot_of(member).map(Arrival::Member).or(replaces)
     }
 
     /// Members whose superblocks are written last in an update: older superblocks still call their
@@ -345,19 +345,19 @@ impl Roster {
     }
 
     /// Takes the member out of `slot`, unrecorded from now on. Its replacement steps in.
-    pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
+    pub(super) fn take_out(&mut self, slot: Slot, why: LossCause) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =
             self.slots[usize::from(slot.0)].take().expect("only a member can be taken out").id;
-        self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
+        self.unrecorded.push(UnrecordedLoss { member, slot, why, view, in_update: false });
         let Some(replacement) = self.replacements.remove(&slot) else { return };
         if self.newcomers.remove(&replacement.id) {
             // No shard has written to it: it becomes a spare, and may be recovered like any other.
             self.spares.insert(replacement.id);
         } else {
             reached(match why {
-                WhyOut::Failed(_) => Mark::ReplacementStepsIn,
-                WhyOut::Replaced(_) => Mark::Replaced,
+                LossCause::Failed(_) => Mark::ReplacementStepsIn,
+                LossCause::Replaced(_) => Mark::Replaced,
             });
             self.slots[usize::from(slot.0)] = Some(MemberView {
                 recovered_sectors: replacement.recovered_sectors,
@@ -371,8 +371,8 @@ impl Roster {
         let view = self.shown(slot).expect("only a member that is there has a replacement");
         let replacement = self.replacements.remove(&slot).expect("it has one");
         let member = replacement.id;
-        let why = WhyOut::Failed(cause);
-        self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
+        let why = LossCause::Failed(cause);
+        self.unrecorded.push(UnrecordedLoss { member, slot, why, view, in_update: false });
     }
 
     /// The replacement in `slot` is filled below this offset, durably. True if that is progress.
@@ -397,7 +397,7 @@ impl Roster {
         let member = replacement.id;
         self.untold.insert(member);
         let old = self.slots[usize::from(slot.0)].as_ref().expect("it is there").id;
-        self.take_out(slot, WhyOut::Replaced(member));
+        self.take_out(slot, LossCause::Replaced(member));
         old
     }
 
@@ -531,7 +531,7 @@ impl Roster {
     }
 
     /// The losses so far, which need no further update.
-    pub(super) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
+    pub(super) fn take_unrecorded(&mut self) -> Vec<UnrecordedLoss> {
         std::mem::take(&mut self.unrecorded)
     }
 

@@ -17,7 +17,7 @@ use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
 use crate::array::event_count::{Change, Events};
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
-use crate::array::roster::{Roster, Unrecorded};
+use crate::array::roster::{Roster, UnrecordedLoss};
 use crate::array::update::SuperblockState;
 use crate::array::waves::next_wave;
 use crate::ids::MemberId;
@@ -94,7 +94,7 @@ pub(in crate::array) struct UpdateContent {
 #[derive(Debug)]
 pub(in crate::array) struct UpdateResult {
     pub(in crate::array) becomes: Activity,
-    pub(in crate::array) losses: Vec<Unrecorded>,
+    pub(in crate::array) losses: Vec<UnrecordedLoss>,
     pub(in crate::array) newcomers: Vec<MemberId>,
     /// It repeated the last one, except for losses and newcomers.
     pub(in crate::array) is_again: bool,

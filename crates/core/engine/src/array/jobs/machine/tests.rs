@@ -4,7 +4,7 @@ use super::*;
 use braid_geometry::{Geometry, Shape};
 use std::collections::{BTreeMap as Map, BTreeSet};
 
-use crate::array::roster::{Roster, WhyOut};
+use crate::array::roster::{LossCause, Roster};
 use crate::array::view::MemberView;
 use crate::cause::Cause;
 use crate::request::Regions;
@@ -214,7 +214,7 @@ fn no_job_begins_before_superblocks_tell_of_every_loss() {
     let geometry = geometry(Level::Raid6, 2, 5);
     let mut roster = roster(5, &[(1, 0)]);
     assert!(Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
-    roster.take_out(Slot(0), WhyOut::Failed(Cause::person(MemberId(0))));
+    roster.take_out(Slot(0), LossCause::Failed(Cause::person(MemberId(0))));
     assert!(!Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
     roster.take_unrecorded();
     assert!(Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
