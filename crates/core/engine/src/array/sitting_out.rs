@@ -58,25 +58,25 @@ const FRESH_MS: u64 = 2000;
 pub(super) const MS: u64 = 1_000_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct MemberPace {
     mean_ns: Option<(u64, Instant)>,
     /// By shard: the reported age of its oldest request in flight.
     oldest: BTreeMap<ShardIndex, u64>,
     slow_since: Option<Instant>,
-    pub(super) out: Option<Out>,
+    pub(super) out: Option<SitOutState>,
     /// How often it has come back lately, and the last time.
     returns: (u32, Option<Instant>),
 }
 
 /// The state of a member that sits out.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(super) struct SitOutState {
     pub(super) since: Instant,
     well_since: Option<Instant>,
     well_reports: u32,
 }
 
-impl Watched {
+impl MemberPace {
     fn age_ns(&self) -> u64 {
         self.oldest.values().copied().max().unwrap_or(0)
     }
@@ -118,7 +118,7 @@ impl Watched {
 #[derive(Debug)]
 pub(super) struct SittingOut {
     pub(super) settings: SitOut,
-    pub(super) members: BTreeMap<MemberId, Watched>,
+    pub(super) members: BTreeMap<MemberId, MemberPace>,
     pub(super) number: u64,
     /// Nanoseconds that members have sat out and come back from.
     pub(super) past_ns: u64,
@@ -195,7 +195,7 @@ impl SittingOut {
             watched.returns = (0, None);
         }
         watched.slow_since = None;
-        watched.out = Some(Out { since: now, well_since: None, well_reports: 0 });
+        watched.out = Some(SitOutState { since: now, well_since: None, well_reports: 0 });
         let siblings_ns = siblings_ns.unwrap_or(0);
         Some(Change::Out { latency_ns: age.max(mean), siblings_ns })
     }

@@ -34,7 +34,7 @@ pub(super) enum Axis {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Out {
+pub(super) struct WorkInFlight {
     /// In the cursor's sectors.
     pub(super) start: u64,
     pub(super) sectors: u64,
@@ -68,7 +68,7 @@ pub(super) struct Job {
     pub(super) cursor: Cursor,
     pub(super) from: u64,
     pub(super) targets: SmallVec<[MemberId; 2]>,
-    pub(super) works: BTreeMap<WorkId, Out>,
+    pub(super) works: BTreeMap<WorkId, WorkInFlight>,
     pub(super) saving: Saving,
     pub(super) saved: u64,
     /// Its end was saved.

@@ -11,7 +11,7 @@ use super::allowance::{JobAllowance, JobFlow, RemainingAllowance};
 use super::cursor::{Cursor, Run};
 use super::decide::Facts;
 use super::ground::{Ground, is_whole};
-use super::job::{Axis, Job, Out, PARTS, Saving, named};
+use super::job::{Axis, Job, PARTS, Saving, WorkInFlight, named};
 use super::{JobEnd, JobKind, JobProgress, JobRequest};
 use crate::Instant;
 use crate::ids::{MemberId, ShardIndex, WorkId};
@@ -365,7 +365,7 @@ impl Jobs {
             job.repeat_at = None;
         }
         let class = self.allowance.take(length);
-        job.works.insert(id, Out { start, sectors: length, class });
+        job.works.insert(id, WorkInFlight { start, sectors: length, class });
         self.next_work += 1;
         let is_tried = job.to_try.contains(&start);
         let task = match job.kind {
@@ -396,7 +396,8 @@ impl Jobs {
         outcome: Outcome,
     ) -> Option<Unmade> {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
-        let Out { start, sectors, class } = job.works.remove(&id).expect("work has one result");
+        let WorkInFlight { start, sectors, class } =
+            job.works.remove(&id).expect("work has one result");
         self.flow.of(class).ended_sectors += sectors;
         let lacks = job.lacks.remove(&id).unwrap_or_default();
         let is_unmade = matches!(outcome, Outcome::Unmade { .. });

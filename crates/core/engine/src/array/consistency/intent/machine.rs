@@ -35,7 +35,7 @@ pub(in super::super) struct Ground {
 }
 
 #[derive(Debug)]
-struct Out {
+struct BitmapWrite {
     bits: Arc<Bits>,
     marks: Option<Arc<LocklessMarks>>,
     head: BitmapSuperblock,
@@ -47,7 +47,7 @@ struct Out {
 /// leave a new superblock before old bits. So if the old bits are not believed, the superblock says
 /// *stale* until all bits are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum AreaContent {
     /// Bytes that are not believed.
     Void,
     /// The bitmap, whose superblock says *stale*.
@@ -63,7 +63,7 @@ pub(in super::super) struct Intent {
     head: BitmapSuperblock,
     /// The bitmap's superblock on every member that is in `imaged`.
     head_written: BitmapSuperblock,
-    standing: Standing,
+    area: AreaContent,
     says: Bits,
     /// Bits that are set durably in every member's bitmap, and are not about to be cleared there.
     durable: Bits,
@@ -77,7 +77,7 @@ pub(in super::super) struct Intent {
     granted: Option<Bits>,
     /// Bits were cleared, but not yet in members' bitmaps.
     is_stale: bool,
-    out: Option<Out>,
+    out: Option<BitmapWrite>,
     /// The bits on each member that is in `imaged`.
     written: Arc<Bits>,
     /// Members that have the whole bitmap.
@@ -104,7 +104,7 @@ impl Intent {
             id,
             head,
             head_written: head,
-            standing: if doubt.is_some() { Standing::Sound } else { Standing::Void },
+            area: if doubt.is_some() { AreaContent::Sound } else { AreaContent::Void },
             says,
             durable: none.clone(),
             wanted: none.clone(),
@@ -245,7 +245,7 @@ impl Intent {
         }
         let is_behind = self.imaged.is_empty()
             || self.head_written.events < events
-            || self.standing != Standing::Sound;
+            || self.area != AreaContent::Sound;
         is_behind || members.any(|member| !self.imaged.contains(&member))
     }
 
@@ -331,8 +331,8 @@ impl Intent {
             changed = around(changed.clone(), news);
             marks
         });
-        let has_new_head = head != self.head_written || self.standing != Standing::Sound;
-        let is_in_the_making = self.standing == Standing::Void;
+        let has_new_head = head != self.head_written || self.area != AreaContent::Sound;
+        let is_in_the_making = self.area == AreaContent::Void;
         self.durable.intersect(&bits);
         self.is_stale = false;
         let imaged = &self.imaged;
@@ -358,7 +358,7 @@ impl Intent {
         let missing: BTreeSet<MemberId> = records.iter().map(|(member, _)| *member).collect();
         // A member that misses a write no longer has the whole bitmap.
         self.imaged.retain(|member| missing.contains(member));
-        self.out = Some(Out { bits, marks, head, missing, has_failed: false });
+        self.out = Some(BitmapWrite { bits, marks, head, missing, has_failed: false });
         records
     }
 
@@ -376,20 +376,20 @@ impl Intent {
         if !out.missing.is_empty() {
             return;
         }
-        let Out { bits, marks, head, has_failed, .. } = self.out.take().expect("just seen");
+        let BitmapWrite { bits, marks, head, has_failed, .. } = self.out.take().expect("just seen");
         self.head_written = head;
         self.durable = Bits::clone(&bits);
         if let Some((lockless, marks)) = self.lockless.as_mut().zip(marks) {
             lockless.is_written(marks, &mut self.durable);
         }
         self.written = bits;
-        self.standing = match self.standing {
-            Standing::Sound => Standing::Sound,
-            _ if has_failed => Standing::Void,
-            Standing::Void => Standing::Made,
-            Standing::Made => Standing::Sound,
+        self.area = match self.area {
+            AreaContent::Sound => AreaContent::Sound,
+            _ if has_failed => AreaContent::Void,
+            AreaContent::Void => AreaContent::Made,
+            AreaContent::Made => AreaContent::Sound,
         };
-        if self.standing != Standing::Sound {
+        if self.area != AreaContent::Sound {
             reached(Mark::StaleBitmapMade);
             self.durable = self.empty();
             self.is_stale = true;
