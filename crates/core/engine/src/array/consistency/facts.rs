@@ -4,7 +4,7 @@ use braid_sim_hooks::{Bug, spoiled};
 use smallvec::SmallVec;
 
 use super::decide::Facts;
-use super::ground::{Awaiting, Ground};
+use super::ground::{Ground, PendingUpdate};
 use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::journal::{Journal, decide_journal};
 use super::log_change::{LogChange, LogChangeStage, LogWish};
@@ -21,7 +21,7 @@ impl Consistency {
             bits_out: self.intent.as_ref().is_some_and(Intent::is_out),
             bitmap_change: self.bitmap_change.is_wanted(),
             bitmap_left: self.is_bitmap_left(),
-            log_change: self.log_changing(ground),
+            log_change: self.log_change_stage(ground),
             logs: self.log_action(ground),
             logs_out: match &self.logs {
                 Logs::None => false,
@@ -56,7 +56,7 @@ impl Consistency {
         self.bitmap_change.is_left() && !is_at_work && !has_logs
     }
 
-    fn log_changing(&self, ground: &Ground<'_>) -> LogChangeStage {
+    fn log_change_stage(&self, ground: &Ground<'_>) -> LogChangeStage {
         let logs = || self.logs.parity().expect("logs are given up that there are");
         match &self.log_change {
             LogChange::Settled => LogChangeStage::No,
@@ -88,7 +88,7 @@ impl Consistency {
 
     /// Whether an update waits for new members' parity logs, or for the journal's new tail block.
     fn lacks_logs(&self, ground: &Ground<'_>) -> bool {
-        let Some(Awaiting { news, .. }) = ground.awaiting else { return false };
+        let Some(PendingUpdate { news, .. }) = ground.awaiting else { return false };
         let lacks = |logs: &ParityLogs| logs.lacks(self.targets(ground).into_iter(), news);
         let is_waited_for = !self.log_change.is_leaving();
         let is_made = self.log_change.is_made();
@@ -102,7 +102,7 @@ impl Consistency {
 
     /// Whether an update waits for members' bitmaps.
     fn is_behind(&self, ground: &Ground<'_>) -> bool {
-        let Some(Awaiting { events, .. }) = ground.awaiting else { return false };
+        let Some(PendingUpdate { events, .. }) = ground.awaiting else { return false };
         // No update waits for a bitmap that is no longer written.
         let is_waited_for = !self.is_file_out();
         let is_behind =

@@ -24,14 +24,14 @@ pub(in crate::array) struct Ground<'a> {
     /// The array was found dirty without some of its members, and no superblock records it yet.
     pub(in crate::array) absent: bool,
     /// The update whose first superblock is not written yet.
-    pub(in crate::array) awaiting: Option<Awaiting>,
+    pub(in crate::array) awaiting: Option<PendingUpdate>,
     /// Members are being flushed before logs are overwritten.
     pub(in crate::array) flushes_for_logs: bool,
 }
 
 /// An update of superblocks that waits for bitmaps and logs.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::array) struct Awaiting {
+pub(in crate::array) struct PendingUpdate {
     pub(in crate::array) events: u64,
     pub(in crate::array) news: News,
 }

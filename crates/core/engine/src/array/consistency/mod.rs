@@ -35,7 +35,7 @@ pub use bitmap_change::NewBitmap;
 pub(super) use decide::{
     Action as ConsistencyAction, Facts as ConsistencyFacts, decide as decide_consistency,
 };
-pub(super) use ground::{Awaiting, Ground as ConsistencyGround};
+pub(super) use ground::{Ground as ConsistencyGround, PendingUpdate};
 #[cfg(test)]
 pub(super) use intent::IntentAction;
 pub use journal::JournalLook;

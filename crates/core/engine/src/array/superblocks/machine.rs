@@ -12,7 +12,7 @@ use braid_geometry::{Geometry, Slot};
 use braid_sim_hooks::{Bug, planted};
 
 use super::decide::Stage;
-use crate::array::consistency::{Awaiting, Consistency, News, Said};
+use crate::array::consistency::{Consistency, News, PendingUpdate, Said};
 use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
 use crate::array::event_count::{Change, Events};
 use crate::array::order::Activity;
@@ -174,9 +174,9 @@ impl Superblocks {
     }
 
     /// The update whose first superblock is not written yet.
-    pub(in crate::array) fn awaiting(&self) -> Option<Awaiting> {
+    pub(in crate::array) fn awaiting(&self) -> Option<PendingUpdate> {
         let update = self.update.as_ref().filter(|update| !update.has_begun)?;
-        Some(Awaiting { events: update.state.events, news: update.news })
+        Some(PendingUpdate { events: update.state.events, news: update.news })
     }
 
     pub(in crate::array) fn stage(&self, roster: &Roster, facts: StageFacts) -> Stage {

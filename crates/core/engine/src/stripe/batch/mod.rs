@@ -21,8 +21,8 @@
 //! parity byte and every write of the batch stays inside it.
 //!
 //! The plan that submitted a batch's reads also says how the batch goes on afterwards
-//! ([`FilledPlan`](super::plan::FilledPlan)). A batch is planned again if a read failed, if a view came, or
-//! if the parity that it uses became untrustworthy.
+//! ([`FilledPlan`](super::plan::FilledPlan)). A batch is planned again if a read failed, a view
+//! came, or the parity that it uses became untrustworthy.
 //!
 //! With partial parity logs, a batch is logged after it computes and before it writes ([`log`]).
 //!

@@ -125,7 +125,7 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
 
 /// A shard's entries to be logged, by member: those with the parities, and replacements.
 #[derive(Debug)]
-struct Wanted {
+struct LogRequest {
     ticket: Ticket,
     /// The entries of one parity: they name all rows that the batch writes.
     rows: Vec<PplEntry>,
@@ -156,7 +156,7 @@ pub(in super::super) struct ParityLogs {
     counts: bool,
     stage: Stage,
     /// In order of arrival.
-    wanted: Vec<Wanted>,
+    wanted: Vec<LogRequest>,
     /// Batches whose records are in flight, or wait to be granted.
     round: BTreeSet<Ticket>,
     /// Batches that were granted, and are not over.
@@ -260,7 +260,7 @@ impl ParityLogs {
     }
 
     /// Whether the first waiting batch can be logged before a flush.
-    fn has_room(&self, Wanted { rows, of_members, .. }: &Wanted) -> bool {
+    fn has_room(&self, LogRequest { rows, of_members, .. }: &LogRequest) -> bool {
         let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
             let log = &self.logs[member];
             log.holds != Holds::Records || log.has_room(sectors_of(entries), self.largest)
@@ -345,7 +345,7 @@ impl ParityLogs {
             }
         }
         let rows = entries.iter().map(|one| one.entry).collect();
-        self.wanted.push(Wanted { ticket, rows, of_members });
+        self.wanted.push(LogRequest { ticket, rows, of_members });
     }
 
     /// A batch is on the members, or will never be.
@@ -401,7 +401,7 @@ impl ParityLogs {
         let mut records: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
         let mut full = BTreeSet::new();
         let mut later = Vec::new();
-        for Wanted { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
+        for LogRequest { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
             // Shards do not write to a member yet that is just coming.
             let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
             of_members.retain(|member, _| is_ready(member));
@@ -415,7 +415,7 @@ impl ParityLogs {
             if !self.may_follow(&rows) || !of_members.iter().all(has_room) {
                 reached(Mark::LogIsFull);
                 full.extend(of_members.keys().copied());
-                later.push(Wanted { ticket, rows, of_members });
+                later.push(LogRequest { ticket, rows, of_members });
                 continue;
             }
             for (member, entries) in of_members {
