@@ -123,8 +123,8 @@ impl Array {
                 if purpose == FlushPurpose::Job {
                     return self.note_offsets(now);
                 }
-                let (consistency, ground, out) = self.consistency_and_ground();
-                consistency.is_flushed(purpose, now, &ground, out);
+                let (consistency, context, out) = self.consistency_and_context();
+                consistency.is_flushed(purpose, now, &context, out);
             }
             CachesAction::FlushForClients => {
                 self.caches.serve_clients();
@@ -141,8 +141,8 @@ impl Array {
     }
 
     fn act_on_consistency(&mut self, action: ConsistencyAction, now: Instant) {
-        let (consistency, ground, out) = self.consistency_and_ground();
-        match consistency.act(action, now, &ground, out) {
+        let (consistency, context, out) = self.consistency_and_context();
+        match consistency.act(action, now, &context, out) {
             None => {}
             Some(Ask::Flush(purpose)) => self.flush(purpose),
             Some(Ask::JournalComes(JournalSetup { member, device_number, .. })) => {
@@ -169,12 +169,12 @@ impl Array {
 
     pub(super) fn write_superblocks(&mut self, becomes: Activity, why: Why) {
         assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
-        let (consistency, ground, _) = self.consistency_and_ground();
+        let (consistency, context, _) = self.consistency_and_context();
         let content = UpdateContent {
             becomes,
             why,
-            resync_offset: ground.resync_offset,
-            consistency: consistency.update_begins(becomes, &ground),
+            resync_offset: context.resync_offset,
+            consistency: consistency.update_begins(becomes, &context),
             bad_blocks: self.bad_logs.written().collect(),
             changes: self.out.changes(),
         };

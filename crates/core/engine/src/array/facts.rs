@@ -3,9 +3,9 @@
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::caches::Caches;
-use super::consistency::{Consistency, ConsistencyGround};
+use super::consistency::{Consistency, ConsistencyContext};
 use super::decide::ArrayFacts;
-use super::jobs::{Ground, JobAction, UpkeepFacts, decide_job};
+use super::jobs::{JobAction, JobsContext, UpkeepFacts, decide_job};
 use super::machine::{Array, Condition, Setup};
 use super::order::{Activity, Writes};
 use super::outbox::Outbox;
@@ -19,7 +19,7 @@ impl Array {
         let wakes_a_spare = self.roster.has_spares() && self.missing_count() == 0;
         let stage_facts = StageFacts {
             broken: condition.broken,
-            is_held_up: self.consistency.holds_up(&self.consistency_ground()),
+            is_held_up: self.consistency.holds_up(&self.consistency_context()),
             journal: self.consistency.journal_member(),
         };
         ArrayFacts {
@@ -44,7 +44,7 @@ impl Array {
                 idle: gatekeeper.is_idle() && superblocks.on_disk() == Activity::Active,
             },
             caches: caches.facts(),
-            consistency: self.consistency.facts(now, &self.consistency_ground()),
+            consistency: self.consistency.facts(now, &self.consistency_context()),
             upkeep: UpkeepFacts {
                 errs: self.has_erring(now),
                 spare_fits: self.spare_fits(now),
@@ -64,25 +64,25 @@ impl Array {
     }
 
     fn job_action(&self, now: Instant) -> JobAction {
-        let ground = self.ground();
-        decide_job(&self.jobs.facts(now, &ground, !self.tells_all()))
+        let context = self.jobs_context();
+        decide_job(&self.jobs.facts(now, &context, !self.tells_all()))
     }
 
     /// The state that consistency reads.
-    pub(super) fn consistency_ground(&self) -> ConsistencyGround<'_> {
+    pub(super) fn consistency_context(&self) -> ConsistencyContext<'_> {
         let Self { setup, roster, superblocks, caches, condition, .. } = self;
-        ground(setup, roster, superblocks, caches, *condition)
+        context(setup, roster, superblocks, caches, *condition)
     }
 
     /// Consistency, the state that it reads, and the outbox that it writes.
-    pub(super) fn consistency_and_ground(
+    pub(super) fn consistency_and_context(
         &mut self,
-    ) -> (&mut Consistency, ConsistencyGround<'_>, &mut Outbox) {
+    ) -> (&mut Consistency, ConsistencyContext<'_>, &mut Outbox) {
         let Self { setup, roster, superblocks, caches, condition, consistency, out, .. } = self;
-        (consistency, ground(setup, roster, superblocks, caches, *condition), out)
+        (consistency, context(setup, roster, superblocks, caches, *condition), out)
     }
 
-    pub(super) fn ground(&self) -> Ground<'_> {
+    pub(super) fn jobs_context(&self) -> JobsContext<'_> {
         let Self { setup, roster, condition, .. } = self;
         let may_save = !condition.read_only
             && !condition.broken
@@ -91,7 +91,7 @@ impl Array {
         let are_logs_settled =
             !self.bad_logs.is_any_out() && self.due_bad_blocks().next().is_none();
         let are_logs_settled = spoiled(Bug::LogsUnawaited, are_logs_settled, true);
-        Ground {
+        JobsContext {
             geometry: &setup.geometry,
             regions: setup.regions,
             work_sectors: setup.work_sectors,
@@ -118,15 +118,15 @@ impl Array {
     }
 }
 
-fn ground<'a>(
+fn context<'a>(
     setup: &'a Setup,
     roster: &'a Roster,
     superblocks: &Superblocks,
     caches: &Caches,
     condition: Condition,
-) -> ConsistencyGround<'a> {
+) -> ConsistencyContext<'a> {
     let Condition { resync_offset, read_only, broken, stopping, stopped } = condition;
-    ConsistencyGround {
+    ConsistencyContext {
         geometry: &setup.geometry,
         roster,
         shards: setup.regions.shards(),

@@ -196,8 +196,8 @@ impl Array {
             | Report::WantLog { .. }
             | Report::WantJournal { .. }
             | Report::LogOver { .. } => {
-                let (consistency, ground, out) = self.consistency_and_ground();
-                consistency.handle_report(shard, report, &ground, out);
+                let (consistency, context, out) = self.consistency_and_context();
+                consistency.handle_report(shard, report, &context, out);
             }
             Report::Lacking { start } => {
                 return self.jobs.is_read(start, self.roster.ranges_ahead());
@@ -377,12 +377,12 @@ impl Array {
     /// When to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let ground = self.ground();
-        let begins = self.jobs.is_due(&ground) && !self.condition.stopped;
+        let context = self.jobs_context();
+        let begins = self.jobs.is_due(&context) && !self.condition.stopped;
         // An array that has just been opened has had no event yet that would make it begin.
         let begins = begins.then(Instant::default);
-        let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
-        let sweep = self.consistency.poll_timeout(&self.consistency_ground());
+        let job = begins.or_else(|| self.jobs.poll_timeout(&context));
+        let sweep = self.consistency.poll_timeout(&self.consistency_context());
         let away = self.away.next_timeout();
         self.gatekeeper.next_look().into_iter().chain(job).chain(sweep).chain(away).min()
     }

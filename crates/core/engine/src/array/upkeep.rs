@@ -172,23 +172,23 @@ impl Array {
     fn job_step(&mut self, now: Instant) {
         let has_unrecorded = !self.tells_all();
         let mut jobs = std::mem::take(&mut self.jobs);
-        let ground = self.ground();
+        let context = self.jobs_context();
         let mut effects = SmallVec::<[ArrayEffect; 2]>::new();
-        match decide_job(&jobs.facts(now, &ground, has_unrecorded)) {
+        match decide_job(&jobs.facts(now, &context, has_unrecorded)) {
             JobAction::Wait => {}
             JobAction::Begin => {
-                let progress = jobs.begin(now, &ground);
+                let progress = jobs.begin(now, &context);
                 let is_told = !jobs.is_quiet();
                 effects.extend(is_told.then_some(ArrayEffect::Notice(Notice::JobBegan(progress))));
             }
             JobAction::Ask => {
-                let asked = jobs.ask(now, &ground);
+                let asked = jobs.ask(now, &context);
                 effects.extend(asked.map(|(shard, work)| ArrayEffect::Work { shard, work }));
             }
             JobAction::Save => jobs.save(),
             JobAction::End => {
                 let is_told = !jobs.is_quiet();
-                let (progress, end) = jobs.end(&ground);
+                let (progress, end) = jobs.end(&context);
                 let ended = Notice::JobEnded { progress, end };
                 effects.extend(is_told.then_some(ArrayEffect::Notice(ended)));
             }

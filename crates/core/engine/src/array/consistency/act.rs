@@ -7,8 +7,8 @@ use braid_ondisk::{BitmapSuperblock, JournalPiece, JournalRecord};
 use braid_sim_hooks::{Mark, reached};
 
 use super::bitmap_change::{NewBitmap, first_bits};
+use super::context::ConsistencyContext;
 use super::decide::Action;
-use super::ground::Ground;
 use super::intent::{Intent, IntentAction};
 use super::journal::Journal;
 use super::log_change::LogWish;
@@ -38,13 +38,13 @@ impl Consistency {
         &mut self,
         action: Action,
         now: Instant,
-        ground: &Ground<'_>,
+        context: &ConsistencyContext<'_>,
         out: &mut Outbox,
     ) -> Option<Ask> {
         match action {
-            Action::ChangeLogs => return self.change_logs(ground, out),
+            Action::ChangeLogs => return self.change_logs(context, out),
             Action::WipeLogs => {
-                let targets = self.targets(ground);
+                let targets = self.targets(context);
                 let records = self.parity().wipe_out(targets.into_iter());
                 ask_for_logs(records, out);
             }
@@ -54,9 +54,9 @@ impl Consistency {
                 (self.intent, self.file) = (None, None);
                 out.publish();
             }
-            Action::ChangeBitmap => self.change_bitmap(ground, out),
-            Action::Bits(action) => return self.act_on_bits(action, now, ground, out),
-            Action::Logs(action) => return self.act_on_logs(action, ground, out),
+            Action::ChangeBitmap => self.change_bitmap(context, out),
+            Action::Bits(action) => return self.act_on_bits(action, now, context, out),
+            Action::Logs(action) => return self.act_on_logs(action, context, out),
         }
         None
     }
@@ -73,23 +73,23 @@ impl Consistency {
         &mut self,
         action: IntentAction,
         now: Instant,
-        ground: &Ground<'_>,
+        context: &ConsistencyContext<'_>,
         out: &mut Outbox,
     ) -> Option<Ask> {
-        let bits_ground = self.intent_ground(ground);
-        let shards = || (0..ground.shards).map(ShardIndex).collect();
+        let bits_context = self.intent_context(context);
+        let shards = || (0..context.shards).map(ShardIndex).collect();
         match action {
             IntentAction::Wait => {}
             IntentAction::Open => {
-                let is_recorded = !bits_ground.has_unrecorded;
+                let is_recorded = !bits_context.has_unrecorded;
                 assert!(is_recorded, "I4: who lacks a bit is out, and superblocks say so");
                 self.intent().open();
                 out.publish();
             }
             // Bits that shards and superblocks wait for go to every member's bitmap.
             IntentAction::Write => {
-                let targets = self.targets(ground);
-                let records = self.intent().write(targets.into_iter(), &bits_ground);
+                let targets = self.targets(context);
+                let records = self.intent().write(targets.into_iter(), &bits_context);
                 out.extend(records.into_iter().map(|(member, record)| {
                     let record = MetadataRecord::Bitmap(record);
                     ArrayEffect::WriteMetadata { member, record }
@@ -100,7 +100,7 @@ impl Consistency {
                 out.push(ArrayEffect::QueryTouched);
             }
             IntentAction::Revoke => {
-                let is_news = self.intent().revoke(now, shards(), &bits_ground);
+                let is_news = self.intent().revoke(now, shards(), &bits_context);
                 out.publish_if(is_news);
             }
             IntentAction::Forget => self.intent().forget(now),
@@ -109,8 +109,8 @@ impl Consistency {
                 return Some(Ask::Flush(FlushPurpose::Bits));
             }
             IntentAction::Clear => {
-                assert_eq!(ground.on_disk, Activity::Clean, "I5: all that was written is flushed");
-                self.intent().clear_all(&bits_ground);
+                assert_eq!(context.on_disk, Activity::Clean, "I5: all that was written is flushed");
+                self.intent().clear_all(&bits_context);
                 out.publish();
             }
         }
@@ -120,14 +120,14 @@ impl Consistency {
     fn act_on_logs(
         &mut self,
         action: LogAction,
-        ground: &Ground<'_>,
+        context: &ConsistencyContext<'_>,
         out: &mut Outbox,
     ) -> Option<Ask> {
         match action {
             LogAction::Wait => {}
-            LogAction::Blank => self.make_logs(ground, out),
-            LogAction::Write => self.write_logs(ground, out),
-            LogAction::Grant => self.grant_logs(ground, out),
+            LogAction::Blank => self.make_logs(context, out),
+            LogAction::Write => self.write_logs(context, out),
+            LogAction::Grant => self.grant_logs(context, out),
             LogAction::Flush => {
                 match &mut self.logs {
                     Logs::Journal(journal) => journal.flush_begins(),
@@ -143,12 +143,12 @@ impl Consistency {
         &mut self,
         purpose: FlushPurpose,
         now: Instant,
-        ground: &Ground<'_>,
+        context: &ConsistencyContext<'_>,
         out: &mut Outbox,
     ) {
         if purpose == FlushPurpose::Bits {
-            let ground = self.intent_ground(ground);
-            return self.intent().is_flushed(now, &ground);
+            let context = self.intent_context(context);
+            return self.intent().is_flushed(now, &context);
         }
         match &mut self.logs {
             Logs::Journal(journal) => out.change_if(journal.is_flushed()),
@@ -157,31 +157,31 @@ impl Consistency {
     }
 
     /// Gives new members an empty log, or the journal an empty block.
-    fn make_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
+    fn make_logs(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) {
         if let Some(journal) = self.logs.journal_mut() {
             let record = journal.make();
             return ask_for_journal(journal, record, out);
         }
-        let targets = self.targets(ground);
-        let news = ground.awaiting.expect("superblocks wait for it").news;
+        let targets = self.targets(context);
+        let news = context.awaiting.expect("superblocks wait for it").news;
         let records = self.parity().make(targets.into_iter(), news);
         ask_for_logs(records, out);
     }
 
     /// Writes the records that shards wait for, to the members with the parity or into the journal.
-    fn write_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
+    fn write_logs(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) {
         if let Some(journal) = self.logs.journal_mut() {
             let record = journal.write();
             return ask_for_journal(journal, record, out);
         }
-        let targets = self.targets(ground);
+        let targets = self.targets(context);
         let records = self.parity().write(|member| targets.contains(&member));
         ask_for_logs(records, out);
     }
 
-    fn grant_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
+    fn grant_logs(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) {
         // Only the journal's device has its records.
-        let has_unrecorded = self.intent_ground(ground).has_unrecorded;
+        let has_unrecorded = self.intent_context(context).has_unrecorded;
         let is_recorded = !has_unrecorded || self.logs.journal().is_some();
         assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
         let granted = match &mut self.logs {
@@ -195,13 +195,13 @@ impl Consistency {
 
     /// Superblocks say clean: the next ones record the new logs, or none. If a member without room
     /// for a log joined meanwhile, nothing changes.
-    fn change_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) -> Option<Ask> {
-        let is_still = ground.on_disk == Activity::Clean;
+    fn change_logs(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) -> Option<Ask> {
+        let is_still = context.on_disk == Activity::Clean;
         assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
         let ask = match self.log_change.begin(self.logs.journal().is_some()) {
             LogWish::Logs(places) => {
                 reached(Mark::LogsMade);
-                let mut targets = ground.roster.all().filter(|_| self.file.is_none());
+                let mut targets = context.roster.all().filter(|_| self.file.is_none());
                 let has_file = self.file.is_none_or(|file| places.contains_key(&file));
                 let is_still_there = self.bitmap_change.is_settled() && has_file;
                 if !is_still_there || !targets.all(|member| places.contains_key(&member)) {
@@ -210,7 +210,7 @@ impl Consistency {
                 }
                 let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
                 let logs = places.into_iter().map(log);
-                let logs = ParityLogs::new(ground.geometry, self.file.is_some(), logs, false);
+                let logs = ParityLogs::new(context.geometry, self.file.is_some(), logs, false);
                 self.logs = Logs::Parity(logs);
                 None
             }
@@ -247,16 +247,16 @@ impl Consistency {
     }
 
     /// Has the next superblocks name the bitmap, or none.
-    fn change_bitmap(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
+    fn change_bitmap(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) {
         let made = self.bitmap_change.begin(self.intent.is_some());
         reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
         if let Some((id, NewBitmap { head, file })) = made {
             self.file = file;
-            let head = BitmapSuperblock { events_cleared: ground.events, ..head };
-            let says = first_bits(&head, ground.on_disk, ground.resync_offset);
+            let head = BitmapSuperblock { events_cleared: context.events, ..head };
+            let says = first_bits(&head, context.on_disk, context.resync_offset);
             let setup = BitmapSetup { head, says, doubt: None, marks: None };
             let mut intent = Intent::new(id, setup, u64::MAX);
-            if ground.on_disk == Activity::Active {
+            if context.on_disk == Activity::Active {
                 intent.open_all();
             }
             self.intent = Some(intent);
@@ -338,7 +338,7 @@ impl Consistency {
         &mut self,
         shard: ShardIndex,
         report: Report,
-        ground: &Ground<'_>,
+        context: &ConsistencyContext<'_>,
         out: &mut Outbox,
     ) {
         match report {
@@ -354,12 +354,12 @@ impl Consistency {
             }
             Report::Trimmed { bitmap, start, sectors } => {
                 if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_trimmed(ground.geometry, start, sectors);
+                    intent.is_trimmed(context.geometry, start, sectors);
                 }
             }
             Report::WrittenAgain { bitmap, from, to } => {
                 if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_written_again(ground.geometry, from..to);
+                    intent.is_written_again(context.geometry, from..to);
                 }
             }
             Report::Drained { bitmap, revocation } => {
@@ -370,7 +370,7 @@ impl Consistency {
             Report::WantLog { ticket, entries } => {
                 let file = self.file;
                 let members = |slot| {
-                    let members = ground.roster.members_of(slot).filter(move |_| file.is_none());
+                    let members = context.roster.members_of(slot).filter(move |_| file.is_none());
                     members.chain(file)
                 };
                 match self.logs.parity_mut() {

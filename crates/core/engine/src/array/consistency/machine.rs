@@ -8,7 +8,7 @@ use braid_ondisk::{Bits, LogHome, PplPlace};
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use super::bitmap_change::BitmapChange;
-use super::ground::Ground;
+use super::context::ConsistencyContext;
 use super::intent::Intent;
 use super::journal::Journal;
 use super::log_change::LogChange;
@@ -141,8 +141,11 @@ impl Consistency {
     }
 
     /// The next time at which consistency acts without an event.
-    pub(in crate::array) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
-        self.intent.as_ref()?.poll_timeout(&self.intent_ground(ground))
+    pub(in crate::array) fn poll_timeout(
+        &self,
+        context: &ConsistencyContext<'_>,
+    ) -> Option<Instant> {
+        self.intent.as_ref()?.poll_timeout(&self.intent_context(context))
     }
 
     /// Whether no change of logs is in progress.
@@ -233,9 +236,9 @@ impl Consistency {
     pub(in crate::array) fn update_begins(
         &mut self,
         becomes: Activity,
-        ground: &Ground<'_>,
+        context: &ConsistencyContext<'_>,
     ) -> Said {
-        let news = self.news_of(becomes, ground);
+        let news = self.news_of(becomes, context);
         if let News::Drained { .. } = news
             && let Some(journal) = self.logs.journal_mut()
         {
@@ -257,7 +260,7 @@ impl Consistency {
             ppls,
             journal: self.logs.journal().map(|journal| {
                 let (member, tail_sectors) = (journal.member(), journal.next_tail());
-                let device_number = ground.roster.device_numbers[&member];
+                let device_number = context.roster.device_numbers[&member];
                 JournalState { member, device_number, tail_sectors }
             }),
             first,

@@ -10,7 +10,7 @@
 //!   changes   bitmap_change, while clients write; log_change, while nothing is written
 //!   requests  an operator asks for a change, or which is kept
 //!   machine   the logs that are kept; the answers to superblocks, shards and jobs
-//!   facts     its state and the rest of the array's (ground) ─▶ decide, its table ─▶ act
+//!   facts     its state and the rest of the array's (context) ─▶ decide, its table ─▶ act
 //! ```
 //!
 //! One owner has all of it, so that the rest of the array need not know which log is kept. It does
@@ -19,9 +19,9 @@
 
 mod act;
 mod bitmap_change;
+mod context;
 mod decide;
 mod facts;
-mod ground;
 mod intent;
 mod journal;
 mod log_change;
@@ -32,10 +32,10 @@ mod returns;
 
 pub(super) use act::Ask;
 pub use bitmap_change::NewBitmap;
+pub(super) use context::{ConsistencyContext, PendingUpdate};
 pub(super) use decide::{
     Action as ConsistencyAction, Facts as ConsistencyFacts, decide as decide_consistency,
 };
-pub(super) use ground::{Ground as ConsistencyGround, PendingUpdate};
 #[cfg(test)]
 pub(super) use intent::IntentAction;
 pub use journal::JournalLook;

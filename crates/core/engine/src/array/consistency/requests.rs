@@ -89,8 +89,8 @@ impl Array {
     /// As for [`Self::handle_bitmap_request`].
     pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
         self.may_change_members()?;
-        let ground = self.consistency_ground();
-        let agrees = ground.resync_offset == u64::MAX && self.consistency.is_made();
+        let context = self.consistency_context();
+        let agrees = context.resync_offset == u64::MAX && self.consistency.is_made();
         let is_settled = self.is_bitmap_settled() && self.are_logs_settled();
         match (&self.consistency.logs, &self.consistency.intent) {
             _ if !is_settled => Err(BitmapRefusal::Busy),
@@ -98,7 +98,7 @@ impl Array {
             (Logs::Journal(_), _) => Err(BitmapRefusal::Journal),
             (Logs::None, None) if !is_to_be_there => Err(BitmapRefusal::HasNone),
             (Logs::None, Some(_)) if !agrees => Err(BitmapRefusal::InDoubt),
-            (Logs::None, Some(_)) if !ground.is_whole() => Err(BitmapRefusal::Degraded),
+            (Logs::None, Some(_)) if !context.is_whole() => Err(BitmapRefusal::Degraded),
             _ => Ok(()),
         }
     }
@@ -162,9 +162,9 @@ impl Array {
     /// As for [`Self::handle_log_request`].
     pub fn may_change_logs(&self, is_own: Option<bool>) -> Result<(), LogRefusal> {
         self.may_change_members()?;
-        let ground = self.consistency_ground();
+        let context = self.consistency_context();
         let intent = &self.consistency.intent;
-        let level = ground.geometry.level();
+        let level = context.geometry.level();
         let has_level = match is_own {
             Some(false) => level == Level::Raid5,
             Some(true) | None => level.family() == Family::Stripe,
@@ -175,12 +175,12 @@ impl Array {
             Some(false) => intent.is_none(),
             None => true,
         };
-        let agrees = ground.resync_offset == u64::MAX && self.consistency.is_made();
+        let agrees = context.resync_offset == u64::MAX && self.consistency.is_made();
         match () {
             () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
             () if !has_level => Err(LogRefusal::Level),
             () if !agrees => Err(LogRefusal::InDoubt),
-            () if !ground.is_whole() => Err(LogRefusal::Degraded),
+            () if !context.is_whole() => Err(LogRefusal::Degraded),
             () if is_own.is_none() && !self.consistency.has_logs() => Err(LogRefusal::HasNone),
             // A journal allows no other log either.
             () if is_own.is_some() && self.consistency.has_logs() => Err(LogRefusal::HasLogs),

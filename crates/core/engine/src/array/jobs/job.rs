@@ -7,8 +7,8 @@ use braid_geometry::{Geometry, LogicalSector, MemberSector, Slot};
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
+use super::context::JobsContext;
 use super::cursor::{Cursor, Run};
-use super::ground::Ground;
 use super::{JobEnd, JobKind, JobProgress};
 use crate::Instant;
 use crate::array::roster::Roster;
@@ -174,17 +174,17 @@ impl Job {
     /// The first sector behind `start` that needs the job, or `None` if `start` does. A resync
     /// passes over sectors that are not in doubt, a recovery over sectors that all its members
     /// hold.
-    pub(super) fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
-        let next = match (self.kind, ground.doubt) {
+    pub(super) fn passes_over(&self, context: &JobsContext<'_>, start: u64) -> Option<u64> {
+        let next = match (self.kind, context.doubt) {
             (JobKind::Resync, _) if self.is_quiet => {
-                let (due, _) = ground.lazy?;
+                let (due, _) = context.lazy?;
                 due.next_sector(start).unwrap_or(u64::MAX)
             }
             (JobKind::Check, _) if self.is_quiet => {
                 self.named_from(start).map_or(u64::MAX, |named| named.start.max(start))
             }
             (JobKind::Check | JobKind::Repair, _) => {
-                let (_, unsynced) = ground.lazy?;
+                let (_, unsynced) = context.lazy?;
                 let unit = if self.axis == Axis::Bands { u64::from(self.band_sectors) } else { 1 };
                 let end = (start + unit).min(self.cursor.end());
                 let is_apart = !unsynced.has_any(unsynced.of(&(start..end)));
@@ -196,7 +196,7 @@ impl Job {
             (JobKind::Resync, Some(doubt)) => doubt.next_sector(start).unwrap_or(u64::MAX),
             (JobKind::Recovery, _) => {
                 let (at, left) = (MemberSector(start), self.cursor.end() - start);
-                let held = self.targets.iter().map(|id| ground.roster.holds_next(*id, at, left));
+                let held = self.targets.iter().map(|id| context.roster.holds_next(*id, at, left));
                 start + held.min().unwrap_or(0)
             }
             _ => return None,
@@ -209,11 +209,11 @@ impl Job {
     }
 
     /// How many of these sectors need the job, up to the first that does not; a band counts whole.
-    pub(super) fn needed(&self, ground: &Ground<'_>, start: u64, sectors: u64) -> u64 {
+    pub(super) fn needed(&self, context: &JobsContext<'_>, start: u64, sectors: u64) -> u64 {
         let end = start + sectors;
-        match (self.kind, self.axis, ground.doubt) {
+        match (self.kind, self.axis, context.doubt) {
             (_, Axis::Bands, _) => sectors,
-            (JobKind::Resync, ..) if self.is_quiet => match ground.lazy {
+            (JobKind::Resync, ..) if self.is_quiet => match context.lazy {
                 Some((due, _)) => due.alike_sectors(start, sectors),
                 None => sectors,
             },
@@ -221,7 +221,7 @@ impl Job {
                 Some(named) if named.contains(&start) => (named.end - start).min(sectors),
                 _ => sectors,
             },
-            (JobKind::Check | JobKind::Repair, ..) => match ground.lazy {
+            (JobKind::Check | JobKind::Repair, ..) => match context.lazy {
                 Some((_, unsynced)) => unsynced.alike_sectors(start, sectors),
                 None => sectors,
             },
@@ -234,7 +234,7 @@ impl Job {
             (JobKind::Recovery, ..) => {
                 let at = MemberSector(start);
                 let lacks =
-                    self.targets.iter().map(|id| ground.roster.lacks_next(*id, at, sectors));
+                    self.targets.iter().map(|id| context.roster.lacks_next(*id, at, sectors));
                 // Members may hold repeated sectors by now.
                 lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
             }
@@ -247,21 +247,21 @@ impl Job {
     }
 
     /// Undone work that is due again now. Sectors that could not be made go into logs first.
-    pub(super) fn to_repeat(&self, now: Instant, ground: &Ground<'_>) -> Option<Run> {
+    pub(super) fn to_repeat(&self, now: Instant, context: &JobsContext<'_>) -> Option<Run> {
         let is_time = self.repeat_at.is_none_or(|at| at <= now);
-        let is_time = is_time && (self.marked.is_empty() || ground.are_logs_settled);
+        let is_time = is_time && (self.marked.is_empty() || context.are_logs_settled);
         self.cursor.to_repeat().filter(|_| is_time)
     }
 
-    pub(super) fn has_more(&self, now: Instant, ground: &Ground<'_>) -> bool {
-        let is_left = self.to_repeat(now, ground).is_some() || self.cursor.next().is_some();
-        self.has_room(ground.regions.shards()) && is_left
+    pub(super) fn has_more(&self, now: Instant, context: &JobsContext<'_>) -> bool {
+        let is_left = self.to_repeat(now, context).is_some() || self.cursor.next().is_some();
+        self.has_room(context.regions.shards()) && is_left
     }
 
     /// The array's sector at `at`, and how many follow in one work. `None` where it has no data.
-    pub(super) fn place(&self, ground: &Ground<'_>, at: u64) -> Option<(LogicalSector, u64)> {
-        let work_sectors = u64::from(ground.work_sectors);
-        let (first, sectors) = match (ground.geometry, self.axis) {
+    pub(super) fn place(&self, context: &JobsContext<'_>, at: u64) -> Option<(LogicalSector, u64)> {
+        let work_sectors = u64::from(context.work_sectors);
+        let (first, sectors) = match (context.geometry, self.axis) {
             (Geometry::Mirror(mirror), Axis::Member(slot)) => {
                 let (first, _) = mirror.logical(slot, MemberSector(at))?;
                 (first, mirror.contiguous_sectors(first))
@@ -269,19 +269,19 @@ impl Job {
             (Geometry::Stripe(_), _) => return Some((LogicalSector(at), work_sectors)),
             _ => (LogicalSector(at), work_sectors),
         };
-        let in_region = ground.regions.left_in_region(first);
+        let in_region = context.regions.left_in_region(first);
         Some((first, sectors.min(work_sectors).min(in_region)))
     }
 }
 
 /// The ranges that bad-block logs name, in a job's own unit, in order and disjoint.
-pub(super) fn named(ground: &Ground<'_>, axis: Axis) -> Vec<Range<u64>> {
+pub(super) fn named(context: &JobsContext<'_>, axis: Axis) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
-    for (slot, bad) in ground.roster.named() {
+    for (slot, bad) in context.roster.named() {
         for range in bad.ranges() {
             let (mut at, end) = (range.start.0, range.start.0 + range.sectors);
             while at < end {
-                let (start, sectors) = match (ground.geometry, axis) {
+                let (start, sectors) = match (context.geometry, axis) {
                     (Geometry::Mirror(mirror), Axis::Array) => {
                         let Some((first, _)) = mirror.logical(slot, MemberSector(at)) else {
                             at += 1; // The array has no data there.

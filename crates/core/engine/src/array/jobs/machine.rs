@@ -8,9 +8,9 @@ use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::allowance::{JobAllowance, JobFlow, RemainingAllowance};
+use super::context::{JobsContext, is_whole};
 use super::cursor::{Cursor, Run};
 use super::decide::Facts;
-use super::ground::{Ground, is_whole};
 use super::job::{Axis, Job, PARTS, Saving, WorkInFlight, named};
 use super::{JobEnd, JobKind, JobProgress, JobRequest};
 use crate::Instant;
@@ -134,8 +134,8 @@ impl Jobs {
     }
 
     /// The most urgent job.
-    fn choice(&self, ground: &Ground<'_>) -> Option<Choice> {
-        let Ground { geometry, roster, resync_offset, .. } = *ground;
+    fn choice(&self, context: &JobsContext<'_>) -> Option<Choice> {
+        let JobsContext { geometry, roster, resync_offset, .. } = *context;
         let may = |kind: JobKind| self.refused != Some(kind);
         let (axis, end) = match geometry {
             Geometry::Direct(_) => return None,
@@ -145,7 +145,7 @@ impl Jobs {
         if resync_offset != u64::MAX {
             let (from, targets) = (resync_offset, SmallVec::new());
             let (kind, is_quiet, retries) = (JobKind::Resync, false, false);
-            let end = end.min(ground.resync_end);
+            let end = end.min(context.resync_end);
             let choice = Choice { kind, is_quiet, retries, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
@@ -177,7 +177,7 @@ impl Jobs {
         }
         let targets = SmallVec::new();
         let is_checking = self.job.as_ref().is_some_and(|job| job.kind.is_check());
-        let due = ground.lazy.filter(|_| !is_checking && is_whole(roster));
+        let due = context.lazy.filter(|_| !is_checking && is_whole(roster));
         if let Some(from) = due.and_then(|(due, _)| due.next_sector(0))
             && may(JobKind::Resync)
         {
@@ -205,54 +205,54 @@ impl Jobs {
         self.job.as_ref().is_some_and(|job| job.is_quiet)
     }
 
-    pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
-        let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
+    pub(in super::super) fn is_due(&self, context: &JobsContext<'_>) -> bool {
+        let may_begin = self.job.is_none() && context.may_run && !self.is_paused;
         // Shards see a lost member, not the next in its slot, until superblocks record the loss.
-        may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
+        may_begin && !context.roster.has_unrecorded() && self.choice(context).is_some()
     }
 
     pub(in super::super) fn facts(
         &self,
         now: Instant,
-        ground: &Ground<'_>,
+        context: &JobsContext<'_>,
         has_unrecorded: bool,
     ) -> Facts {
-        let may_run = ground.may_run;
+        let may_run = context.may_run;
         let Some(job) = &self.job else {
-            return Facts { is_due: self.is_due(ground), ..Facts::default() };
+            return Facts { is_due: self.is_due(context), ..Facts::default() };
         };
         let is_still_wanted = match job.kind {
             JobKind::Resync if job.is_quiet => {
-                let is_due = ground.lazy.is_some_and(|(due, _)| !due.is_empty());
-                is_whole(ground.roster) && (is_due || job.is_saved_whole)
+                let is_due = context.lazy.is_some_and(|(due, _)| !due.is_empty());
+                is_whole(context.roster) && (is_due || job.is_saved_whole)
             }
-            JobKind::Resync => ground.resync_offset != u64::MAX || job.is_saved_whole,
-            JobKind::Recovery => job.targets.iter().any(|id| ground.roster.slot_of(*id).is_some()),
-            JobKind::Replace => job.replaces(ground.roster),
-            JobKind::Check if job.is_quiet => is_whole(ground.roster),
+            JobKind::Resync => context.resync_offset != u64::MAX || job.is_saved_whole,
+            JobKind::Recovery => job.targets.iter().any(|id| context.roster.slot_of(*id).is_some()),
+            JobKind::Replace => job.replaces(context.roster),
+            JobKind::Check if job.is_quiet => is_whole(context.roster),
             JobKind::Check | JobKind::Repair => {
                 let is_it =
                     |choice: Choice| choice.kind == job.kind && choice.retries == job.retries;
-                self.choice(ground).is_some_and(is_it)
+                self.choice(context).is_some_and(is_it)
             }
         };
         let is_out = !job.works.is_empty();
-        let has_unsaved = ground.may_save && job.has_unsaved() && is_still_wanted;
+        let has_unsaved = context.may_save && job.has_unsaved() && is_still_wanted;
         Facts {
             is_due: false,
             is_there: true,
             goes_on: may_run
                 && is_still_wanted
                 && job.end.is_none()
-                && !self.is_joined(job, ground),
+                && !self.is_joined(job, context),
             is_out,
-            has_more: !self.is_paused && job.has_more(now, ground),
+            has_more: !self.is_paused && job.has_more(now, context),
             is_allowed: self.allowance.is_some(),
             is_over: job.cursor.done() == job.cursor.end(),
-            awaits_logs: job.kind.is_check() && !ground.are_logs_settled,
+            awaits_logs: job.kind.is_check() && !context.are_logs_settled,
             has_unsaved,
             save_is_due: job.save_at <= now || self.is_paused && !is_out,
-            is_saving: ground.may_save && (job.saving != Saving::No || has_unrecorded),
+            is_saving: context.may_save && (job.saving != Saving::No || has_unrecorded),
         }
     }
 
@@ -260,15 +260,15 @@ impl Jobs {
     /// one job for both begins at the lower of the two offsets. Ranges that superblocks record for
     /// the first member are not made again, and the other members are read once. A job that is past
     /// its half is allowed to finish: until then the level can lose less.
-    fn is_joined(&self, job: &Job, ground: &Ground<'_>) -> bool {
+    fn is_joined(&self, job: &Job, context: &JobsContext<'_>) -> bool {
         let is_early = job.cursor.done() < job.cursor.end() / 2;
         if self.is_paused || job.kind != JobKind::Recovery || !is_early {
             return false;
         }
-        if ground.roster.has_unrecorded() {
+        if context.roster.has_unrecorded() {
             return false;
         }
-        let choice = self.choice(ground).filter(|choice| choice.kind == job.kind);
+        let choice = self.choice(context).filter(|choice| choice.kind == job.kind);
         let is_new = |choice: &Choice| choice.targets.iter().any(|id| !job.targets.contains(id));
         let is_joined = job.axis == Axis::Bands && choice.as_ref().is_some_and(is_new);
         if is_joined {
@@ -277,9 +277,13 @@ impl Jobs {
         is_joined
     }
 
-    pub(in super::super) fn begin(&mut self, now: Instant, ground: &Ground<'_>) -> JobProgress {
+    pub(in super::super) fn begin(
+        &mut self,
+        now: Instant,
+        context: &JobsContext<'_>,
+    ) -> JobProgress {
         assert!(self.job.is_none(), "one job at a time");
-        let choice = self.choice(ground).expect("one is due");
+        let choice = self.choice(context).expect("one is due");
         let Choice { kind, is_quiet, retries, axis, from, end, targets } = choice;
         reached(match kind {
             JobKind::Resync => Mark::ResyncBegins,
@@ -291,7 +295,7 @@ impl Jobs {
         let saved = from.min(end);
         // A band is requested whole: md's offset may lie inside one.
         let from = match axis {
-            Axis::Bands => from - from % u64::from(ground.work_sectors),
+            Axis::Bands => from - from % u64::from(context.work_sectors),
             Axis::Array | Axis::Member(_) => from,
         };
         let mut job = Job {
@@ -299,10 +303,10 @@ impl Jobs {
             is_quiet,
             retries,
             to_try: BTreeSet::new(),
-            only: if is_quiet && kind.is_check() { named(ground, axis) } else { Vec::new() },
+            only: if is_quiet && kind.is_check() { named(context, axis) } else { Vec::new() },
             failed: Vec::new(),
             axis,
-            band_sectors: ground.work_sectors,
+            band_sectors: context.work_sectors,
             cursor: Cursor::new(from, end),
             from: from.min(end),
             targets,
@@ -318,7 +322,7 @@ impl Jobs {
             repaired: 0,
             ambiguous: 0,
             unmade: 0,
-            named: ground.roster.named_sectors(),
+            named: context.roster.named_sectors(),
             wanted: VecDeque::new(),
             takes_wanted: false,
             ahead: None,
@@ -339,27 +343,27 @@ impl Jobs {
     pub(in super::super) fn ask(
         &mut self,
         now: Instant,
-        ground: &Ground<'_>,
+        context: &JobsContext<'_>,
     ) -> Option<(ShardIndex, Work)> {
         let id = WorkId(self.next_work);
         let job = self.job.as_mut().expect("a job asks");
-        job.named = ground.roster.named_sectors();
-        let repeated = job.to_repeat(now, ground);
+        job.named = context.roster.named_sectors();
+        let repeated = job.to_repeat(now, context);
         let start =
             repeated.map(|run| run.start).or_else(|| job.wanted()).or_else(|| job.cursor.next());
         let start = start.expect("there is more to ask for");
-        if let Some(next) = job.passes_over(ground, start).filter(|_| repeated.is_none()) {
+        if let Some(next) = job.passes_over(context, start).filter(|_| repeated.is_none()) {
             reached(Mark::JobPassesOver);
             job.cursor.skip(next);
             return None;
         }
-        let Some((first, sectors)) = job.place(ground, start) else {
-            let chunk = u64::from(ground.geometry.chunk_sectors()).max(1);
+        let Some((first, sectors)) = job.place(context, start) else {
+            let chunk = u64::from(context.geometry.chunk_sectors()).max(1);
             job.cursor.skip(start - start % chunk + chunk);
             return None;
         };
         let left = repeated.map_or(job.cursor.end(), |run| run.end) - start;
-        let length = job.needed(ground, start, left.min(sectors));
+        let length = job.needed(context, start, left.min(sectors));
         job.cursor.begin(Run { start, end: start + length });
         if job.cursor.to_repeat().is_none() {
             job.repeat_at = None;
@@ -376,7 +380,7 @@ impl Jobs {
             JobKind::Check => Task::Compare,
             JobKind::Repair => Task::Repair,
         };
-        let (start, owner) = match (ground.geometry, job.axis) {
+        let (start, owner) = match (context.geometry, job.axis) {
             (Geometry::Stripe(stripe), _) => {
                 (start, stripe.logical(stripe.row_of(MemberSector(start)), 0, 0))
             }
@@ -385,7 +389,7 @@ impl Jobs {
         let sectors = u32::try_from(length).expect("work is short");
         let work = Work { id, class, task, start, sectors };
         self.flow.begins(&work);
-        Some((ground.regions.shard_of(owner), work))
+        Some((context.regions.shard_of(owner), work))
     }
 
     /// A work has ended. Returns a block that it could not make.
@@ -603,20 +607,20 @@ impl Jobs {
     }
 
     /// Ends the job. Returns its progress, and its end.
-    pub(in super::super) fn end(&mut self, ground: &Ground<'_>) -> (JobProgress, JobEnd) {
+    pub(in super::super) fn end(&mut self, context: &JobsContext<'_>) -> (JobProgress, JobEnd) {
         let mut job = self.job.take().expect("a job ends");
-        job.named = ground.roster.named_sectors();
+        job.named = context.roster.named_sectors();
         assert!(job.works.is_empty(), "shards have nothing of it any more");
         let is_over = job.cursor.done() == job.cursor.end();
         let is_target_lost = match job.kind {
-            JobKind::Recovery => job.targets.iter().all(|id| ground.roster.slot_of(*id).is_none()),
-            JobKind::Replace => !job.replaces(ground.roster),
+            JobKind::Recovery => job.targets.iter().all(|id| context.roster.slot_of(*id).is_none()),
+            JobKind::Replace => !job.replaces(context.roster),
             JobKind::Resync | JobKind::Check | JobKind::Repair => false,
         };
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,
             // The member that failed the write is lost, so there is nothing to repair.
-            Some(_) if job.kind.is_check() && ground.roster.missing_count() > 0 => {
+            Some(_) if job.kind.is_check() && context.roster.missing_count() > 0 => {
                 JobEnd::Interrupted
             }
             Some(end) => end,
@@ -650,16 +654,16 @@ impl Jobs {
     }
 
     /// The next time at which a job acts without an event.
-    pub(in super::super) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
-        let job = self.job.as_ref().filter(|job| job.end.is_none() && ground.may_run)?;
-        if !job.works.is_empty() && self.is_joined(job, ground) {
+    pub(in super::super) fn poll_timeout(&self, context: &JobsContext<'_>) -> Option<Instant> {
+        let job = self.job.as_ref().filter(|job| job.end.is_none() && context.may_run)?;
+        if !job.works.is_empty() && self.is_joined(job, context) {
             return None; // It ends when the shards have finished its works.
         }
         let can_save = job.saving == Saving::No && job.has_unsaved();
         let saves = can_save.then_some(job.save_at);
-        let has_room = !self.is_paused && job.has_room(ground.regions.shards());
+        let has_room = !self.is_paused && job.has_room(context.regions.shards());
         // Without an allowance, the next allowance will find that the time has come.
-        let is_noted = job.marked.is_empty() || ground.are_logs_settled;
+        let is_noted = job.marked.is_empty() || context.are_logs_settled;
         let has_undone = is_noted && job.cursor.to_repeat().is_some();
         let can_repeat = has_room && self.allowance.is_some() && has_undone;
         let repeats = job.repeat_at.filter(|_| can_repeat);

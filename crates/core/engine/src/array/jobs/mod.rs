@@ -51,16 +51,16 @@
 //! wrong. Recovery of missing members comes before replacement of present ones.
 
 mod allowance;
+mod context;
 mod cursor;
 mod decide;
-mod ground;
 mod job;
 mod machine;
 mod upkeep;
 
 pub use allowance::{ClassFlow, JobAllowance, JobFlow};
+pub(super) use context::JobsContext;
 pub(super) use decide::{Action as JobAction, decide as decide_job};
-pub(super) use ground::Ground;
 pub(super) use machine::{Jobs, SavedProgress, Unmade};
 pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as decide_upkeep};
 

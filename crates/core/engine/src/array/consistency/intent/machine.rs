@@ -18,7 +18,7 @@ use braid_geometry::{Geometry, LogicalSector};
 
 /// The array's state that the bitmap reads.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Ground {
+pub(in super::super) struct IntentContext {
     /// The event count of superblocks, or of the update in flight.
     pub(in super::super) events: u64,
     /// Every member is up to date, and superblocks record every loss.
@@ -211,27 +211,32 @@ impl Intent {
     }
 
     /// The bitmap's facts. `is_awaited` if superblocks wait for it.
-    pub(in super::super) fn facts(&self, now: Instant, ground: &Ground, is_awaited: bool) -> Facts {
-        let is_recorded = !ground.has_unrecorded;
+    pub(in super::super) fn facts(
+        &self,
+        now: Instant,
+        context: &IntentContext,
+        is_awaited: bool,
+    ) -> Facts {
+        let is_recorded = !context.has_unrecorded;
         let is_recorded = spoiled(Bug::BitOpensUnrecorded, is_recorded, true);
         Facts {
-            is_leaving: ground.is_leaving,
+            is_leaving: context.is_leaving,
             is_granted: self.granted.is_some() && is_recorded,
             is_out: self.out.is_some(),
             // Until superblocks allow writes, requested bits go with the write for superblocks.
-            is_due: is_awaited || !self.wanted.is_empty() && ground.takes_writes || self.is_stale,
+            is_due: is_awaited || !self.wanted.is_empty() && context.takes_writes || self.is_stale,
             sweep: self.sweep,
             is_time: self.next_sweep.is_some_and(|at| at <= now),
-            may_clear: self.may_clear(ground),
-            is_left: ground.is_over && !self.idle(ground).is_empty(),
+            may_clear: self.may_clear(context),
+            is_left: context.is_over && !self.idle(context).is_empty(),
         }
     }
 
-    fn may_clear(&self, ground: &Ground) -> bool {
+    fn may_clear(&self, context: &IntentContext) -> bool {
         if planted(Bug::BitsClearedDegraded) {
             return true;
         }
-        ground.may_clear
+        context.may_clear
     }
 
     /// Whether superblocks wait: a member's bitmap lacks an event count, or a member has none.
@@ -318,12 +323,12 @@ impl Intent {
     pub(in super::super) fn write(
         &mut self,
         members: impl Iterator<Item = MemberId>,
-        ground: &Ground,
+        context: &IntentContext,
     ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
         assert!(self.out.is_none(), "one write at a time");
         let mut head = self.head;
         // The bitmap never steps back with superblocks: a member may have the higher count.
-        head.events = self.head_written.events.max(ground.events);
+        head.events = self.head_written.events.max(context.events);
         let bits = Arc::new(self.says.clone());
         let mut changed = self.written.difference(&bits);
         let news = self.lockless.as_mut().map(Lockless::write);
@@ -461,10 +466,10 @@ impl Intent {
         &mut self,
         now: Instant,
         shards: BTreeSet<ShardIndex>,
-        ground: &Ground,
+        context: &IntentContext,
     ) -> bool {
         assert_eq!(self.sweep, Sweep::Asked, "shards have said where they wrote");
-        let mut idle = self.idle(ground);
+        let mut idle = self.idle(context);
         idle.subtract(&self.touched);
         if idle.is_empty() {
             self.is_over(now);
@@ -480,10 +485,10 @@ impl Intent {
     }
 
     /// Bits that no shard waits for, and whose sectors need no resync.
-    fn idle(&self, ground: &Ground) -> Bits {
+    fn idle(&self, context: &IntentContext) -> Bits {
         let mut idle = self.says.clone();
         idle.subtract(&self.wanted);
-        idle.subtract(&self.in_doubt(ground));
+        idle.subtract(&self.in_doubt(context));
         idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
         if let Some(lockless) = &self.lockless {
             // Trimmed runs need no sync first.
@@ -495,14 +500,15 @@ impl Intent {
     }
 
     /// Bits whose sectors still need a resync.
-    fn in_doubt(&self, ground: &Ground) -> Bits {
+    fn in_doubt(&self, context: &IntentContext) -> Bits {
         let mut doubt = match &self.doubt {
             Some(doubt) => Bits::clone(doubt),
             None => Bits::all(self.says.sectors(), self.says.sectors_each()),
         };
-        let agreeing = doubt.of(&(0..ground.resync_offset.min(doubt.sectors())));
+        let agreeing = doubt.of(&(0..context.resync_offset.min(doubt.sectors())));
         // The last one may be in sync in part only.
-        let is_whole = ground.resync_offset >= doubt.sectors_of(agreeing.end.saturating_sub(1)).end;
+        let is_whole =
+            context.resync_offset >= doubt.sectors_of(agreeing.end.saturating_sub(1)).end;
         let end = if is_whole { agreeing.end } else { agreeing.end.saturating_sub(1) };
         (0..end).for_each(|bit| doubt.clear(bit));
         doubt
@@ -525,32 +531,32 @@ impl Intent {
     }
 
     /// Members are flushed: bits that are still closing are not needed any more.
-    pub(in super::super) fn is_flushed(&mut self, now: Instant, ground: &Ground) {
+    pub(in super::super) fn is_flushed(&mut self, now: Instant, context: &IntentContext) {
         assert_eq!(self.sweep, Sweep::Flushing, "members were being flushed");
-        if self.may_clear(ground) && !self.closing.is_empty() {
+        if self.may_clear(context) && !self.closing.is_empty() {
             reached(Mark::BitsAreCleared);
             let closing = self.closing.clone();
-            self.clear(&closing, ground);
+            self.clear(&closing, context);
         }
         self.is_over(now);
     }
 
-    fn clear(&mut self, bits: &Bits, ground: &Ground) {
+    fn clear(&mut self, bits: &Bits, context: &IntentContext) {
         self.says.subtract(bits);
         if let Some(lockless) = &mut self.lockless {
             // A write there waits for the new mark.
             self.durable.subtract(&lockless.become_unwritten(bits));
         }
-        self.head.events_cleared = ground.events;
+        self.head.events_cleared = context.events;
         self.is_stale = true;
     }
 
     /// No write is in flight, and all are flushed: clears all bits that are not in doubt.
-    pub(in super::super) fn clear_all(&mut self, ground: &Ground) {
-        let idle = self.idle(ground);
+    pub(in super::super) fn clear_all(&mut self, context: &IntentContext) {
+        let idle = self.idle(context);
         Arc::make_mut(&mut self.open).subtract(&idle);
         self.closing = self.empty();
-        self.clear(&idle, ground);
+        self.clear(&idle, context);
     }
 
     /// Ends a sweep that cannot go on.
@@ -560,8 +566,8 @@ impl Intent {
     }
 
     /// The next time at which the bitmap acts without an event.
-    pub(in super::super) fn poll_timeout(&self, ground: &Ground) -> Option<Instant> {
-        let is_resting = self.sweep == Sweep::Rest && self.may_clear(ground);
+    pub(in super::super) fn poll_timeout(&self, context: &IntentContext) -> Option<Instant> {
+        let is_resting = self.sweep == Sweep::Rest && self.may_clear(context);
         self.next_sweep.filter(|_| is_resting)
     }
 }

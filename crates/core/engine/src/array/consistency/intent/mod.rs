@@ -47,4 +47,4 @@ mod trimmed_marks;
 
 pub(in crate::array) use decide::Action as IntentAction;
 pub(super) use decide::decide as decide_intent;
-pub(super) use machine::{Ground as IntentGround, Intent};
+pub(super) use machine::{Intent, IntentContext};

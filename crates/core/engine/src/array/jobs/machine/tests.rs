@@ -32,9 +32,9 @@ fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
     Geometry::new(&shape).expect("a plain shape")
 }
 
-fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) -> Ground<'a> {
+fn context<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) -> JobsContext<'a> {
     let regions = Regions::new(geometry, 2);
-    Ground {
+    JobsContext {
         lazy: None,
         geometry,
         regions,
@@ -49,10 +49,11 @@ fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) ->
     }
 }
 
-fn ask_all(jobs: &mut Jobs, ground: &Ground<'_>) -> Vec<Work> {
+fn ask_all(jobs: &mut Jobs, context: &JobsContext<'_>) -> Vec<Work> {
     let mut works = Vec::new();
-    while matches!(jobs.facts(NOW, ground, false), Facts { has_more: true, is_allowed: true, .. }) {
-        works.extend(jobs.ask(NOW, ground).map(|(_, work)| work));
+    while matches!(jobs.facts(NOW, context, false), Facts { has_more: true, is_allowed: true, .. })
+    {
+        works.extend(jobs.ask(NOW, context).map(|(_, work)| work));
     }
     works
 }
@@ -60,11 +61,11 @@ fn ask_all(jobs: &mut Jobs, ground: &Ground<'_>) -> Vec<Work> {
 #[test]
 fn an_offset_counts_when_it_was_flushed() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-    let ground = ground(&geometry, &roster, 200);
+    let context = context(&geometry, &roster, 200);
     let mut jobs = Jobs::default();
-    assert!(jobs.facts(NOW, &ground, false).is_due);
-    assert_eq!(jobs.begin(NOW, &ground).from, 128, "a band is done whole");
-    let works = ask_all(&mut jobs, &ground);
+    assert!(jobs.facts(NOW, &context, false).is_due);
+    assert_eq!(jobs.begin(NOW, &context).from, 128, "a band is done whole");
+    let works = ask_all(&mut jobs, &context);
     let starts: Vec<u64> = works.iter().map(|work| work.start).collect();
     assert_eq!(starts, [128, 256, 384, 512, 640, 768, 896]);
     let done = Outcome::Done { written: 1 };
@@ -79,44 +80,44 @@ fn an_offset_counts_when_it_was_flushed() {
     for work in &works[3..] {
         jobs.work_done(NOW, work.id, done);
     }
-    assert!(jobs.facts(NOW, &ground, false).is_over);
+    assert!(jobs.facts(NOW, &context, false).is_over);
     jobs.save();
     jobs.flush_begins();
     assert_eq!(jobs.flush_ended(NOW), Some(SavedProgress::Resync(u64::MAX)));
-    let (progress, end) = jobs.end(&ground);
+    let (progress, end) = jobs.end(&context);
     assert_eq!((progress.written, end), (7, JobEnd::Completed));
 }
 
 #[test]
 fn a_job_ends_when_its_work_is_back() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
-    let ground = ground(&geometry, &roster, u64::MAX);
+    let context = context(&geometry, &roster, u64::MAX);
     let mut jobs = Jobs::default();
-    jobs.begin(NOW, &ground);
-    let works = ask_all(&mut jobs, &ground);
+    jobs.begin(NOW, &context);
+    let works = ask_all(&mut jobs, &context);
     assert!(works.iter().all(|work| work.task == Task::Recover));
     assert_eq!(jobs.work_done(NOW, works[0].id, Outcome::Unwritten), None);
-    let facts = jobs.facts(NOW, &ground, false);
+    let facts = jobs.facts(NOW, &context, false);
     assert!(!facts.goes_on && facts.is_out, "{facts:?}");
     for work in &works[1..] {
         jobs.work_done(NOW, work.id, Outcome::Done { written: 1 });
     }
-    let facts = jobs.facts(NOW, &ground, false);
+    let facts = jobs.facts(NOW, &context, false);
     assert!(!facts.is_out && !facts.has_unsaved, "the first was not done: {facts:?}");
-    assert_eq!(jobs.end(&ground).1, JobEnd::Unwritten);
-    assert!(!jobs.facts(NOW, &ground, false).is_due, "nothing has changed since");
+    assert_eq!(jobs.end(&context).1, JobEnd::Unwritten);
+    assert!(!jobs.facts(NOW, &context, false).is_due, "nothing has changed since");
     jobs.membership_changed();
-    assert!(jobs.facts(NOW, &ground, false).is_due);
+    assert!(jobs.facts(NOW, &context, false).is_due);
 }
 
 #[test]
 fn a_job_says_once_that_it_has_passed_a_part_of_its_way() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
     // From 256 of 1024 on.
-    let ground = ground(&geometry, &roster, 256);
+    let context = context(&geometry, &roster, 256);
     let mut jobs = Jobs::default();
-    jobs.begin(NOW, &ground);
-    let works = ask_all(&mut jobs, &ground);
+    jobs.begin(NOW, &context);
+    let works = ask_all(&mut jobs, &context);
     let mut said = Vec::new();
     for work in &works {
         jobs.work_done(NOW, work.id, Outcome::Done { written: 0 });
@@ -129,20 +130,20 @@ fn a_job_says_once_that_it_has_passed_a_part_of_its_way() {
 #[test]
 fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
-    let mut ground = ground(&geometry, &roster, u64::MAX);
+    let mut context = context(&geometry, &roster, u64::MAX);
     let mut jobs = Jobs::default();
-    jobs.begin(NOW, &ground);
-    let works = ask_all(&mut jobs, &ground);
+    jobs.begin(NOW, &context);
+    let works = ask_all(&mut jobs, &context);
     let unmade = Outcome::Unmade { written: 0 };
     assert_eq!(jobs.work_done(NOW, works[2].id, unmade), None);
     let ranges = |works: &[Work]| -> Vec<(u64, u32)> {
         works.iter().map(|work| (work.start, work.sectors)).collect()
     };
-    let blocks = ask_all(&mut jobs, &ground);
+    let blocks = ask_all(&mut jobs, &context);
     let expected: Vec<(u64, u32)> = (0..16).map(|index| (256 + 8 * index, 8)).collect();
     assert_eq!(ranges(&blocks), expected);
     assert_eq!(jobs.work_done(NOW, blocks[3].id, unmade), None);
-    let sectors = ask_all(&mut jobs, &ground);
+    let sectors = ask_all(&mut jobs, &context);
     assert_eq!(ranges(&sectors), (280..288).map(|at| (at, 1)).collect::<Vec<_>>());
     let lost = BadRange { start: MemberSector(283), sectors: 1 };
     jobs.lacks(sectors[3].id, MemberId(1), lost);
@@ -152,10 +153,10 @@ fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
     assert!(!jobs.has_marked(MemberId(1), lost));
     jobs.marks(MemberId(1), lost);
     // Not before logs name it.
-    ground.are_logs_settled = false;
-    assert!(ask_all(&mut jobs, &ground).is_empty());
-    ground.are_logs_settled = true;
-    let again = ask_all(&mut jobs, &ground);
+    context.are_logs_settled = false;
+    assert!(ask_all(&mut jobs, &context).is_empty());
+    context.are_logs_settled = true;
+    let again = ask_all(&mut jobs, &context);
     assert_eq!(ranges(&again), [(283, 1)]);
     jobs.lacks(again[0].id, MemberId(1), lost);
     assert_eq!(jobs.work_done(NOW, again[0].id, unmade), expected);
@@ -166,7 +167,7 @@ fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
     for work in left.iter().chain(&sectors) {
         jobs.work_done(NOW, work.id, Outcome::Done { written: work.sectors });
     }
-    let facts = jobs.facts(NOW, &ground, false);
+    let facts = jobs.facts(NOW, &context, false);
     assert!(facts.is_over && facts.goes_on, "{facts:?}");
     assert_eq!(jobs.progress().expect("it is there").unmade, 1);
 }
@@ -174,18 +175,18 @@ fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
 #[test]
 fn what_a_slow_member_held_up_is_asked_for_again_later() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-    let ground = ground(&geometry, &roster, 0);
+    let context = context(&geometry, &roster, 0);
     let mut jobs = Jobs::default();
-    jobs.begin(NOW, &ground);
-    let works = ask_all(&mut jobs, &ground);
+    jobs.begin(NOW, &context);
+    let works = ask_all(&mut jobs, &context);
     assert_eq!(works.len(), 8);
     jobs.work_done(NOW, works[3].id, Outcome::SitsOut);
-    assert!(!jobs.facts(NOW, &ground, false).has_more);
-    let at = jobs.poll_timeout(&ground).expect("the clock ends it");
-    assert!(at > NOW && jobs.facts(at, &ground, false).has_more);
-    let (_, work) = jobs.ask(at, &ground).expect("a band lies there");
+    assert!(!jobs.facts(NOW, &context, false).has_more);
+    let at = jobs.poll_timeout(&context).expect("the clock ends it");
+    assert!(at > NOW && jobs.facts(at, &context, false).has_more);
+    let (_, work) = jobs.ask(at, &context).expect("a band lies there");
     assert_eq!((work.start, work.id > works[7].id), (works[3].start, true));
-    assert_eq!(jobs.poll_timeout(&ground), None, "the shards end what comes");
+    assert_eq!(jobs.poll_timeout(&context), None, "the shards end what comes");
 }
 
 /// Once, more works came back than fit into one round, and the job did not look at the clock before
@@ -193,17 +194,17 @@ fn what_a_slow_member_held_up_is_asked_for_again_later() {
 #[test]
 fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-    let ground = ground(&geometry, &roster, 0);
+    let context = context(&geometry, &roster, 0);
     let mut jobs = Jobs::default();
-    jobs.begin(NOW, &ground);
-    for work in ask_all(&mut jobs, &ground) {
+    jobs.begin(NOW, &context);
+    for work in ask_all(&mut jobs, &context) {
         jobs.work_done(NOW, work.id, Outcome::SitsOut);
     }
-    let at = jobs.poll_timeout(&ground).expect("the clock ends it");
-    let (_, work) = jobs.ask(at, &ground).expect("a band lies there");
+    let at = jobs.poll_timeout(&context).expect("the clock ends it");
+    let (_, work) = jobs.ask(at, &context).expect("a band lies there");
     jobs.work_done(at, work.id, Outcome::SitsOut);
-    assert!(!jobs.facts(at, &ground, false).has_more, "seven others wait as well");
-    assert!(jobs.poll_timeout(&ground).is_some_and(|later| later > at));
+    assert!(!jobs.facts(at, &context, false).has_more, "seven others wait as well");
+    assert!(jobs.poll_timeout(&context).is_some_and(|later| later > at));
 }
 
 /// A member and its replacement: the member fails, and the replacement has its slot. Shards see the
@@ -213,41 +214,41 @@ fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
 fn no_job_begins_before_superblocks_tell_of_every_loss() {
     let geometry = geometry(Level::Raid6, 2, 5);
     let mut roster = roster(5, &[(1, 0)]);
-    assert!(Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
+    assert!(Jobs::default().is_due(&context(&geometry, &roster, u64::MAX)));
     roster.take_out(Slot(0), LossCause::Failed(Cause::person(MemberId(0))));
-    assert!(!Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
+    assert!(!Jobs::default().is_due(&context(&geometry, &roster, u64::MAX)));
     roster.take_unrecorded();
-    assert!(Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
+    assert!(Jobs::default().is_due(&context(&geometry, &roster, u64::MAX)));
 }
 
 /// A job requests as much as its allowance, no more, and in the class of the allowance.
 #[test]
 fn a_job_asks_for_what_it_is_allowed() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
-    let ground = ground(&geometry, &roster, u64::MAX);
+    let context = context(&geometry, &roster, u64::MAX);
     let mut jobs = Jobs::default();
     let allow = |jobs: &mut Jobs, idle_sectors, owed_sectors| {
         jobs.handle_allowance(JobAllowance { idle_sectors, owed_sectors });
     };
     allow(&mut jobs, 1 << 20, 0);
-    jobs.begin(NOW, &ground);
-    let facts = jobs.facts(NOW, &ground, false);
+    jobs.begin(NOW, &context);
+    let facts = jobs.facts(NOW, &context, false);
     assert!(facts.has_more && !facts.is_allowed, "what was allowed before it began is not its");
     allow(&mut jobs, 256, 128);
-    let works = ask_all(&mut jobs, &ground);
+    let works = ask_all(&mut jobs, &context);
     let classes: Vec<Class> = works.iter().map(|work| work.class).collect();
     assert_eq!(classes, [Class::BestEffort, Class::Idle, Class::Idle]);
     jobs.work_done(NOW, works[0].id, Outcome::Done { written: 1 });
     jobs.work_done(NOW, works[1].id, Outcome::SitsOut);
-    assert!(!jobs.facts(NOW, &ground, false).is_allowed);
+    assert!(!jobs.facts(NOW, &context, false).is_allowed);
     let JobFlow { idle, owed } = jobs.flow();
     assert_eq!([idle.begun_sectors, idle.ended_sectors], [256, 128]);
     assert_eq!([owed.begun_sectors, owed.ended_sectors], [128, 128]);
     // Work to repeat does not wake the job while its allowance is empty.
     let at = NOW.plus_milliseconds(REPEAT_AFTER_MS);
-    assert!(jobs.poll_timeout(&ground).is_none_or(|due| due > at));
+    assert!(jobs.poll_timeout(&context).is_none_or(|due| due > at));
     allow(&mut jobs, 128, 0);
-    assert_eq!(jobs.poll_timeout(&ground), Some(at));
+    assert_eq!(jobs.poll_timeout(&context), Some(at));
 }
 
 /// A recovery requests every sector of the slot's member once, whatever the layout.
@@ -261,11 +262,11 @@ fn copies_are_asked_for_in_the_order_of_the_member() {
     ] {
         let (geometry, roster) = (geometry(level, layout, 4), roster(4, &[(2, 0)]));
         let Geometry::Mirror(mirror) = &geometry else { unreachable!("a mirror") };
-        let ground = ground(&geometry, &roster, u64::MAX);
+        let context = context(&geometry, &roster, u64::MAX);
         let mut jobs = Jobs::default();
-        jobs.begin(NOW, &ground);
+        jobs.begin(NOW, &context);
         let mut next = 0;
-        for work in ask_all(&mut jobs, &ground) {
+        for work in ask_all(&mut jobs, &context) {
             let (first, _) = mirror.logical(Slot(2), MemberSector(next)).expect("it is there");
             assert_eq!(work.start, first.0, "{level:?} {layout:#x}");
             next += u64::from(work.sectors);
@@ -282,9 +283,9 @@ fn members_that_lie_alike_are_recovered_together() {
         [(Level::Raid6, 2, true), (Level::Raid1, 0, true), (Level::Raid10, 0x102, false)]
     {
         let (geometry, roster) = (geometry(level, layout, 5), roster(5, &two));
-        let ground = ground(&geometry, &roster, u64::MAX);
+        let context = context(&geometry, &roster, u64::MAX);
         let mut jobs = Jobs::default();
-        jobs.begin(NOW, &ground);
+        jobs.begin(NOW, &context);
         jobs.save();
         let targets = jobs.flush_begins().expect("only targets are flushed");
         assert_eq!(targets.len(), if together { 2 } else { 1 }, "{level:?}");

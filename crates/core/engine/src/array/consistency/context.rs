@@ -9,7 +9,7 @@ use crate::array::order::Activity;
 use crate::array::roster::Roster;
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::array) struct Ground<'a> {
+pub(in crate::array) struct ConsistencyContext<'a> {
     pub(in crate::array) geometry: &'a Arc<Geometry>,
     pub(in crate::array) roster: &'a Roster,
     pub(in crate::array) shards: u16,
@@ -36,7 +36,7 @@ pub(in crate::array) struct PendingUpdate {
     pub(in crate::array) news: News,
 }
 
-impl Ground<'_> {
+impl ConsistencyContext<'_> {
     /// Whether every slot has an up-to-date member.
     pub(super) fn is_whole(&self) -> bool {
         self.roster.missing_count() == 0 && self.roster.recovering().next().is_none()

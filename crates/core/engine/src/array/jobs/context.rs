@@ -7,7 +7,7 @@ use crate::array::roster::Roster;
 use crate::request::Regions;
 
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Ground<'a> {
+pub(in super::super) struct JobsContext<'a> {
     pub(in super::super) geometry: &'a Geometry,
     pub(in super::super) regions: Regions,
     /// Sectors of one work at most ([`crate::Shard::block_sectors`]).
