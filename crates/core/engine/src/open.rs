@@ -27,7 +27,7 @@ use braid_sim_hooks::{Bug, spoiled};
 
 use crate::array::{
     AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
-    ReplacementSetup, Returns, SpareSetup, level_with, next_wave,
+    ReplacementSetup, ReturningMember, SpareSetup, level_with, next_wave,
 };
 use crate::ids::MemberId;
 use crate::request::Regions;
@@ -261,7 +261,7 @@ pub fn returns(
     found: &Superblock,
     newest: &Superblock,
     seated: impl IntoIterator<Item = (Slot, u16)>,
-) -> Option<Returns> {
+) -> Option<ReturningMember> {
     let Role::Active(slot) = found.state.role else { return None };
     let (slot, events) = (Slot(slot), found.state.events);
     let unfit = [Features::REPLACEMENT, Features::BAD_BLOCKS, Features::RESHAPE];
@@ -276,7 +276,7 @@ pub fn returns(
     };
     let mut seated = seated.into_iter();
     let was_with_all = seated.all(|(other, number)| other != slot && is_called_in((other, number)));
-    (held_all && is_same && is_older && was_with_all).then_some(Returns { slot, events })
+    (held_all && is_same && is_older && was_with_all).then_some(ReturningMember { slot, events })
 }
 
 fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {

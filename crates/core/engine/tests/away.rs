@@ -1,7 +1,7 @@
 //! Members that do not answer: which go away, and how they come back.
 
 use braid_engine::array::{
-    Array, ArraySetup, BitmapSetup, MemberId, MetadataArea, Notice, Returns, SpareSetup,
+    Array, ArraySetup, BitmapSetup, MemberId, MetadataArea, Notice, ReturningMember, SpareSetup,
 };
 use braid_engine::cause::Cause;
 use braid_engine::effect::{FaultKind, MemberFault, Report};
@@ -23,7 +23,7 @@ fn with_bitmap(level: Level, slots: u16) -> ArraySetup {
     ArraySetup { bitmap: Some(bitmap), names_bitmap: Some(true), ..setup }
 }
 
-fn spare(id: MemberId, device_number: u16, returns: Option<Returns>) -> SpareSetup {
+fn spare(id: MemberId, device_number: u16, returns: Option<ReturningMember>) -> SpareSetup {
     let (bad_log_sectors, tears, parity_log) = (0, false, None);
     SpareSetup { id, device_number, bad_log_sectors, tears, returns, parity_log }
 }
@@ -159,7 +159,7 @@ fn a_member_that_was_away_comes_back_to_its_slot() {
     assert!(!array.may_return(SECOND), "its loss is not recorded");
     settle(&mut array);
     assert!(array.may_return(SECOND));
-    let returns = Some(Returns { slot: Slot(1), events });
+    let returns = Some(ReturningMember { slot: Slot(1), events });
     let newcomer = spare(SPARE, array.free_device_number(), returns);
     let later = NOW.plus_milliseconds(2500);
     array.handle_member_returned(later, SECOND, newcomer).expect("it is welcome");

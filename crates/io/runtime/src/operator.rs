@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use braid_engine::array::{Array, MemberId, MemberRefusal, Returns, SpareSetup, Wish};
+use braid_engine::array::{Array, MemberId, MemberRefusal, ReturningMember, SpareSetup, Wish};
 use braid_engine::open::{bad_log_sectors, can_tear, returns};
 use braid_geometry::Slot;
 use braid_member::{IdentityKey, Member};
@@ -290,7 +290,7 @@ impl Core {
     }
 
     /// The content of the array that a former member still holds.
-    pub(crate) fn returns(self: &Arc<Self>, found: &Superblock) -> Option<Returns> {
+    pub(crate) fn returns(self: &Arc<Self>, found: &Superblock) -> Option<ReturningMember> {
         let members = self.members.load();
         let view = Arc::clone(&self.view.lock().expect("looking does not panic"));
         let seated = (0u16..).zip(&view.slots).filter_map(|(slot, member)| {

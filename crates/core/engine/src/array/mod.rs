@@ -64,7 +64,7 @@ pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{
     AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
-    ReplacementSetup, Returns, SpareSetup,
+    ReplacementSetup, ReturningMember, SpareSetup,
 };
 pub use update::{
     DataArea, DeviceRole, JournalState, ShapeState, SuperblockState, UpdateTimes, apply_to,

@@ -37,14 +37,14 @@ pub struct SpareSetup {
     /// Its superblock takes more than one sector, so that a power cut can tear it.
     pub tears: bool,
     /// The data that it held of the array before it went, if it was a member.
-    pub returns: Option<Returns>,
+    pub returns: Option<ReturningMember>,
     /// The place of its partial parity log, if it has room for one.
     pub parity_log: Option<LogPlace>,
 }
 
 /// A former member that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Returns {
+pub struct ReturningMember {
     /// The slot that it had, and held all of.
     pub slot: Slot,
     /// The event count in its superblock.

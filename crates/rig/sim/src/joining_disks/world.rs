@@ -1,6 +1,6 @@
 //! The world's joining disks.
 
-use braid_engine::array::{Gate, MemberId, Returns, SpareSetup, Wish};
+use braid_engine::array::{Gate, MemberId, ReturningMember, SpareSetup, Wish};
 use braid_engine::open::{bad_log_sectors, returns};
 use braid_geometry::Slot;
 use braid_ondisk::Role;
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// The part of the array that the old disk holds, if it returns itself.
-    fn what_is_held(&self, disk: usize) -> Option<Returns> {
+    fn what_is_held(&self, disk: usize) -> Option<ReturningMember> {
         let probed = open::probe_disk(&self.disks[disk], disk);
         let found = probed.probe.newest()?;
         let view = &self.engine.machines.shards[0].view;

@@ -17,7 +17,7 @@ use super::returns::held_of;
 use crate::Instant;
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
-use crate::array::setup::{ArraySetup, Returns, SpareSetup};
+use crate::array::setup::{ArraySetup, ReturningMember, SpareSetup};
 use crate::array::update::JournalState;
 use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
@@ -62,7 +62,7 @@ pub(in crate::array) struct Consistency {
     pub(super) logs: Logs,
     pub(super) log_change: LogChange,
     /// Spares that were members before.
-    returning: BTreeMap<MemberId, Returns>,
+    returning: BTreeMap<MemberId, ReturningMember>,
 }
 
 /// Consistency's part of an update of superblocks.

@@ -18,13 +18,13 @@ use crate::array::bitmap_record::BitmapLook;
 use crate::array::machine::Array;
 use crate::array::order::Activity;
 use crate::array::refusals::{BitmapRefusal, LogRefusal};
-use crate::array::setup::{JournalSetup, Returns};
+use crate::array::setup::{JournalSetup, ReturningMember};
 use crate::ids::MemberId;
 
 impl Array {
     /// Sectors that a returning member would keep without recovery: those without a bit.
     #[must_use]
-    pub fn would_keep(&self, returns: Returns) -> u64 {
+    pub fn would_keep(&self, returns: ReturningMember) -> u64 {
         let missed = self.consistency.missed_since(returns.events);
         missed.map_or(0, |missed| held_of(&self.setup.geometry, returns.slot, missed).sectors())
     }
