@@ -9,11 +9,11 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use super::bitmap_change::BitmapChange;
 use super::context::ConsistencyContext;
+use super::held_ranges::held_ranges_of;
 use super::intent::Intent;
 use super::journal::Journal;
 use super::log_change::LogChange;
 use super::parity_logs::{News, ParityLogs};
-use super::returns::held_of;
 use crate::Instant;
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
@@ -194,7 +194,7 @@ impl Consistency {
     /// Ranges that a member in this slot holds before its recovery: no client has written them.
     pub(in crate::array) fn held_unwritten(&self, geometry: &Geometry, slot: Slot) -> MemberRanges {
         let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(None));
-        lacked.map(|lacked| held_of(geometry, slot, &lacked)).unwrap_or_default()
+        lacked.map(|lacked| held_ranges_of(geometry, slot, &lacked)).unwrap_or_default()
     }
 
     /// The ranges that a member holds as it comes into a slot, and how many sectors of them it kept
@@ -212,7 +212,7 @@ impl Consistency {
         let since = returns.map(|returns| returns.events);
         let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(since));
         let Some(lacked) = lacked else { return (MemberRanges::default(), 0) };
-        let held = held_of(geometry, slot, &lacked);
+        let held = held_ranges_of(geometry, slot, &lacked);
         let returns = since.is_some_and(|events| self.missed_since(events).is_some());
         let kept_sectors = if returns { held.sectors() } else { 0 };
         reached(match returns {

@@ -22,13 +22,13 @@ mod bitmap_change;
 mod context;
 mod decide;
 mod facts;
+mod held_ranges;
 mod intent;
 mod journal;
 mod log_change;
 mod machine;
 mod parity_logs;
 mod requests;
-mod returns;
 
 pub(super) use act::Ask;
 pub use bitmap_change::NewBitmap;

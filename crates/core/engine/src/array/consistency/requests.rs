@@ -8,11 +8,11 @@ use braid_geometry::{Family, Level};
 use braid_ondisk::{LogPlace, OwnLogPlace};
 
 use super::bitmap_change::NewBitmap;
+use super::held_ranges::held_ranges_of;
 use super::intent::Intent;
 use super::journal::{Journal, JournalLook};
 use super::log_change::LogWish;
 use super::machine::Logs;
-use super::returns::held_of;
 use crate::Instant;
 use crate::array::bitmap_record::BitmapLook;
 use crate::array::machine::Array;
@@ -26,7 +26,9 @@ impl Array {
     #[must_use]
     pub fn would_keep(&self, returns: ReturningMember) -> u64 {
         let missed = self.consistency.missed_since(returns.events);
-        missed.map_or(0, |missed| held_of(&self.setup.geometry, returns.slot, missed).sectors())
+        missed.map_or(0, |missed| {
+            held_ranges_of(&self.setup.geometry, returns.slot, missed).sectors()
+        })
     }
 
     /// Its write-intent bitmap.

@@ -6,7 +6,7 @@ use braid_ondisk::Bits;
 use crate::ranges::{MemberRange, MemberRanges};
 
 /// Ranges of the member in `slot` without any of these bits, within its used sectors.
-pub(super) fn held_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
+pub(super) fn held_ranges_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
     let used = geometry.used_sectors(slot);
     let mut lacking: Vec<MemberRange> = Vec::new();
     for sectors in bits.iter().map(|bit| bits.sectors_of(bit)) {
@@ -58,10 +58,10 @@ mod tests {
         let ranges = |held: &MemberRanges| -> Vec<(u64, u64)> {
             held.ranges().iter().map(|range| (range.start.0, range.sectors)).collect()
         };
-        assert_eq!(ranges(&held_of(&raid5, Slot(1), &bits)), [(0, 1024)]);
+        assert_eq!(ranges(&held_ranges_of(&raid5, Slot(1), &bits)), [(0, 1024)]);
         [0, 1, 5, 10].into_iter().for_each(|bit| bits.set(bit));
-        assert_eq!(ranges(&held_of(&raid5, Slot(1), &bits)), [(200, 300), (600, 400)]);
-        assert!(held_of(&raid5, Slot(1), &Bits::all(1024, 100)).is_empty());
+        assert_eq!(ranges(&held_ranges_of(&raid5, Slot(1), &bits)), [(200, 300), (600, 400)]);
+        assert!(held_ranges_of(&raid5, Slot(1), &Bits::all(1024, 100)).is_empty());
     }
 
     /// On level 10 a bit stands for sectors of the array: the member lacks all its copies of them.
@@ -73,7 +73,7 @@ mod tests {
             let mut bits = Bits::none(mirror.capacity_sectors(), 20);
             [0, 7, 30].into_iter().for_each(|bit| bits.set(bit));
             for slot in (0..3).map(Slot) {
-                let held = held_of(&geometry, slot, &bits);
+                let held = held_ranges_of(&geometry, slot, &bits);
                 for sector in 0..mirror.capacity_sectors() {
                     let copies =
                         (0..mirror.copies()).map(|copy| mirror.copy(LogicalSector(sector), copy));
