@@ -7,14 +7,14 @@ use std::sync::Arc;
 use braid_geometry::{Family, Slot};
 
 use super::caches::CachesAction;
-use super::consistency::{Ask, ConsistencyAction};
+use super::consistency::{ArrayRequest, ConsistencyAction};
 use super::decide::{Action, decide};
 use super::effect::{ArrayEffect, Notice};
 use super::machine::{Array, Condition};
 use super::order::{Activity, Closing, FlushPurpose};
 use super::roster::{Arrival, LossCause, UnrecordedLoss};
 use super::setup::JournalSetup;
-use super::superblocks::{SuperblocksAction, UpdateContent, UpdateResult, Why};
+use super::superblocks::{SuperblocksAction, UpdateContent, UpdateReason, UpdateResult};
 use super::view::{ArrayView, Gate};
 use crate::Instant;
 use crate::cause::Cause;
@@ -63,11 +63,11 @@ impl Array {
                 let wanted = self.gatekeeper.is_wanted();
                 let wanted = wanted && self.consistency.are_logs_settled();
                 let becomes = if wanted { Activity::Active } else { on_disk };
-                self.write_superblocks(becomes, Why::Devices);
+                self.write_superblocks(becomes, UpdateReason::Devices);
             }
             SuperblocksAction::TurnActive => {
                 assert_eq!(on_disk, Activity::Clean, "active follows clean");
-                self.write_superblocks(Activity::Active, Why::Activity);
+                self.write_superblocks(Activity::Active, UpdateReason::Activity);
                 if planted(Bug::GateEarly) {
                     self.publish();
                 }
@@ -88,14 +88,16 @@ impl Array {
             // the same count, it would be believed (I8).
             SuperblocksAction::RecordAbsent => {
                 assert!(self.superblocks.absent_untold(), "who was away is recorded once");
-                self.write_superblocks(on_disk, Why::Devices);
+                self.write_superblocks(on_disk, UpdateReason::Devices);
             }
             SuperblocksAction::SayAgain => {
                 let is_once = self.superblocks.are_said_once();
                 assert!(is_once, "an update is said twice, and not more often");
-                self.write_superblocks(on_disk, Why::Again);
+                self.write_superblocks(on_disk, UpdateReason::Again);
             }
-            SuperblocksAction::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
+            SuperblocksAction::RecordChanges => {
+                self.write_superblocks(on_disk, UpdateReason::Changes)
+            }
         }
     }
 
@@ -115,7 +117,7 @@ impl Array {
                 assert!(is_drained, "I5: no shard has a write under way");
                 self.caches.end_last_flush();
                 self.consistency.turns_clean();
-                self.write_superblocks(Activity::Clean, Why::Activity);
+                self.write_superblocks(Activity::Clean, UpdateReason::Activity);
             }
             CachesAction::DropClose => self.caches.end_last_flush(),
             CachesAction::Ended(purpose) => {
@@ -144,11 +146,11 @@ impl Array {
         let (consistency, context, out) = self.consistency_and_context();
         match consistency.act(action, now, &context, out) {
             None => {}
-            Some(Ask::Flush(purpose)) => self.flush(purpose),
-            Some(Ask::JournalComes(JournalSetup { member, device_number, .. })) => {
+            Some(ArrayRequest::Flush(purpose)) => self.flush(purpose),
+            Some(ArrayRequest::JournalComes(JournalSetup { member, device_number, .. })) => {
                 self.roster.has_journal(member, device_number);
             }
-            Some(Ask::JournalGoes) => self.roster.has_no_journal(),
+            Some(ArrayRequest::JournalGoes) => self.roster.has_no_journal(),
         }
     }
 
@@ -167,7 +169,7 @@ impl Array {
         self.out.notice(Notice::Stopped { clean });
     }
 
-    pub(super) fn write_superblocks(&mut self, becomes: Activity, why: Why) {
+    pub(super) fn write_superblocks(&mut self, becomes: Activity, why: UpdateReason) {
         assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
         let (consistency, context, _) = self.consistency_and_context();
         let content = UpdateContent {

@@ -1,8 +1,8 @@
 //! The array's next action: the tables of its machines, and the written order among them.
 //!
 //! Each machine folds itself into facts of its own and has a table of at most fifteen rows; a table
-//! sees the others as [`SharedFacts`]. The array takes the action with the earliest [`Turn`], again and
-//! again, until that is Wait. [check: the_tables_keep_their_promises]
+//! sees the others as [`SharedFacts`]. The array takes the action with the earliest [`Turn`], again
+//! and again, until that is Wait. [check: the_tables_keep_their_promises]
 
 use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};
 use super::consistency::{ConsistencyAction, ConsistencyFacts, LogChangeStage, decide_consistency};

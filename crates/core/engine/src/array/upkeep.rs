@@ -9,7 +9,7 @@ use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::jobs::{JobAction, SavedProgress, Unmade, UpkeepAction, decide_job};
 use super::machine::Array;
 use super::order::{Activity, FlushPurpose};
-use super::superblocks::Why;
+use super::superblocks::UpdateReason;
 use crate::Instant;
 use crate::cause::Cause;
 use crate::ids::{MemberId, WorkId};
@@ -203,6 +203,6 @@ impl Array {
         reached(Mark::SpareTaken);
         let Self { roster, away, .. } = self;
         roster.take_in_spare(|slot| away.keeps(slot, now));
-        self.write_superblocks(self.superblocks.on_disk(), Why::Devices);
+        self.write_superblocks(self.superblocks.on_disk(), UpdateReason::Devices);
     }
 }

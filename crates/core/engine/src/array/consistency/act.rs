@@ -26,7 +26,7 @@ use crate::ids::{BitmapId, MemberId, ShardIndex};
 
 /// A request of an action to the rest of the array.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::array) enum Ask {
+pub(in crate::array) enum ArrayRequest {
     Flush(FlushPurpose),
     /// A device becomes the array's journal.
     JournalComes(JournalSetup),
@@ -40,7 +40,7 @@ impl Consistency {
         now: Instant,
         context: &ConsistencyContext<'_>,
         out: &mut Outbox,
-    ) -> Option<Ask> {
+    ) -> Option<ArrayRequest> {
         match action {
             Action::ChangeLogs => return self.change_logs(context, out),
             Action::WipeLogs => {
@@ -75,7 +75,7 @@ impl Consistency {
         now: Instant,
         context: &ConsistencyContext<'_>,
         out: &mut Outbox,
-    ) -> Option<Ask> {
+    ) -> Option<ArrayRequest> {
         let bits_context = self.intent_context(context);
         let shards = || (0..context.shards).map(ShardIndex).collect();
         match action {
@@ -106,7 +106,7 @@ impl Consistency {
             IntentAction::Forget => self.intent().forget(now),
             IntentAction::Flush => {
                 self.intent().flush_begins();
-                return Some(Ask::Flush(FlushPurpose::Bits));
+                return Some(ArrayRequest::Flush(FlushPurpose::Bits));
             }
             IntentAction::Clear => {
                 assert_eq!(context.on_disk, Activity::Clean, "I5: all that was written is flushed");
@@ -122,7 +122,7 @@ impl Consistency {
         action: LogAction,
         context: &ConsistencyContext<'_>,
         out: &mut Outbox,
-    ) -> Option<Ask> {
+    ) -> Option<ArrayRequest> {
         match action {
             LogAction::Wait => {}
             LogAction::Blank => self.make_logs(context, out),
@@ -133,7 +133,7 @@ impl Consistency {
                     Logs::Journal(journal) => journal.flush_begins(),
                     Logs::Parity(_) | Logs::None => self.parity().flush_begins(),
                 }
-                return Some(Ask::Flush(FlushPurpose::Logs));
+                return Some(ArrayRequest::Flush(FlushPurpose::Logs));
             }
         }
         None
@@ -195,7 +195,11 @@ impl Consistency {
 
     /// Superblocks say clean: the next ones record the new logs, or none. If a member without room
     /// for a log joined meanwhile, nothing changes.
-    fn change_logs(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) -> Option<Ask> {
+    fn change_logs(
+        &mut self,
+        context: &ConsistencyContext<'_>,
+        out: &mut Outbox,
+    ) -> Option<ArrayRequest> {
         let is_still = context.on_disk == Activity::Clean;
         assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
         let ask = match self.log_change.begin(self.logs.journal().is_some()) {
@@ -216,13 +220,13 @@ impl Consistency {
             }
             LogWish::Journal(setup) => {
                 self.logs = Logs::Journal(Journal::new(setup));
-                Some(Ask::JournalComes(setup))
+                Some(ArrayRequest::JournalComes(setup))
             }
             LogWish::Nothing => match self.logs.journal() {
                 Some(journal) => {
                     assert!(journal.is_at_rest(), "I3: what it has is on the members");
                     self.logs = Logs::None;
-                    Some(Ask::JournalGoes)
+                    Some(ArrayRequest::JournalGoes)
                 }
                 None => {
                     reached(Mark::LogsGivenUp);

@@ -88,13 +88,14 @@ mod tests {
             axis!(facts.logs: LogAction::Wait, LogAction::Blank, LogAction::Write, LogAction::Grant,
                 LogAction::Flush),
             axis!(facts.log_change: LogChangeStage::No, LogChangeStage::Wanted { makes: true },
-                LogChangeStage::Wanted { makes: false }, LogChangeStage::UnderWay, LogChangeStage::ToWipe,
-                LogChangeStage::Over),
+                LogChangeStage::Wanted { makes: false }, LogChangeStage::UnderWay,
+                LogChangeStage::ToWipe, LogChangeStage::Over),
             axis!(shared.writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
             axis!(shared.on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
         ];
         let flags: [Axis<'_, Case>; 8] = flags![facts.bits_out facts.bitmap_change facts.bitmap_left
-            facts.logs_out facts.tail_unsaid shared.superblocks_free shared.caches_free shared.stops];
+            facts.logs_out facts.tail_unsaid shared.superblocks_free shared.caches_free
+            shared.stops];
         product(&[&axes[..], &flags].concat(), &mut |case| check(&case.facts, &case.shared));
     }
 

@@ -67,7 +67,7 @@ pub(in crate::array) struct Consistency {
 
 /// Consistency's part of an update of superblocks.
 #[derive(Debug)]
-pub(in crate::array) struct Said {
+pub(in crate::array) struct ConsistencyRecord {
     /// The update's subject for logs, fixed at its begin.
     pub(in crate::array) news: News,
     /// The place of our own log, if it counts.
@@ -237,7 +237,7 @@ impl Consistency {
         &mut self,
         becomes: Activity,
         context: &ConsistencyContext<'_>,
-    ) -> Said {
+    ) -> ConsistencyRecord {
         let news = self.news_of(becomes, context);
         if let News::Drained { .. } = news
             && let Some(journal) = self.logs.journal_mut()
@@ -253,7 +253,7 @@ impl Consistency {
         let home = if self.file.is_some() { LogHome::File } else { LogHome::Members };
         let ppls = parity.into_iter().filter(|_| !is_leaving).flat_map(ParityLogs::ppls).collect();
         let first = self.journal_member().filter(|_| self.log_change.is_journal_made());
-        Said {
+        ConsistencyRecord {
             news,
             log_counts: log_counts.then_some(home),
             has_bitmap: self.bitmap_change.names(),

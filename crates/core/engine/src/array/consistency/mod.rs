@@ -14,8 +14,8 @@
 //! ```
 //!
 //! One owner has all of it, so that the rest of the array need not know which log is kept. It does
-//! not know superblocks' updates, members' caches or jobs: it requests their work by an [`Ask`],
-//! and its effects go to the outbox.
+//! not know superblocks' updates, members' caches or jobs: it requests their work by an
+//! [`ArrayRequest`], and its effects go to the outbox.
 
 mod act;
 mod bitmap_change;
@@ -30,7 +30,7 @@ mod machine;
 mod parity_logs;
 mod requests;
 
-pub(super) use act::Ask;
+pub(super) use act::ArrayRequest;
 pub use bitmap_change::NewBitmap;
 pub(super) use context::{ConsistencyContext, PendingUpdate};
 pub(super) use decide::{
@@ -40,7 +40,7 @@ pub(super) use decide::{
 pub(super) use intent::IntentAction;
 pub use journal::JournalLook;
 pub(super) use log_change::LogChangeStage;
-pub(super) use machine::{Consistency, Said};
+pub(super) use machine::{Consistency, ConsistencyRecord};
 #[cfg(test)]
 pub(super) use parity_logs::LogAction;
 pub(super) use parity_logs::News;

@@ -109,8 +109,8 @@ fn for_all_of_logs(check: &mut impl FnMut(&ArrayFacts)) {
 /// The changes of logs that superblocks must record.
 fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
     let changes: Axis<'_, ArrayFacts> = axis!(consistency.log_change:
-        LogChangeStage::Wanted { makes: true }, LogChangeStage::Wanted { makes: false }, LogChangeStage::UnderWay,
-        LogChangeStage::ToWipe, LogChangeStage::Over);
+        LogChangeStage::Wanted { makes: true }, LogChangeStage::Wanted { makes: false },
+        LogChangeStage::UnderWay, LogChangeStage::ToWipe, LogChangeStage::Over);
     let [is_held_up]: [Axis<'_, ArrayFacts>; 1] = flags![superblocks.held_up];
     let unsaved: Axis<'_, ArrayFacts> = axis!(superblocks.unsaved: true);
     for_all_of_consistency(&[changes, is_held_up, unsaved], check);

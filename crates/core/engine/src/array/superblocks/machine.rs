@@ -12,7 +12,7 @@ use braid_geometry::{Geometry, Slot};
 use braid_sim_hooks::{Bug, planted};
 
 use super::decide::Stage;
-use crate::array::consistency::{Consistency, News, PendingUpdate, Said};
+use crate::array::consistency::{Consistency, ConsistencyRecord, News, PendingUpdate};
 use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
 use crate::array::event_count::{Change, Events};
 use crate::array::order::Activity;
@@ -23,7 +23,7 @@ use crate::array::waves::next_wave;
 use crate::ids::MemberId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) enum Why {
+pub(in crate::array) enum UpdateReason {
     /// A step between clean and active.
     Activity,
     /// A member is out, or was away.
@@ -82,11 +82,11 @@ struct Update {
 #[derive(Debug)]
 pub(in crate::array) struct UpdateContent {
     pub(in crate::array) becomes: Activity,
-    pub(in crate::array) why: Why,
+    pub(in crate::array) why: UpdateReason,
     pub(in crate::array) resync_offset: u64,
     /// Bad-block logs that were written, and whether each names any range.
     pub(in crate::array) bad_blocks: Arc<[(MemberId, bool)]>,
-    pub(in crate::array) consistency: Said,
+    pub(in crate::array) consistency: ConsistencyRecord,
     pub(in crate::array) changes: u64,
 }
 
@@ -255,10 +255,10 @@ impl Superblocks {
         // A bitmap file is believed by its count, which must never equal that of a time without it.
         let is_named = !said.is_in_file;
         let spares_too = self.events.advance(Change {
-            devices: matches!(why, Why::Devices | Why::Changes),
+            devices: matches!(why, UpdateReason::Devices | UpdateReason::Changes),
             degraded,
             spare_sleeps: roster.has_spares() && is_named,
-            to_clean_and_in_sync: why == Why::Activity && clean && in_sync,
+            to_clean_and_in_sync: why == UpdateReason::Activity && clean && in_sync,
         });
         let state = Arc::new(SuperblockState {
             events: self.events.count(),
@@ -291,13 +291,13 @@ impl Superblocks {
             state,
             becomes,
             news: said.news,
-            again: why == Why::Again,
+            again: why == UpdateReason::Again,
             changes,
             newcomers: roster.newcomers().collect(),
             leaves_file: said.leaves_file,
             record: RecordProgress::No,
         });
-        if planted(Bug::GateEarly) && why == Why::Activity && becomes == Activity::Active {
+        if planted(Bug::GateEarly) && why == UpdateReason::Activity && becomes == Activity::Active {
             self.on_disk = becomes;
         }
     }

@@ -11,4 +11,4 @@ pub(super) use decide::{
     Action as SuperblocksAction, Facts as SuperblocksFacts, Stage as SuperblocksStage,
     decide as decide_superblocks,
 };
-pub(super) use machine::{StageFacts, Superblocks, UpdateContent, UpdateResult, Why};
+pub(super) use machine::{StageFacts, Superblocks, UpdateContent, UpdateReason, UpdateResult};

@@ -19,7 +19,7 @@ use super::content::{Content, Part, Source};
 use super::decide::Action;
 use super::log::{LogState, ToLog};
 use super::steps::Builder;
-use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
+use super::stripe::{Column, ColumnState, NewParity, Phase, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{ComputationId, Step};
 use crate::context::Common;
@@ -294,9 +294,9 @@ impl Stripe {
             return self.write_blocks(slot, SectorSet::EMPTY, durable, effects);
         }
         let fresh = self.column(slot).fresh;
-        let made = if fresh == Fresh::Block { window } else { SectorSet::EMPTY };
+        let made = if fresh == NewParity::Block { window } else { SectorSet::EMPTY };
         self.write_blocks(slot, made, durable, effects);
-        if let Fresh::Zeroes { may_punch } = fresh
+        if let NewParity::Zeroes { may_punch } = fresh
             && effects.common.view.member(slot).is_some()
         {
             for extent in window.extents() {
@@ -343,7 +343,7 @@ impl Stripe {
         let blocks = effects.blocks_of(self);
         let column = self.column(slot);
         let made = made.joined(column.valid);
-        let repaired = if !effects.common.may_repair() || column.fresh != Fresh::Nothing {
+        let repaired = if !effects.common.may_repair() || column.fresh != NewParity::Nothing {
             SectorSet::EMPTY
         } else {
             column.unreadable.common(column.valid).without(column.touched.union(made))

@@ -17,7 +17,7 @@ use super::super::plan::{Method, Recipe, Solution};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::content::{Content, Part};
 use super::log::{LogState, Rows, ToLog, rows};
-use super::stripe::{Fresh, Stripe};
+use super::stripe::{NewParity, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
@@ -160,12 +160,12 @@ impl Builder<'_> {
             assert!(known.contains(window), "parity is made of bytes that are known");
         }
         let zeroes = self.content.all_zeroes(window);
-        let fresh = zeroes.map_or(Fresh::Block, |may_punch| Fresh::Zeroes { may_punch });
+        let fresh = zeroes.map_or(NewParity::Block, |may_punch| NewParity::Zeroes { may_punch });
         self.stripe.column_mut(map.p_slot()).fresh = fresh;
         if let Some(q_slot) = map.q_slot() {
             self.stripe.column_mut(q_slot).fresh = fresh;
         }
-        if fresh != Fresh::Block {
+        if fresh != NewParity::Block {
             return;
         }
         let content = self.content;
@@ -211,7 +211,7 @@ impl Builder<'_> {
             }
         }
         for slot in [parity.0, parity.1].into_iter().flatten() {
-            self.stripe.column_mut(slot).fresh = Fresh::Block;
+            self.stripe.column_mut(slot).fresh = NewParity::Block;
         }
     }
 
@@ -272,9 +272,9 @@ impl Builder<'_> {
 
     fn take_parity(&mut self, slot: Slot, Extent { offset, sectors }: Extent) {
         let source = match self.stripe.column(slot).fresh {
-            Fresh::Block => Some(self.blocks.at(slot, offset)),
-            Fresh::Zeroes { .. } => None,
-            Fresh::Nothing => unreachable!("what is journaled has all its parity"),
+            NewParity::Block => Some(self.blocks.at(slot, offset)),
+            NewParity::Zeroes { .. } => None,
+            NewParity::Nothing => unreachable!("what is journaled has all its parity"),
         };
         let sources = self.computation.sources(std::iter::once(source));
         self.push(Step::Partial { sources, sectors });
@@ -293,9 +293,9 @@ impl Builder<'_> {
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
             let column = self.stripe.column_mut(slot);
             column.valid = match column.fresh {
-                Fresh::Block => column.valid.union(window),
+                NewParity::Block => column.valid.union(window),
                 // Without a member for it, parity is not computed: the block holds old parity.
-                Fresh::Nothing | Fresh::Zeroes { .. } => column.valid.without(window),
+                NewParity::Nothing | NewParity::Zeroes { .. } => column.valid.without(window),
             };
         }
     }

@@ -48,7 +48,7 @@ pub(in super::super) enum ColumnState {
 
 /// The place of a parity column's new content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fresh {
+pub(super) enum NewParity {
     Nothing,
     /// Zeroes throughout.
     Zeroes {
@@ -63,7 +63,7 @@ pub(super) struct Column {
     pub(super) state: ColumnState,
     pub(super) out: u32,
     /// Parity's new content.
-    pub(super) fresh: Fresh,
+    pub(super) fresh: NewParity,
     /// Sectors of the stripe unit that the batch writes.
     pub(super) touched: SectorSet,
     /// Sectors that could not be read in this batch. Rewriting them may help.
@@ -81,7 +81,7 @@ impl Column {
     const EMPTY: Self = Self {
         state: ColumnState::Still,
         out: 0,
-        fresh: Fresh::Nothing,
+        fresh: NewParity::Nothing,
         touched: SectorSet::EMPTY,
         unreadable: SectorSet::EMPTY,
         missed: None,

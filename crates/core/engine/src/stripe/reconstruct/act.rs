@@ -9,8 +9,8 @@ use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::plan::{FilledPlan, Plan, Planner};
 use super::super::solve::Blocks;
 use super::decide::{Action, Phase, decide, waits};
-use super::kind::{End, Kind, Nature, Steps};
-use super::machine::{Outcome, Reconstruct, ReconstructContext, Waits};
+use super::kind::{End, Kind, KindTraits, Steps};
+use super::machine::{Outcome, Reconstruct, ReconstructContext, StartCondition};
 use super::read::{Column, Origin, WorkState};
 use crate::computation::{Computation, ComputationId};
 use crate::context::Departures;
@@ -180,7 +180,8 @@ impl Reconstruct {
         let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
         note(origin, steps, context);
         if computation.steps.is_empty() {
-            return context.common.recycle(computation); // Everything was read, or solved for in place.
+            // Everything was read, or solved for in place.
+            return context.common.recycle(computation);
         }
         self.reads[place as usize].outstanding += 1;
         context.common.submit_computation(computation);
@@ -195,7 +196,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         read.owns_band = false;
         let again = Origin::Background(Work { class: Class::BestEffort, ..work });
-        self.kept_out.push_back((*read.band(), again, Waits::ForBand));
+        self.kept_out.push_back((*read.band(), again, StartCondition::ForBand));
     }
 
     /// Writes computed columns to the members that lack them.
@@ -206,14 +207,14 @@ impl Reconstruct {
         let targets = std::mem::take(&mut read.work.targets);
         // FUA for repairs: they are reported as done, and superblocks may say clean meanwhile.
         let durable = read.work.check.has_rot();
-        let nature = read.origin.expect("it is wanted").nature();
-        let Nature { repairs, copies, fills, .. } = nature;
+        let traits = read.origin.expect("it is wanted").traits();
+        let KindTraits { repairs, copies, fills, .. } = traits;
         // A repair of the same sectors by another read must reach the replacement as well.
         read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
             // A view since the read may have removed the member, or the permission to write.
-            let is_there = nature.member_of(&context.common.view, *slot).is_some();
+            let is_there = traits.member_of(&context.common.view, *slot).is_some();
             if !is_there || !context.common.may_repair() {
                 // A member that left during recovery needs no write.
                 work.is_missed |= !fills || !context.common.may_repair();
@@ -259,9 +260,9 @@ impl Reconstruct {
     ) {
         reached(Mark::WorkGivenUp);
         let read = &self.reads[place as usize];
-        let (id, nature) = (work.id, Origin::Background(*work).nature());
+        let (id, traits) = (work.id, Origin::Background(*work).traits());
         for slot in slots {
-            let Some(member) = nature.member_of(&context.common.view, slot) else { continue };
+            let Some(member) = traits.member_of(&context.common.view, slot) else { continue };
             for extent in read.window.extents() {
                 let (start, sectors) = read.band().range(extent);
                 context.common.report(Report::Unmade { id, member, start, sectors });
@@ -364,7 +365,7 @@ impl Reconstruct {
                 read.work.written += extent.sectors;
             }
             (ReadIoKind::Write, Err(fault))
-                if read.origin.is_some_and(|one| one.nature().compares) =>
+                if read.origin.is_some_and(|one| one.traits().compares) =>
             {
                 context.common.note_written(slot);
                 // A medium error costs sectors, which the log names, and the work goes on.
@@ -409,7 +410,7 @@ impl Reconstruct {
         kind: FaultKind,
     ) -> bool {
         let origin = self.reads[io.place as usize].origin;
-        let is_fine = origin.is_some_and(|origin| origin.nature().reads_in_parts);
+        let is_fine = origin.is_some_and(|origin| origin.traits().reads_in_parts);
         let is_there = context.common.view.member(io.slot).is_some();
         let is_long = io.extent.sectors > BLOCK_SECTORS;
         is_fine && is_there && is_long && kind == FaultKind::Media

@@ -29,7 +29,7 @@ use super::super::plan::{Planner, Recipe, Recovery, plan_rest, plan_whole};
 use super::super::solve::by_exponent;
 use super::check::{Check, Rot};
 use super::decide::{Phase, RemainingWork};
-use super::kind::{End, Kind, Nature, Steps, difference};
+use super::kind::{End, Kind, KindTraits, Steps, difference};
 use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Column, Origin, Read, WorkState, holds};
 use crate::array::ArrayView;
@@ -43,13 +43,13 @@ use crate::work::{Candidates, Class, Difference, Fate, Finding, Outcome, RotKind
 pub(super) struct Comparison(pub(super) Work);
 
 impl Kind for Comparison {
-    fn nature(&self) -> Nature {
-        Nature {
+    fn traits(&self) -> KindTraits {
+        KindTraits {
             compares: true,
             repairs: self.0.task == Task::Repair,
             reads_in_parts: true,
             tries_named: self.0.task == Task::Retry,
-            ..Nature::default()
+            ..KindTraits::default()
         }
     }
 

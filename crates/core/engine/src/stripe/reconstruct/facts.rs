@@ -6,14 +6,14 @@ use super::super::column_coverage::ColumnCoverage;
 use super::super::damage::is_synced;
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
 use super::decide::{Facts, Phase, RemainingWork};
-use super::kind::{Kind, Nature};
+use super::kind::{Kind, KindTraits};
 use super::machine::ReconstructContext;
 use super::read::{Column, Origin, Read};
 
 impl Origin {
     #[inline]
-    pub(super) fn nature(&self) -> Nature {
-        by_kind!(self, kind => kind.nature())
+    pub(super) fn traits(&self) -> KindTraits {
+        by_kind!(self, kind => kind.traits())
     }
 }
 
@@ -36,7 +36,7 @@ impl Read {
             touched,
             valid,
             unreadable,
-            tries_named: self.origin.is_some_and(|origin| origin.nature().tries_named),
+            tries_named: self.origin.is_some_and(|origin| origin.traits().tries_named),
         }
     }
 
@@ -116,7 +116,7 @@ impl Read {
         planner: &mut Planner,
         rule: impl FnOnce(&StripeFacts) -> Option<Plan>,
     ) {
-        let fills = self.origin.is_some_and(|origin| origin.nature().fills);
+        let fills = self.origin.is_some_and(|origin| origin.traits().fills);
         let sits_out = |slot: Slot| fills && self.is_gone_around(context, slot);
         planner.plan_by(|facts| self.tell(facts, context, sits_out), rule);
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::super::band::Band;
 use super::super::plan::{Planner, Recipe, StripeFacts, plan, plan_columns};
 use super::decide::RemainingWork;
-use super::kind::{End, Kind, Nature, Steps};
+use super::kind::{End, Kind, KindTraits, Steps};
 use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Origin, Read};
 use crate::array::{ArrayView, MemberView};
@@ -25,10 +25,10 @@ impl Fill {
 }
 
 impl Kind for Fill {
-    fn nature(&self) -> Nature {
+    fn traits(&self) -> KindTraits {
         let copies = self.copies();
         // A copy computes as little as possible from the others.
-        Nature { fills: true, copies, reads_in_parts: copies, ..Nature::default() }
+        KindTraits { fills: true, copies, reads_in_parts: copies, ..KindTraits::default() }
     }
 
     /// For a recovery, the slots whose recovery offset lies before the band's end. Ranges ahead are

@@ -26,7 +26,7 @@ const Q: u16 = 1;
 
 /// Properties of a kind that the shared machine needs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Nature {
+pub(super) struct KindTraits {
     /// It compares. It rewrites members' own sectors: a medium error then costs sectors only.
     pub(super) compares: bool,
     /// It rewrites wrong columns, and verifies them.
@@ -40,7 +40,7 @@ pub(super) struct Nature {
     pub(super) tries_named: bool,
 }
 
-impl Nature {
+impl KindTraits {
     /// The member that it writes to in a slot.
     pub(super) fn member_of(self, view: &ArrayView, slot: Slot) -> Option<MemberId> {
         let member = view.member(slot)?;
@@ -49,8 +49,8 @@ impl Nature {
 }
 
 pub(super) trait Kind {
-    fn nature(&self) -> Nature {
-        Nature::default()
+    fn traits(&self) -> KindTraits {
+        KindTraits::default()
     }
 
     /// The columns to write, if the kind knows them before it reads.

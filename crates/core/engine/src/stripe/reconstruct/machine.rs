@@ -32,7 +32,7 @@ pub(in super::super) const PLACES: u32 = 64;
 
 /// The condition for a read to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(super) enum StartCondition {
     /// The members agree in its band: see the table in the module header.
     ForBand,
     /// The batch of the band's stripe is over: too many reads copy from its payloads. Then the read
@@ -89,7 +89,7 @@ pub(in super::super) struct Reconstruct {
     pub(super) arrived: VecDeque<(Band, ClientRead)>,
     asked: VecDeque<(Band, Work)>,
     /// Reads that wait for the batch of their band.
-    pub(super) kept_out: VecDeque<(Band, Origin, Waits)>,
+    pub(super) kept_out: VecDeque<(Band, Origin, StartCondition)>,
     pub(super) outcomes: VecDeque<Outcome>,
     /// Taken while a read is being planned.
     pub(super) planner: Option<Box<Planner>>,
@@ -148,7 +148,7 @@ impl Reconstruct {
 
     /// Queues a part of a piece, already counted, until the batch of its band is over.
     pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: ClientRead) {
-        self.kept_out.push_back((band, Origin::Client(want), Waits::ForBatch));
+        self.kept_out.push_back((band, Origin::Client(want), StartCondition::ForBatch));
     }
 
     /// Queues background work on a band, for when clients' reads leave room.
@@ -192,14 +192,14 @@ impl Reconstruct {
                 read.origin = None;
                 read.owns_band = false;
                 let work = Work { class: Class::BestEffort, ..work };
-                self.kept_out.push_back((band, Origin::Background(work), Waits::ForBand));
+                self.kept_out.push_back((band, Origin::Background(work), StartCondition::ForBand));
             }
         }
     }
 
     /// Whether no batch of a band may begin: a repair owns the band, or is due after a batch.
     pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
-        let mends = |origin: Origin| origin.is_in_its_turn() && origin.nature().compares;
+        let mends = |origin: Origin| origin.is_in_its_turn() && origin.traits().compares;
         let keeps_out = |read: &Read| {
             let is_band = read.band.is_some_and(|band| band.key == key);
             read.owns_band && is_band && read.origin.is_some_and(mends)
@@ -271,7 +271,7 @@ impl Reconstruct {
         for _ in 0..self.kept_out.len() {
             let (band, origin, waits) = self.kept_out.pop_front().expect("counted");
             // A read that only looks for dirty data again needs no place here.
-            if waits == Waits::ForBand && !self.has_room() {
+            if waits == StartCondition::ForBand && !self.has_room() {
                 self.kept_out.push_back((band, origin, waits));
                 continue;
             }
@@ -280,12 +280,17 @@ impl Reconstruct {
         while self.has_room()
             && let Some((band, want)) = self.arrived.pop_front()
         {
-            has_begun |= self.begin_or_wait(context, band, Origin::Client(want), Waits::ForBand);
+            has_begun |=
+                self.begin_or_wait(context, band, Origin::Client(want), StartCondition::ForBand);
         }
         while !self.asked.is_empty() && self.has_room_for_work() {
             let (band, work) = self.asked.pop_front().expect("just seen");
-            has_begun |=
-                self.begin_or_wait(context, band, Origin::Background(work), Waits::ForBand);
+            has_begun |= self.begin_or_wait(
+                context,
+                band,
+                Origin::Background(work),
+                StartCondition::ForBand,
+            );
         }
         has_begun
     }
@@ -295,19 +300,19 @@ impl Reconstruct {
         context: &mut ReconstructContext<'_>,
         band: Band,
         origin: Origin,
-        waits: Waits,
+        waits: StartCondition,
     ) -> bool {
         // Work that fills a member may do without one that sits out; its plan decides.
         if let Origin::Background(work) = origin
             && context.common.clocks.is_any_out()
-            && !origin.nature().fills
+            && !origin.traits().fills
         {
             self.outcomes.push_back(Outcome::Wake(band.key));
             sits_out(context, &work);
             return true;
         }
         let may = may_begin(context, &band, &origin, waits)
-            || waits == Waits::ForBand
+            || waits == StartCondition::ForBand
                 && !origin.insists()
                 && self.waits_for_repair(context, &band);
         if !may {
@@ -317,10 +322,12 @@ impl Reconstruct {
         }
         self.outcomes.push_back(Outcome::Wake(band.key));
         match (waits, origin) {
-            (Waits::ForBatch, Origin::Client(want)) => {
+            (StartCondition::ForBatch, Origin::Client(want)) => {
                 self.outcomes.push_back(Outcome::Anew(band, want));
             }
-            (Waits::ForBand | Waits::ForBatch, _) => self.begin(context, band, origin),
+            (StartCondition::ForBand | StartCondition::ForBatch, _) => {
+                self.begin(context, band, origin)
+            }
         }
         true
     }
@@ -330,7 +337,7 @@ impl Reconstruct {
     pub(super) fn is_behind(&self, context: &ReconstructContext<'_>, place: u32) -> bool {
         let read = &self.reads[place as usize];
         let Some(band) = read.band else { return false };
-        let copies = read.origin.is_some_and(|origin| origin.nature().copies);
+        let copies = read.origin.is_some_and(|origin| origin.traits().copies);
         let has_batch = context.batch_of(&band).is_some();
         let is_other = |(at, other): (usize, &Read)| {
             let is_band = other.band.is_some_and(|one| one.key == band.key);
@@ -363,9 +370,14 @@ pub(super) fn sits_out(context: &mut ReconstructContext<'_>, work: &Work) {
 }
 
 /// The table of the module header.
-fn may_begin(context: &ReconstructContext<'_>, band: &Band, origin: &Origin, waits: Waits) -> bool {
+fn may_begin(
+    context: &ReconstructContext<'_>,
+    band: &Band,
+    origin: &Origin,
+    waits: StartCondition,
+) -> bool {
     let Some(stripe) = context.batch_of(band) else { return true };
-    if waits == Waits::ForBatch {
+    if waits == StartCondition::ForBatch {
         return stripe.is_stuck(&context.common.clocks);
     }
     if planted(Bug::WaitsBehindStuck) {

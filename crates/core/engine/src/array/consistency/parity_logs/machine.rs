@@ -24,7 +24,7 @@ type Ticket = (ShardIndex, LogTicket);
 
 /// The content of a log's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+enum LogContent {
     Unknown,
     /// No record: no server believes it.
     Nothing,
@@ -41,7 +41,7 @@ struct Log {
     generation: u64,
     /// The place of the next record, if it fits there.
     next_sector: u64,
-    holds: Holds,
+    holds: LogContent,
     /// Records since members were last flushed: they count beside the next one.
     since: u32,
     /// Sectors of the ring that these take, with any gap before its start.
@@ -55,7 +55,7 @@ impl Log {
         if place.ppl().is_none() {
             next_sector = next_sector.next_multiple_of(PPL_HEADER_SECTORS);
         }
-        let holds = if newest.is_some() { Holds::Records } else { Holds::Unknown };
+        let holds = if newest.is_some() { LogContent::Records } else { LogContent::Unknown };
         Self { place, generation, next_sector, holds, since: 0, taken: 0 }
     }
 
@@ -165,7 +165,7 @@ pub(in super::super) struct ParityLogs {
     rows: LoggedRows,
     out: BTreeSet<MemberId>,
     /// Members whose empty log, or removal of the log, is in flight.
-    blanks: BTreeMap<MemberId, Holds>,
+    blanks: BTreeMap<MemberId, LogContent>,
 }
 
 impl ParityLogs {
@@ -215,7 +215,7 @@ impl ParityLogs {
     /// Of these members, those whose head must be wiped out: the array has dropped our own log.
     fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
         let has_head =
-            |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != Holds::NoLog;
+            |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != LogContent::NoLog;
         members.filter(move |member| self.logs.get(member).is_some_and(has_head))
     }
 
@@ -239,7 +239,7 @@ impl ParityLogs {
             (*member, Arc::new(record))
         };
         let records = due.iter().map(record).collect();
-        self.blanks.extend(due.into_iter().map(|member| (member, Holds::NoLog)));
+        self.blanks.extend(due.into_iter().map(|member| (member, LogContent::NoLog)));
         records
     }
 
@@ -263,7 +263,7 @@ impl ParityLogs {
     fn has_room(&self, LogRequest { rows, of_members, .. }: &LogRequest) -> bool {
         let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
             let log = &self.logs[member];
-            log.holds != Holds::Records || log.has_room(sectors_of(entries), self.largest)
+            log.holds != LogContent::Records || log.has_room(sectors_of(entries), self.largest)
         };
         self.may_follow(rows) && of_members.iter().all(has_room)
     }
@@ -287,13 +287,13 @@ impl ParityLogs {
     }
 
     /// The content of logs that an update of superblocks needs before it.
-    fn wanted_by(&self, news: News) -> Option<Holds> {
+    fn wanted_by(&self, news: News) -> Option<LogContent> {
         match news {
-            News::Drained { in_sync: true } => Some(Holds::Records),
+            News::Drained { in_sync: true } => Some(LogContent::Records),
             // A partly emptied log ends with an older record. So superblocks drop it first.
             News::Drained { in_sync: false } if self.counts => None,
-            News::Drained { in_sync: false } => Some(Holds::Nothing),
-            News::Other => self.is_on.then_some(Holds::Records),
+            News::Drained { in_sync: false } => Some(LogContent::Nothing),
+            News::Other => self.is_on.then_some(LogContent::Records),
         }
     }
 
@@ -323,7 +323,7 @@ impl ParityLogs {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
             if self.counts && !in_sync {
                 // Old records are useless from now on, and must not be taken for valid ones.
-                self.logs.values_mut().for_each(|log| log.holds = Holds::Unknown);
+                self.logs.values_mut().for_each(|log| log.holds = LogContent::Unknown);
             }
             self.is_on = in_sync;
             self.counts = in_sync;
@@ -374,7 +374,7 @@ impl ParityLogs {
                 let place = log.place.made_anew();
                 *log = Log::new(ParityLogSetup { place, newest: None });
                 (log.generation, log.next_sector) = (1, PPL_HEADER_SECTORS);
-                let generation = (wanted == Holds::Records).then_some(log.generation);
+                let generation = (wanted == LogContent::Records).then_some(log.generation);
                 let (sector, entries) = (0, Vec::new());
                 let record = ParityLogRecord {
                     place,
@@ -403,7 +403,8 @@ impl ParityLogs {
         let mut later = Vec::new();
         for LogRequest { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
             // Shards do not write to a member yet that is just coming.
-            let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
+            let is_ready =
+                |one: &MemberId| is_in(*one) && self.logs[one].holds == LogContent::Records;
             of_members.retain(|member, _| is_ready(member));
             let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
                 let logged = records.get(member).map(Vec::as_slice).unwrap_or_default();
@@ -446,7 +447,7 @@ impl ParityLogs {
     pub(in super::super) fn is_written(&mut self, member: MemberId, is_well: bool) {
         if let Some(holds) = self.blanks.remove(&member) {
             let log = self.logs.get_mut(&member).expect("it was being made");
-            log.holds = if is_well { holds } else { Holds::Unknown };
+            log.holds = if is_well { holds } else { LogContent::Unknown };
             return;
         }
         let was_out = self.out.remove(&member);
