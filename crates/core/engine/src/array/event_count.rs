@@ -33,7 +33,7 @@ pub(super) struct Events {
 
 /// The subject of an update.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
+pub(super) struct EventChange {
     /// A device's role changed; otherwise it is only a step between clean and active.
     pub(super) devices: bool,
     /// A slot has no member.
@@ -54,7 +54,7 @@ impl Events {
     }
 
     /// Counts one update. True if spares must be written too.
-    pub(super) fn advance(&mut self, change: Change) -> bool {
+    pub(super) fn advance(&mut self, change: EventChange) -> bool {
         assert!(
             self.unrecorded_count.saturating_sub(1) <= self.count,
             "a member that missed a step back is one event ahead at most"

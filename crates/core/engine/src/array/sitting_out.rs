@@ -127,7 +127,7 @@ pub(super) struct SittingOut {
 }
 
 /// A member's change of state.
-pub(super) enum Change {
+pub(super) enum SitOutChange {
     Out { latency_ns: u64, siblings_ns: u64 },
     Back { after_ns: u64 },
 }
@@ -165,7 +165,7 @@ impl SittingOut {
         now: Instant,
         (shard, member, pace): (ShardIndex, MemberId, Pace),
         may_go: impl Fn(&Self) -> bool,
-    ) -> Option<Change> {
+    ) -> Option<SitOutChange> {
         self.heard = now;
         self.members.entry(member).or_default().note_pace(now, shard, pace);
         let siblings_ns = self.siblings_ns(now, member);
@@ -197,7 +197,7 @@ impl SittingOut {
         watched.slow_since = None;
         watched.out = Some(SitOutState { since: now, well_since: None, well_reports: 0 });
         let siblings_ns = siblings_ns.unwrap_or(0);
-        Some(Change::Out { latency_ns: age.max(mean), siblings_ns })
+        Some(SitOutChange::Out { latency_ns: age.max(mean), siblings_ns })
     }
 
     fn look_for_recovery(
@@ -205,7 +205,7 @@ impl SittingOut {
         (now, member): (Instant, MemberId),
         pace: Pace,
         limit_ns: u64,
-    ) -> Option<Change> {
+    ) -> Option<SitOutChange> {
         let watched = self.members.get_mut(&member).expect("it sits out");
         let well_for_ns = watched.well_for_ms() * MS;
         let is_well =
@@ -229,6 +229,6 @@ impl SittingOut {
         watched.mean_ns = Some((pace.mean_ns, now));
         watched.returns = (watched.returns.0 + 1, Some(now));
         self.past_ns += after_ns;
-        Some(Change::Back { after_ns })
+        Some(SitOutChange::Back { after_ns })
     }
 }

@@ -8,7 +8,7 @@ use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use super::effect::{ArrayEffect, Notice};
 use super::machine::Array;
 use super::roster::Roster;
-use super::sitting_out::{Change, MS, SittingOut};
+use super::sitting_out::{MS, SitOutChange, SittingOut};
 use crate::Instant;
 use crate::effect::{Pace, SlowMembers};
 use crate::ids::{MemberId, ShardIndex};
@@ -76,7 +76,7 @@ impl Array {
         let may_go = |known: &SittingOut| may_sit_out(geometry, roster, known, member);
         match self.sitting_out.note_pace(now, (shard, member, pace), may_go) {
             None => {}
-            Some(Change::Out { latency_ns, siblings_ns }) => {
+            Some(SitOutChange::Out { latency_ns, siblings_ns }) => {
                 reached(Mark::SitsOut);
                 let can_go_on =
                     survives(&self.setup.geometry, &self.roster, |slot| self.sits_out_in(slot));
@@ -87,7 +87,7 @@ impl Array {
                 self.out.notice(notice);
                 self.publish_slow_members();
             }
-            Some(Change::Back { after_ns }) => {
+            Some(SitOutChange::Back { after_ns }) => {
                 reached(Mark::ComesBack);
                 let notice = Notice::Back { member, slot, after_ms: after_ns / MS };
                 self.out.notice(notice);

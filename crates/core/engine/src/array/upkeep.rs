@@ -6,7 +6,7 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
-use super::jobs::{JobAction, SavedProgress, Unmade, UpkeepAction, decide_job};
+use super::jobs::{JobAction, SavedProgress, UnmadeSector, UpkeepAction, decide_job};
 use super::machine::Array;
 use super::order::{Activity, FlushPurpose};
 use super::superblocks::UpdateReason;
@@ -135,7 +135,7 @@ impl Array {
                 self.out.publish_if(is_news);
             }
         }
-        let Some(Unmade { at, fills, lacks }) = unmade else { return };
+        let Some(UnmadeSector { at, fills, lacks }) = unmade else { return };
         let (mut sectors, mut is_new) = (0, false);
         for (member, range) in lacks {
             let Some(range) = self.lacked(member, range, fills) else { continue };

@@ -203,19 +203,21 @@ pub enum ReplayError {
         cause: EntryError,
     },
     /// A member failed a request: to write parity, flush, or write a superblock or log.
-    #[error("slot {slot} could not be {}", match .phase { Failed::Parity => "given its parity", Failed::Flush => "flushed",
-        Failed::Superblock => "told that the array is clean", Failed::Log => "freed of its old log" })]
+    #[error("slot {slot} could not be {}", match .phase {
+        FailedPhase::Parity => "given its parity", FailedPhase::Flush => "flushed",
+        FailedPhase::Superblock => "told that the array is clean",
+        FailedPhase::Log => "freed of its old log" })]
     Failed {
         /// The slot.
         slot: Slot,
         /// The request that failed.
-        phase: Failed,
+        phase: FailedPhase,
     },
 }
 
 /// A request that a member failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failed {
+pub enum FailedPhase {
     /// A write of parity.
     Parity,
     /// A flush.
@@ -330,10 +332,10 @@ impl Replay {
         assert!(self.asked.remove(&slot), "nothing was asked of slot {slot}");
         let phase = match self.phase {
             Phase::Read => return self.note_read(slot, is_done),
-            Phase::Write => Failed::Parity,
-            Phase::Flush => Failed::Flush,
-            Phase::Record => Failed::Superblock,
-            Phase::Void => Failed::Log,
+            Phase::Write => FailedPhase::Parity,
+            Phase::Flush => FailedPhase::Flush,
+            Phase::Record => FailedPhase::Superblock,
+            Phase::Void => FailedPhase::Log,
             Phase::Between | Phase::Compute | Phase::Done => return,
         };
         if !is_done {

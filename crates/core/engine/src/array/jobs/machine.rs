@@ -46,7 +46,7 @@ struct Choice {
 
 /// A sector that a job could not make, and the lacking members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Unmade {
+pub(in super::super) struct UnmadeSector {
     /// Its place in the job's sectors.
     pub(in super::super) at: u64,
     /// The job fills members: ranges that a member holds already do not count.
@@ -398,7 +398,7 @@ impl Jobs {
         now: Instant,
         id: WorkId,
         outcome: Outcome,
-    ) -> Option<Unmade> {
+    ) -> Option<UnmadeSector> {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         let WorkInFlight { start, sectors, class } =
             job.works.remove(&id).expect("work has one result");
@@ -450,7 +450,7 @@ impl Jobs {
             Outcome::Unmade { written } => {
                 job.written += u64::from(written);
                 job.cursor.is_undone(start);
-                return Some(Unmade { at: start, fills: job.fills(), lacks });
+                return Some(UnmadeSector { at: start, fills: job.fills(), lacks });
             }
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);

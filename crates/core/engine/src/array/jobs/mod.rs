@@ -61,7 +61,7 @@ mod upkeep;
 pub use allowance::{ClassFlow, JobAllowance, JobFlow};
 pub(super) use context::JobsContext;
 pub(super) use decide::{Action as JobAction, decide as decide_job};
-pub(super) use machine::{Jobs, SavedProgress, Unmade};
+pub(super) use machine::{Jobs, SavedProgress, UnmadeSector};
 pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as decide_upkeep};
 
 /// The kind of a job.

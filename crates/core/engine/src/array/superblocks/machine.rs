@@ -14,7 +14,7 @@ use braid_sim_hooks::{Bug, planted};
 use super::decide::Stage;
 use crate::array::consistency::{Consistency, ConsistencyRecord, News, PendingUpdate};
 use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
-use crate::array::event_count::{Change, Events};
+use crate::array::event_count::{EventChange, Events};
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
 use crate::array::roster::{Roster, UnrecordedLoss};
@@ -35,7 +35,7 @@ pub(in crate::array) enum UpdateReason {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum WaveOrder {
     First,
     Between,
     Last,
@@ -254,7 +254,7 @@ impl Superblocks {
         let says_clean = clean || in_sync && said.journal.is_some();
         // A bitmap file is believed by its count, which must never equal that of a time without it.
         let is_named = !said.is_in_file;
-        let spares_too = self.events.advance(Change {
+        let spares_too = self.events.advance(EventChange {
             devices: matches!(why, UpdateReason::Devices | UpdateReason::Changes),
             degraded,
             spare_sleeps: roster.has_spares() && is_named,
@@ -315,9 +315,9 @@ impl Superblocks {
         assert!(update.missing.is_empty(), "a wave comes when the one before is durable");
         let slot_of = |member: MemberId| (roster.slot_of(member), member);
         let turn = |member: &MemberId| match () {
-            () if update.first == Some(*member) => Turn::First,
-            () if update.last.contains(member) => Turn::Last,
-            () => Turn::Between,
+            () if update.first == Some(*member) => WaveOrder::First,
+            () if update.last.contains(member) => WaveOrder::Last,
+            () => WaveOrder::Between,
         };
         let waiting = || update.later.intersection(&targets).copied();
         let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
@@ -338,7 +338,7 @@ impl Superblocks {
             let record = MetadataRecord::Superblock(Arc::clone(&update.state));
             ArrayEffect::WriteMetadata { member: *member, record }
         }));
-        soonest == Turn::First
+        soonest == WaveOrder::First
     }
 
     /// The update is durable. Its activity holds, whatever has happened meanwhile.

@@ -120,7 +120,7 @@ pub struct Report {
 
 /// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failed {
+pub enum FailedRequest {
     /// A write of a member.
     Write(Slot),
     /// A flush of a member.
@@ -133,7 +133,7 @@ pub enum Failed {
     Tail,
 }
 
-impl std::fmt::Display for Failed {
+impl std::fmt::Display for FailedRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Write(slot) => write!(f, "slot {slot} could not be written"),
@@ -161,7 +161,7 @@ pub enum ReplayError {
     },
     /// A request failed.
     #[error("{0}")]
-    Failed(Failed),
+    Failed(FailedRequest),
 }
 
 /// The state of a column of the base.
@@ -282,11 +282,11 @@ impl Replay {
             return;
         }
         let failed = match effect {
-            Effect::Write { slot, .. } => Failed::Write(slot),
-            Effect::Flush { slot } => Failed::Flush(slot),
-            Effect::Load { .. } => Failed::JournalRead,
-            Effect::MoveTail { .. } => Failed::Tail,
-            _ => Failed::JournalWrite,
+            Effect::Write { slot, .. } => FailedRequest::Write(slot),
+            Effect::Flush { slot } => FailedRequest::Flush(slot),
+            Effect::Load { .. } => FailedRequest::JournalRead,
+            Effect::MoveTail { .. } => FailedRequest::Tail,
+            _ => FailedRequest::JournalWrite,
         };
         if !is_done {
             self.failed.get_or_insert(ReplayError::Failed(failed));
@@ -681,12 +681,12 @@ mod tests {
     #[test]
     fn what_fails_ends_it_and_is_named() {
         let slot = Slot(1);
-        let fails: [(Fails, Failed); 5] = [
-            (|one| matches!(one, Effect::Write { slot: Slot(1), .. }), Failed::Write(slot)),
-            (|one| matches!(one, Effect::Flush { slot: Slot(1) }), Failed::Flush(slot)),
-            (|one| matches!(one, Effect::Load { .. }), Failed::JournalRead),
-            (|one| matches!(one, Effect::Keep { .. }), Failed::JournalWrite),
-            (|one| matches!(one, Effect::MoveTail { .. }), Failed::Tail),
+        let fails: [(Fails, FailedRequest); 5] = [
+            (|one| matches!(one, Effect::Write { slot: Slot(1), .. }), FailedRequest::Write(slot)),
+            (|one| matches!(one, Effect::Flush { slot: Slot(1) }), FailedRequest::Flush(slot)),
+            (|one| matches!(one, Effect::Load { .. }), FailedRequest::JournalRead),
+            (|one| matches!(one, Effect::Keep { .. }), FailedRequest::JournalWrite),
+            (|one| matches!(one, Effect::MoveTail { .. }), FailedRequest::Tail),
         ];
         for (fails, failed) in fails {
             let replay = replay(&log(9, data()), &[], Finish::Settled).unwrap();

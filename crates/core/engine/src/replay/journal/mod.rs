@@ -61,6 +61,6 @@ mod machine;
 mod plan;
 mod run;
 
-pub use machine::{Effect, Failed, Replay, ReplayError, Report, Setup};
+pub use machine::{Effect, FailedRequest, Replay, ReplayError, Report, Setup};
 pub use plan::{EntryError, Stripe, stripes};
 pub use run::{Devices, run};

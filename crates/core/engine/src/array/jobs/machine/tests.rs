@@ -148,7 +148,7 @@ fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
     let lost = BadRange { start: MemberSector(283), sectors: 1 };
     jobs.lacks(sectors[3].id, MemberId(1), lost);
     let lacks = vec![(MemberId(1), lost)];
-    let expected = Some(Unmade { at: 283, fills: true, lacks });
+    let expected = Some(UnmadeSector { at: 283, fills: true, lacks });
     assert_eq!(jobs.work_done(NOW, sectors[3].id, unmade), expected);
     assert!(!jobs.has_marked(MemberId(1), lost));
     jobs.marks(MemberId(1), lost);
