@@ -59,10 +59,10 @@ impl Handler for Port {
         if let Some(shard) = self.shard {
             let (raw_operation, asked, range) = match &done {
                 RingOperation::Read { offset, memory, .. } => {
-                    (Deed::Read, RequestKind::Read, (*offset, ring::length_of(memory)))
+                    (RawOperation::Read, RequestKind::Read, (*offset, ring::length_of(memory)))
                 }
                 RingOperation::Write { offset, memory, .. } => (
-                    Deed::Write { durable: false },
+                    RawOperation::Write { durable: false },
                     RequestKind::Write,
                     (*offset, ring::length_of(memory)),
                 ),

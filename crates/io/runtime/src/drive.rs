@@ -510,12 +510,12 @@ impl Core {
     fn fail_for_array(
         &self,
         id: MemberId,
-        asked: AskedForArray,
+        kind: ArrayOperation,
         of: impl FnOnce(RequestKind) -> MemberFault,
     ) {
-        self.array.push(match asked {
-            AskedForArray::Flush => ArrayEvent::Flushed(id, Err(of(RequestKind::Flush).cause)),
-            AskedForArray::Metadata(area) => {
+        self.array.push(match kind {
+            ArrayOperation::Flush => ArrayEvent::Flushed(id, Err(of(RequestKind::Flush).cause)),
+            ArrayOperation::Metadata(area) => {
                 ArrayEvent::MetadataWritten(id, area, Err(of(fault::asked_of(area))))
             }
         });

@@ -316,7 +316,7 @@ struct JoiningMember {
     slot: Option<u16>,
 }
 
-fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joining> {
+fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<JoiningMember> {
     let join = |(id, joined): (u16, &OpeningMember)| {
         let open = members[joined.index].take().expect("its superblock was just looked at");
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);

@@ -2,7 +2,7 @@
 
 use braid_control::model::{self, FoundFate, FoundKind, FoundRun};
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{Fate, Finding, JobEnd, JobKind, Look, MemberId, Phase, RotKind};
+use braid_runtime::{Fate, Finding, GovernorState, JobEnd, JobKind, MemberId, Phase, RotKind};
 
 pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     match kind {
