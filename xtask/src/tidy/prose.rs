@@ -99,7 +99,7 @@ impl Prose {
             return;
         }
         if is_table || is_indented || text.starts_with('#') {
-            self.banned(number, text, findings);
+            self.banned(number, &without_names(text), findings);
             return;
         }
         if text.is_empty() {

@@ -6,7 +6,8 @@
 //!
 //! If all superblocks are old, only this record can tell ([`braid_assembly::RecordedState`]). A
 //! thread writes it when an array is started, after updates of superblocks at most once a second,
-//! and when the array has stopped. After a kill it may lag: it then detects less, but is never wrong.
+//! and when the array has stopped. After a kill it may lag: it then detects less, but is never
+//! wrong.
 //!
 //! The loss of a member is recorded at once. No write without the member is acknowledged before the
 //! record is durable, so that the lost member is never served alone as if it were current. If that
