@@ -27,7 +27,7 @@ const APART: &[(&str, &str)] = &[
         "Have root raise it for this shell, and serve again",
         "it asks for a password, and needs CAP_SYS_RESOURCE",
     ),
-    ("Have what is there as the file nbd/disk", "it needs nbdfuse"),
+    ("Mount the export as the file nbd/disk", "it needs nbdfuse"),
     ("Install it", "it installs a package"),
     ("Let the kernel's md finish it", "it needs the kernel's md"),
     ("Let the kernel's md run it", "it needs the kernel's md"),

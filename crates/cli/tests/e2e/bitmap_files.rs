@@ -204,7 +204,7 @@ fn members_that_are_older_than_their_bitmap_file_are_refused() {
     error.is("B028", 12);
     assert!(error.json["cause"].to_string().contains("the members here"), "{}", error.json);
     array.follow(&error.json, "See what it is");
-    array.follow(&error.json, "Go on from these, without what they missed");
+    array.follow(&error.json, "Go on from these, without the writes that they missed");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
     let nothing = array.path("nothing");
     std::fs::write(&nothing, vec![0; 1 << 20]).expect("a file");
     let error = is_refused(&array, &nothing);
-    array.follow(&error, "If the array has none: serve it without");
+    array.follow(&error, "If the array has no bitmap file, serve it without one");
     // A member, and a missing file.
     array.serve_refused(&["--bitmap-file", text(&array.members[0])], &array.members).is("B011", 12);
     let none = array.path("none");

@@ -64,7 +64,7 @@ fn a_lost_member_is_rebuilt_onto_the_spare_when_jobs_may_go_on() {
         let lost = array.members[1].display().to_string();
         for part in [
             &*format!("{lost} (slot 1) failed"),
-            "a spare waits, for jobs are paused",
+            "a spare waits, because jobs are paused",
             "braid resume tank",
         ] {
             assert!(text.contains(part), "{part}: {text}");
@@ -116,7 +116,7 @@ fn a_dirty_array_is_resynced_and_is_clean_behind_it() {
     spoil(&array, 1, 0xa5);
     let mut served = array.serve_with(&["--jobs", "paused"], &array.members);
     let text = said(&array, &["status"]).stdout;
-    assert!(text.contains("resyncing does not begin, for jobs are paused"), "{text}");
+    assert!(text.contains("resyncing does not begin, because jobs are paused"), "{text}");
     assert_eq!(refused(&array, &["check", "tank"], "B044", 12), "braid resume tank");
     let command = refused(&array, &["wait", "tank", "--for", "idle"], "B044", 12);
     typed(&array, &command);

@@ -250,8 +250,8 @@ fn a_dirty_array_without_a_member_is_served_by_the_commands_that_accept_it() {
     }
     let error = refusal(&array, &["serve"], &array.without(&[2]));
     assert_eq!(error["code"], "B031", "{error}");
-    array.follow(&error, "Read it; what is at risk is an I/O error");
-    array.follow(&error, "Look, though some of it may be wrong");
+    array.follow(&error, "Read it; data at risk is an I/O error");
+    array.follow(&error, "Look, although some data may be wrong");
     array.follow(&error, "Accept the risk");
 }
 
@@ -272,7 +272,7 @@ fn members_put_back_on_purpose_are_gone_on_from_by_the_command_that_says_so() {
     }
     let error = refusal(&array, &["serve"], &array.members);
     assert_eq!(error["code"], "B038", "{error}");
-    array.follow(&error, "They were put back on purpose: go on from them");
+    array.follow(&error, "If they were restored on purpose, go on from them");
     assert_served(&array, &array.members);
 }
 
@@ -294,7 +294,7 @@ fn a_damaged_member_that_may_be_the_newest_is_left_out_by_the_command_that_says_
     array.patch_superblock(0, EVENTS_AT, &newer, false);
     let error = refusal(&array, &["serve"], &array.members);
     assert_eq!(error["code"], "B037", "{error}");
-    array.follow(&error, "Go on from the sound ones, without what they missed");
+    array.follow(&error, "Go on from the intact ones, without the writes that they missed");
     assert_served(&array, &array.members[1..]);
 }
 
@@ -334,7 +334,7 @@ fn a_member_that_cannot_be_locked_is_copied_to_where_it_can() {
     let elsewhere = array.path("elsewhere");
     std::fs::create_dir(&elsewhere).expect("a folder");
     let chosen = [("/var/tmp/", text(&elsewhere))];
-    array.follow_with(&error, "Copy it to where there are locks", &chosen);
+    array.follow_with(&error, "Copy it to a file system with locks", &chosen);
     assert_served(&array, &[elsewhere.join("m0"), array.members[1].clone()]);
 }
 
@@ -474,7 +474,7 @@ fn a_member_that_is_not_there_is_looked_for_among_disks() {
     let array = Array::create(RAID_0);
     let braid = env!("CARGO_BIN_EXE_braid");
     for (folder, label) in
-        [("/dev/disk/by-id", "Names that do not change"), ("/dev/nothing", "Disks that there are")]
+        [("/dev/disk/by-id", "Names that do not change"), ("/dev/nothing", "See the disks")]
     {
         let setup = format!(
             "mount -t tmpfs tmpfs /dev && mknod /dev/null c 1 3 && mknod /dev/urandom c 1 9 \

@@ -260,11 +260,11 @@ fn a_word_that_means_no_array_is_answered_with_one_that_does() {
     let served = array.serve_with(&["--control", text(&control)], &array.members);
     // The NBD socket.
     let error = refusal(&array, &["status", text(&served.socket)], &[]);
-    let there = array.follow(&error, "Ask at the control socket beside it");
+    let there = array.follow(&error, "Ask the control socket beside it");
     assert!(there.stdout.contains("tank"), "{there:?}");
     // A name that is a file in this folder.
     let error = error_of(&array.type_line("braid --json status nbd.control"));
-    let there = array.follow(&error, "Ask at the file of that name");
+    let there = array.follow(&error, "Ask the socket of that name");
     assert!(there.stdout.contains("tank"), "{there:?}");
     served.stop();
     let served = array.serve();

@@ -200,11 +200,10 @@ fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
     assert_eq!((&one["state"], &errors["over_limit"]), (&"ok".into(), &true.into()), "{one}");
     assert_eq!(one["slots"][0]["read_errors"]["corrected"], 0);
     let words = said(array, &["status", "tank"]).stdout;
-    let says =
-        ["(slot 1) errs again and again", "braid spare tank DEVICE", "read errors corrected"];
+    let says = ["(slot 1) errs repeatedly", "braid spare tank DEVICE", "read errors corrected"];
     assert!(says.iter().all(|part| words.contains(part)), "{words}");
     let told = || said(array, &["history", "tank", "--kind", "ReadErrors"]).stdout;
-    wait_until("an event", Duration::from_secs(30), || told().contains("errs again and again"));
+    wait_until("an event", Duration::from_secs(30), || told().contains("errs repeatedly"));
     // A new spare is used without further commands.
     let new = blank(array, "new", MEMBER_BYTES);
     done(array, &["spare", "tank", text(&new)]);

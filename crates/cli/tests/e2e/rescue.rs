@@ -308,13 +308,13 @@ fn a_member_that_a_commit_left_half_written_is_not_added_again() {
     let refused = |words: &[&str], members: &[PathBuf]| {
         let refused = crate::remedies::refusal(&array, words, members);
         assert_eq!(refused["code"], "B120", "{refused}");
-        assert!(refused["cause"].to_string().contains("written in part"), "{refused}");
+        assert!(refused["cause"].to_string().contains("partly written"), "{refused}");
         refused
     };
     refused(&["add", "tank"], &array.members[..1]);
     served.stop();
     let refused = refused(&["serve", "--run", "true"], &array.members);
-    array.follow(&refused, "Forget what it holds; added again it is rebuilt from the others");
+    array.follow(&refused, "Discard its data; added again it is rebuilt from the others");
     let served = array.serve_with(&[], &array.members[1..]);
     let added = array.braid(&["add", "tank", "--destroy", "data"], &array.members[..1]);
     assert!(added.status.success(), "{added:?}");
@@ -333,7 +333,7 @@ fn a_commit_that_stopped_is_taken_back_without_a_member_that_is_gone() {
     let left = array.without(&[1]);
     let refused = array.refused(&["rescue"], &left);
     refused.is("B120", 12);
-    array.follow(&refused.json, "Take back what it wrote");
+    array.follow(&refused.json, "Undo its writes");
     assert!(fs::read(&array.members[0]).expect("a member") != first, "it was put back");
     array.serve_with(&["--read-only"], &left).stop();
 }

@@ -679,7 +679,7 @@ fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
     // The remedy in the refusal of `serve` leads here.
     let refused = array.serve_refused(&[], &array.members);
     refused.is("B024", 12);
-    array.follow(&refused.json, "See how far it is, and what can be read");
+    array.follow(&refused.json, "See its progress, and the readable part");
 }
 
 /// The content of an array that md made: every sector contains its number.

@@ -135,7 +135,7 @@ fn without_a_member_it_has_to_be_meant() {
     tank.serve_refused(&["--ublk"], &members).is("B033", 12);
     tank.serve_refused(&["--vhost-user", "machine.sock"], &members).is("B033", 12);
     tank.serve_refused(&["--accept-older"], &members).is("B033", 12);
-    let label = "Serve each of them, as it is";
+    let label = "Serve each array as it is";
     let offered = offered(&to_mean_it.json, label);
     assert_eq!(offered, format!("braid serve --all {}", words_of(&lacking)));
     let served = tank.serve_with(&["--all"], &lacking);

@@ -232,10 +232,10 @@ fn a_raid_0_that_does_not_say_its_layout_is_solved_and_served_by_the_one_that_is
         let unserved = array.refused(&["serve"], &array.members);
         assert_eq!(unserved.code, "B023", "{}", unserved.json);
         let ways = [
-            "Find out which it is, by what stands on the array",
-            "See what one of the two reads",
-            "See what the other reads",
-            "Read it by the one that is right",
+            "Find the layout from the contents of the array",
+            "Read it with the first layout",
+            "Read it with the second layout",
+            "Read it with the right layout",
         ];
         for way in ways.iter().filter(|_| number == 1) {
             array.follow(&unserved.json, way);

@@ -161,7 +161,7 @@ fn whatever_else_has_changed_is_said() {
     let at = |offset| move |array: &Array| put(&array.members[1], offset, b"x");
     change(&at(100), "m1: bytes beside the superblock have changed");
     change(&at(MEMBER_BYTES - 1), "m1: bytes beside the superblock have changed");
-    change(&at(SUPERBLOCK_BYTES), "m1: the superblock that the command left is not on it any more");
+    change(&at(SUPERBLOCK_BYTES), "m1: the superblock that the command left is no longer on it");
     let grows = |array: &Array| {
         let file = OpenOptions::new().write(true).open(&array.members[0]);
         file.and_then(|file| file.set_len(MEMBER_BYTES + 4096)).expect("it grows");
@@ -200,9 +200,9 @@ fn a_record_that_is_torn_or_edited_is_not_believed() {
     let torn = &whole[..whole.len() - 512];
     let newer = [b"braid-undo 2 ", &whole[13..]].concat();
     for (bytes, why) in [
-        (&edited[..], "its bytes are not those that were written"),
+        (&edited[..], "its bytes fail their checksum"),
         (torn, "it was cut off"),
-        (&[], "it does not begin as a record does"),
+        (&[], "it does not begin like a record"),
         (&newer, "it is of format 2"),
     ] {
         std::fs::write(&path, bytes).expect("a record");

@@ -669,7 +669,7 @@ fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
     let without = array.without(&[1]);
     let words = ["--without-journal"];
     assert_eq!(array.serve_refused(&words, &without).code, "B031");
-    array.follow(&refusal.json, "It is gone for good: go on without it");
+    array.follow(&refusal.json, "If it is lost for good, go on without it");
     // The first superblock update gives it up; nothing is lost, and the whole array is resynced.
     let served = array.serve_with(&words, &array.members);
     assert_same(&served.read_all(&array), &expected, "what was answered");

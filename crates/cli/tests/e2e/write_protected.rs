@@ -51,7 +51,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     let served = array.serve_with(&["--read-only"], &loops.0);
     assert!(served.read_all(&array) == bytes);
     served.stop();
-    array.follow(&refusal.json, "If it is the kernel's flag alone");
+    array.follow(&refusal.json, "If only the kernel's flag is set");
     // While it is served.
     let mut served = array.serve_with(&[], &loops.0);
     may_be_written(disk, false);

@@ -280,11 +280,11 @@ pub fn open_error(error: &OpenError) -> CliError {
             let look = format!("ls -l {}", shell_word(&folder));
             let text = path.to_string_lossy();
             if text.starts_with("nbd") && text.contains("://") {
-                let failed = failed.because("it is an address, and a member is a file or device");
+                let failed = failed.because("it is an address, but a member is a file or device");
                 let (uri, mount) = (shell_word(&text), "mkdir -p nbd && nbdfuse nbd/disk");
                 return failed.remedy(
                     Risk::Change,
-                    "Have what is there as the file nbd/disk",
+                    "Mount the export as the file nbd/disk",
                     format!("{mount} {uri}"),
                 );
             }
@@ -296,7 +296,7 @@ pub fn open_error(error: &OpenError) -> CliError {
                     "Names that do not change",
                     format!("ls -l {}", by_id.display()),
                 ),
-                false => failed.remedy(Risk::Look, "Disks that there are", "lsblk"),
+                false => failed.remedy(Risk::Look, "See the disks", "lsblk"),
             }
         }
         OpenError::DanglingLink { path } => list(new(Code::MemberMissing, path)),
@@ -318,7 +318,7 @@ pub fn open_error(error: &OpenError) -> CliError {
             let why = "the kernel refuses to write it: a switch of the card, a write blocker, a disk below it, or \
                        `blockdev --setro`";
             let writable = format!("blockdev --setrw {word}");
-            failed.because(why).remedy(Risk::Change, "If it is the kernel's flag alone", writable)
+            failed.because(why).remedy(Risk::Change, "If only the kernel's flag is set", writable)
         }
         OpenError::NotAMember { path, .. } => list(new(Code::MemberKind, path)),
         OpenError::Busy { path, holder } => busy(path, holder),
@@ -334,7 +334,7 @@ pub fn open_error(error: &OpenError) -> CliError {
                 .remedy(Risk::Look, "See what it is on", format!("findmnt --target {word}"))
                 .remedy(
                     Risk::Change,
-                    "Copy it to where there are locks",
+                    "Copy it to a file system with locks",
                     format!("cp --sparse=always {word} /var/tmp/"),
                 )
         }
@@ -352,11 +352,11 @@ pub fn open_error(error: &OpenError) -> CliError {
 fn unlockable(errno: i32) -> &'static str {
     match Errno::from_raw_os_error(errno) {
         Errno::NOLCK => {
-            "its file system has no locks to give: a network file system without a lock daemon, or \
-             a full table of locks"
+            "its file system has no lock available: a network file system without a lock daemon, \
+             or a full lock table"
         }
         Errno::PERM | Errno::ACCESS => "its file system, or a security module, allows no locks",
-        _ => "its file system knows no locks of this kind",
+        _ => "its file system has no locks of this kind",
     }
 }
 

@@ -54,7 +54,11 @@ pub fn check(array: &AssembledArray, chosen: Option<u32>) -> Result<(), CliError
         return Ok(());
     }
     let said = layout_name(level, layout).unwrap_or_else(|| "none".to_owned());
-    let error = CliError::new(Code::Usage, "--layout is for a RAID-0 that does not say its layout");
+    let error = CliError::new(
+        Code::Usage,
+        "--layout is for a RAID-0 whose superblock has no \
+                                            layout",
+    );
     let why = format!("this is a {}, layout {said}: leave the option out", level.name());
     Err(error.because(why).remedy(Risk::Look, "See how", "braid help mdadm"))
 }
@@ -62,22 +66,24 @@ pub fn check(array: &AssembledArray, chosen: Option<u32>) -> Result<(), CliError
 /// `braid rescue` commands that try both layouts.
 pub const fn looks() -> [(&'static str, &'static str); 3] {
     [
-        ("Find out which it is, by what stands on the array", "--solve"),
-        ("See what one of the two reads", "--layout original"),
-        ("See what the other reads", "--layout alternate"),
+        ("Find the layout from the contents of the array", "--solve"),
+        ("Read it with the first layout", "--layout original"),
+        ("Read it with the second layout", "--layout alternate"),
     ]
 }
 
 /// Remedies for a missing layout: look at each, then serve the right one.
 pub fn with_remedies(error: CliError, members: &str) -> CliError {
-    let error =
-        error.because("Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other");
+    let error = error.because(
+        "Linux before 3.14 wrote such arrays with one layout, and until 5.4 with \
+                       the other",
+    );
     let look = |error: CliError, (label, words): (&str, &str)| {
         error.remedy(Risk::Look, label, format!("braid rescue {words} {members}"))
     };
     looks().into_iter().fold(error, look).remedy(
         Risk::Look,
-        "Read it by the one that is right",
+        "Read it with the right layout",
         format!("braid serve --read-only --layout original {members}"),
     )
 }

@@ -79,14 +79,13 @@ impl Ready {
     fn check_unread(&self) -> Result<(), CliError> {
         let mut unread = self.replayed.iter().flat_map(ReplayResult::unread);
         let Some(range) = unread.next() else { return Ok(()) };
-        let what =
-            "a member is missing, and another cannot be read where the array was being written";
-        let why = format!("array sectors {} to {} are not to be had", range.start, range.end - 1);
+        let what = "a member is missing, and another is unreadable where a write was interrupted";
+        let why = format!("array sectors {} to {} are not readable", range.start, range.end - 1);
         let look = format!("braid serve --read-only {}", words(&self.labels(), &[]));
         Err(CliError::new(Code::PplNeeded, what)
             .because(why)
             .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
-            .remedy(Risk::Look, "See what the sound ones hold", look))
+            .remedy(Risk::Look, "See the data of the intact ones", look))
     }
 
     /// Makes the journal part of the array: it restarts behind its replayed content.
@@ -96,11 +95,12 @@ impl Ready {
         if let Some(ReplayResult::Journal(replayed)) = &self.replayed
             && replayed.leaves_some()
         {
-            let what = "newest writes are in the journal only, as too much is missing for parity";
+            let what = "the newest writes are only in the journal, because too much is missing to \
+                        compute their parity";
             let look = format!("braid serve --read-only {}", words(&labels, &[]));
             return Err(CliError::new(Code::JournalNeeded, what)
                 .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
-                .remedy(Risk::Look, "See what the sound ones hold", look));
+                .remedy(Risk::Look, "See the data of the intact ones", look));
         }
         let probed = probe_member(&*open.device, &labels[index])?;
         let superblock = superblock_of(&probed, &self.array);
@@ -108,7 +108,7 @@ impl Ready {
         let (Some(superblock), Some(log)) = (superblock, log) else {
             return Err(CliError::new(
                 Code::JournalNeeded,
-                "the write journal cannot be read again",
+                "the write journal can no longer be read",
             )
             .about(labels[index].clone())
             .remedy(
@@ -293,13 +293,17 @@ pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), 
     for path in paths {
         let reach = Reach::of(path);
         let shared = seen.iter().find_map(|(first, other)| {
-            let how = if *first == path { Some("both names are one".to_owned()) } else { None };
+            let how = if *first == path {
+                Some("both names lead to one device".to_owned())
+            } else {
+                None
+            };
             Some((first, how.or_else(|| reach.shared_with(other))?))
         });
         if let Some((first, how)) = shared {
             let label = path.display().to_string();
             let error = CliError::new(Code::SameMemberTwice, format!("{label} is named twice"))
-                .because(format!("it has the same bytes as {}: {how}", first.display()))
+                .because(format!("it is the same storage as {}: {how}", first.display()))
                 .about(label.clone());
             let command = format!("braid examine {}", shell_word(&label));
             return Err(error.remedy(Risk::Look, "Look at it", command));

@@ -101,15 +101,17 @@ fn what(refusal: &Refusal) -> String {
             numbers(&risk.slots)
         ),
         Refusal::PplNotReplayed { missing, .. } => format!(
-            "the array was interrupted while writing, slot {} is missing, and its partial parity log has not all that was \
-             being written",
+            "the array was interrupted while writing, slot {} is missing, and its partial parity \
+             log does not cover all interrupted writes",
             numbers(missing)
         ),
         Refusal::JournalMissing { missing, .. } if missing.is_empty() => {
-            "the array has a write journal, which is not here; without it newest writes may be missing".to_string()
+            "the array's write journal is not here; without it the newest writes may be missing"
+                .to_string()
         }
         Refusal::JournalMissing { missing, .. } => format!(
-            "the array has a write journal, which is not here, and slot {} is missing; serving it could return wrong data",
+            "the array's write journal is not here, and slot {} is missing; serving it could \
+             return wrong data",
             numbers(missing)
         ),
         Refusal::SeveralArrays { arrays } => {
@@ -141,7 +143,7 @@ fn causes(refusal: &Refusal) -> Vec<String> {
         }
         Refusal::DirtyAndDegraded(risk) => vec![at_risk_words(risk)],
         Refusal::Reshaping { .. } => {
-            vec!["part of it is in its old shape, and part in its new one".to_string()]
+            vec!["part of it has its old shape, and part its new one".to_string()]
         }
         Refusal::BitmapFile { fault, .. } => vec![fault.to_string()],
         Refusal::SeveralArrays { arrays } => arrays.iter().map(ToString::to_string).collect(),
@@ -149,7 +151,7 @@ fn causes(refusal: &Refusal) -> Vec<String> {
             let size = format_size(array_sectors.saturating_mul(SECTOR_BYTES));
             let computed = match missing.is_empty() {
                 true => String::new(),
-                false => format!("; what slot {} held may be computed wrong", numbers(missing)),
+                false => format!("; data computed for slot {} may be wrong", numbers(missing)),
             };
             vec![
                 fault.to_string(),
@@ -157,7 +159,7 @@ fn causes(refusal: &Refusal) -> Vec<String> {
             ]
         }
         Refusal::PplNotReplayed { unread, .. } if unread.is_empty() => {
-            vec!["a resync was not finished, of which the log knows nothing".to_string()]
+            vec!["a resync was not finished, and the log does not cover it".to_string()]
         }
         // One error for all slots.
         Refusal::PplNotReplayed { unread, .. }
@@ -190,7 +192,7 @@ pub fn at_risk_words(risk: &AtRisk) -> String {
     let more = risk.ranges.len().saturating_sub(RANGES_SHOWN_MAX);
     places.extend((more > 0).then(|| format!("and {more} more ranges")));
     format!(
-        "at risk: what slot {} held, in {} stripes with {} of the array (sectors {})",
+        "at risk: the data of slot {}, in {} stripes with {} of the array (sectors {})",
         numbers(&risk.slots),
         risk.stripes,
         format_size(bytes),
@@ -206,11 +208,11 @@ pub fn tolerance_words(tolerance: Tolerance) -> String {
         more => format!("can lose {more} more members"),
     };
     let until = if tolerance.parity_in_doubt {
-        " until its parity is resynced: it was interrupted while writing, and nothing is computed from parity \
-         that may not fit"
+        " until its parity is resynced: it was interrupted while writing, and braid computes no \
+         data from doubtful parity"
     } else if tolerance.copies_in_doubt {
-        "; its copies may differ where it was being written when it was interrupted, and what is read there may \
-         change when a member is lost, until they are resynced"
+        "; its copies may differ where a write was interrupted, and until a resync, data read \
+         there may change when a member is lost"
     } else {
         ""
     };
@@ -240,7 +242,7 @@ fn with_remedies(
                 error.remedy(Risk::Change, format!("Serve {name}"), command)
             });
             let command = format!("braid serve --all {all}");
-            each.remedy(Risk::Change, "Serve each of them, as it is", command)
+            each.remedy(Risk::Change, "Serve each array as it is", command)
         }
         Refusal::RolesContradict { labels } | Refusal::SlotClaimedTwice { labels, .. } => {
             labels.iter().fold(error.remedy(Risk::Look, "Compare them", examine), |error, label| {
@@ -261,14 +263,14 @@ fn with_remedies(
                 .remedy(Risk::Look, "See what each member is", examine)
                 .remedy(
                     Risk::Look,
-                    "Read what the members hold; what would be computed is an I/O error",
+                    "Read the data on the members; computed data is an I/O error",
                     format!("braid serve --read-only {all}"),
                 );
             match fault {
                 JournalFault::Several { .. } => error,
                 _ => error.remedy(
                     Risk::Destroy,
-                    "It is gone for good: go on without it",
+                    "If it is lost for good, go on without it",
                     format!("braid serve --without-journal {all}"),
                 ),
             }
@@ -276,7 +278,7 @@ fn with_remedies(
         Refusal::Reshaping { .. } => error
             .remedy(
                 Risk::Look,
-                "See how far it is, and what can be read",
+                "See its progress, and the readable part",
                 format!("braid rescue {all}"),
             )
             .remedy(Risk::Look, "See what it says", examine)
@@ -294,7 +296,7 @@ fn with_remedies(
             };
             error.remedy(
                 Risk::Destroy,
-                "Look, though some of it may be wrong",
+                "Look, although some data may be wrong",
                 format!("braid serve --read-only --accept-risk {stripes} {all}"),
             )
         }
@@ -305,28 +307,41 @@ fn with_remedies(
             error
                 .remedy(Risk::Look, "Best: connect the other members and name them, too", "")
                 .remedy(Risk::Look, "See what each says", examine)
-                .remedy(Risk::Look, "See what the sound ones hold", look)
-                .remedy(Risk::Destroy, "Go on from the sound ones, without what they missed", serve)
+                .remedy(Risk::Look, "See the data of the intact ones", look)
+                .remedy(
+                    Risk::Destroy,
+                    "Go on from the intact ones, without the writes that they \
+                                        missed",
+                    serve,
+                )
         }
         Refusal::OlderThanKnown { .. } => {
-            let best = "Best: connect the members that had them, and name them, too";
+            let best = "Best: connect the members with the newer writes, and name them, too";
             accept_older(error.remedy(Risk::Look, best, ""), &all)
         }
         Refusal::BitmapFile { label, fault: BitmapFileFault::Ahead { .. } } => {
             let file = shell_word(label);
-            let best = "Best: connect the members that had them, and name them, too";
+            let best = "Best: connect the members with the newer writes, and name them, too";
             let without = format!("braid serve {all}");
             error
                 .remedy(Risk::Look, best, "")
                 .remedy(Risk::Look, "See what it is", format!("braid examine {file} {all}"))
-                .remedy(Risk::Destroy, "Go on from these, without what they missed", without)
+                .remedy(
+                    Risk::Destroy,
+                    "Go on from these, without the writes that they missed",
+                    without,
+                )
         }
         Refusal::BitmapFile { label, .. } => {
             let file = shell_word(label);
             let without = format!("braid serve {all}");
             error
                 .remedy(Risk::Look, "See what it is", format!("braid examine {file} {all}"))
-                .remedy(Risk::Change, "If the array has none: serve it without", without)
+                .remedy(
+                    Risk::Change,
+                    "If the array has no bitmap file, serve it without one",
+                    without,
+                )
         }
         Refusal::ConflictingGeometry { label, .. } => {
             let rest = words(members, std::slice::from_ref(label));
@@ -344,12 +359,12 @@ fn with_remedies(
             .remedy(Risk::Look, "See what each member is", examine)
             .remedy(
                 Risk::Look,
-                "Read it; what is at risk is an I/O error",
+                "Read it; data at risk is an I/O error",
                 format!("braid serve --read-only {all}"),
             )
             .remedy(
                 Risk::Destroy,
-                "Look, though some of it may be wrong",
+                "Look, although some data may be wrong",
                 format!("braid serve --read-only --accept-risk {} {all}", risk.stripes),
             )
             .remedy(
@@ -371,7 +386,7 @@ fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all:
         matches!(verdict.reason, Reason::Holds(ForeignKind::Gpt | ForeignKind::Mbr))
     };
     let error = match verdicts.iter().any(has_table) {
-        true => error.because("members may be in the partitions of these disks: then name those"),
+        true => error.because("members may be in the partitions of these disks: name the partitions"),
         false => error,
     };
     let holds = |verdict: &MemberVerdict| match verdict.reason {
@@ -389,7 +404,7 @@ fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all:
     }
     error.remedy(
         Risk::Look,
-        "Look in their partitions, and for what is left of superblocks; nothing is written",
+        "Search their partitions, and remains of superblocks; nothing is written",
         format!("braid rescue {all}"),
     )
 }
@@ -398,7 +413,7 @@ fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &s
     let rescue = format!("braid rescue {all}");
     let error = error
         .remedy(Risk::Look, "Connect the missing members and name them, too", "")
-        .remedy(Risk::Look, "See what can be read back of it; nothing is written", rescue);
+        .remedy(Risk::Look, "See which data can be recovered; nothing is written", rescue);
     let is_old = |verdict: &MemberVerdict| {
         matches!(verdict.reason, Reason::OlderThanKnown { .. } | Reason::OlderUpdate { .. })
     };
@@ -415,8 +430,8 @@ fn accept_older(error: CliError, members: &str) -> CliError {
     let serve = format!("braid serve --accept-older {members}");
     error
         .remedy(Risk::Look, "See what each says", examine)
-        .remedy(Risk::Look, "See what these hold", look)
-        .remedy(Risk::Destroy, "They were put back on purpose: go on from them", serve)
+        .remedy(Risk::Look, "See the data of these members", look)
+        .remedy(Risk::Destroy, "If they were restored on purpose, go on from them", serve)
 }
 
 /// The mdadm command that gives the kernel all members of the array. md takes block devices only,

@@ -158,7 +158,7 @@ impl MemberDevices<'_> {
         let has_room = count * SECTOR_BYTES <= MEMORY_BYTES_MAX;
         if !has_room {
             let most = format_size(MEMORY_BYTES_MAX);
-            let what = format!("the logs tell of more than {most} of parity, too much for memory");
+            let what = format!("the logs cover more than {most} of parity, too much for memory");
             self.failure = Some(CliError::new(Code::PplNeeded, what));
         }
         has_room
@@ -296,10 +296,10 @@ impl PplResult {
         };
         let torn = match self.torn {
             0 => String::new(),
-            torn => format!("; {torn} that were cut short name nothing that was written"),
+            torn => format!("; {torn} torn entries cover no write to the members"),
         };
         let done = format!(
-            "{} {was} replayed: {entries} {noun}, {size} of parity made anew ({target}){torn}",
+            "{} {was} replayed: {entries} {noun}, {size} of parity recomputed ({place}){torn}",
             self.kind
         );
         let mut lines = vec![done];
@@ -310,8 +310,8 @@ impl PplResult {
             let more = unsettled.len().saturating_sub(RANGES_SHOWN);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             lines.push(format!(
-                "being written when it was interrupted, and not there now: array sectors {}{more}; if that write had not \
-                 ended, they hold neither what was there nor what was to be",
+                "interrupted while being written, and unreadable now: array sectors {}{more}; if \
+                 that write did not complete, they hold neither the old nor the new data",
                 shown.join(", ")
             ));
         }

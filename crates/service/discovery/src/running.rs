@@ -244,8 +244,8 @@ fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)
 }
 
-fn several(word: &str, meant: &[&RunningArray], all: &[RunningArray]) -> CliError {
-    let what = format!("{} arrays that are being served are called {word}", meant.len());
+fn several(word: &str, meant: &[&Running], all: &[Running]) -> CliError {
+    let what = format!("{} served arrays are called {word}", meant.len());
     let error = CliError::new(Code::SeveralServed, what).about(word);
     meant.iter().fold(error, |error, one| {
         let array = &one.array;
@@ -260,9 +260,9 @@ pub fn none_served() -> CliError {
     let error = CliError::new(Code::NotServed, "no array is being served");
     let error = error.because(format!("there is no control socket in {}", folder().display()));
     let error = error.because(
-        "an array that was served with --control elsewhere is named by the path of its socket",
+        "name an array with another control socket (serve --control) by the path of that socket",
     );
-    error.remedy(Risk::Look, "See what is served", "braid list")
+    error.remedy(Risk::Look, "See the served arrays", "braid list")
 }
 
 /// No array matches; a socket left behind may.
@@ -287,28 +287,28 @@ fn none(word: &str, all: RunningArrays) -> CliError {
     };
     let error = CliError::new(Code::NotServed, format!("no array called {word} is being served"));
     let error = error.about(word).because(served).because(
-        "an array that was served with --control elsewhere is named by the path of its socket",
+        "name an array with another control socket (serve --control) by the path of that socket",
     );
     // A socket in the current folder, named without a slash.
     if Path::new(word).exists() {
         let command = format!("braid status {}", shell_word(&format!("./{word}")));
-        return error.remedy(Risk::Look, "Ask at the file of that name", command);
+        return error.remedy(Risk::Look, "Ask the socket of that name", command);
     }
-    error.remedy(Risk::Look, "See what is served", "braid list")
+    error.remedy(Risk::Look, "See the served arrays", "braid list")
 }
 
 /// The error of a socket where no array answered.
 pub fn unanswered(control: &Path, error: &ClientError) -> CliError {
     let place = control.display();
     let socket = shell_word(&control.to_string_lossy()).into_owned();
-    let list = |error: CliError| error.remedy(Risk::Look, "See what is served", "braid list");
+    let list = |error: CliError| error.remedy(Risk::Look, "See the served arrays", "braid list");
     let new = |code: Code, what: String| {
         CliError::new(code, what).about(control.display().to_string()).because(error.to_string())
     };
     match error {
         ClientError::Refused(problem) => CliError::from_problem(problem),
         ClientError::System(source) => {
-            braid_console::error::system::system("the server could not be asked", source)
+            braid_console::error::system::system("the server cannot be reached", source)
         }
         ClientError::Connect(source) => match source.kind() {
             ErrorKind::NotFound => {
@@ -317,7 +317,8 @@ pub fn unanswered(control: &Path, error: &ClientError) -> CliError {
             ErrorKind::ConnectionRefused if is_socket(control) => {
                 let what = format!("no process listens at {place} any more");
                 let gone = new(Code::ServerGone, what).because(
-                    "the server that made it was killed, or the machine went down: its array is as after a crash",
+                    "its server was killed, or the machine went down; the array is as after a \
+                     crash",
                 );
                 let command = command_again(control);
                 let command = command.unwrap_or_else(|| "braid serve MEMBER...".to_owned());
@@ -338,14 +339,14 @@ pub fn unanswered(control: &Path, error: &ClientError) -> CliError {
             list(new(Code::ServerSilent, what))
         }
         ClientError::Ended(_) | ClientError::Answer(_) => {
-            let what = format!("what answers at {place} is no server of braid, or has just ended");
+            let what = format!("the process at {place} is no braid server, or has just ended");
             let error = new(Code::ServerSilent, what);
             let beside = control.with_extension(SUFFIX);
             if beside == control || !is_socket(&beside) {
                 return list(error);
             }
             let command = format!("braid status {}", shell_word(&beside.to_string_lossy()));
-            error.remedy(Risk::Look, "Ask at the control socket beside it", command)
+            error.remedy(Risk::Look, "Ask the control socket beside it", command)
         }
     }
 }

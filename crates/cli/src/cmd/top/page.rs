@@ -329,10 +329,10 @@ tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)
   pace     beside clients: 4 MiB under way for the job, 8 MiB may be; clients' p99 1.2 ms without it, to be 2.5 ms at most
   turns    write-back 35.0 % (17.5 ms); members together busy reading 12.0 ms, writing 8.0 ms, reads held
   problem  /dev/sdc (slot 1) is slow at 14:02:11 UTC: it took 900 ms, and the others much less
-  now      it is read around until it answers like the others again
-  do       nothing now; a member that is slow again and again is about to fail
+  now      reads avoid it until it answers like the others again
+  do       nothing now; a member that is slow repeatedly is about to fail
   problem  slot 3 has had no member since tank was started
-  now      a spare is about to take its place; what was there is served from the others; tank can lose 1 more member
+  now      a spare is about to take its place; its data is served from the others; tank can lose 1 more member
   do       nothing now
 
   slot   member    state        read     write  waiting   out  elevator  errors

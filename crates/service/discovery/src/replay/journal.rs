@@ -121,7 +121,7 @@ impl JournalDevices<'_> {
         if !has_room {
             let most = format_size(MEMORY_BYTES_MAX);
             let what = format!(
-                "the journal has more than {most} that members have not, too much for memory"
+                "the journal has more than {most} that the members lack, too much for memory"
             );
             let command = format!("braid replay {}", words(self.labels, &[]));
             let error = CliError::new(Code::JournalNeeded, what);
@@ -314,18 +314,19 @@ impl JournalResult {
             let more = unsettled.len().saturating_sub(RANGES_SHOWN);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             lines.push(format!(
-                "newest writes of array sectors {}{more} stay in the journal: too much of their stripes is missing for parity; \
-                 they read as they were before",
+                "the newest writes of array sectors {}{more} stay in the journal: too much of \
+                 their stripes is missing to compute parity; these sectors read as before the \
+                 writes",
                 shown.join(", ")
             ));
         }
         if self.empties && !is_settled {
-            let why = "it stays as it is, for a member that is missing now";
+            let why = "it stays unchanged for a member that is missing now";
             lines.push(format!("the journal was not emptied: {why}"));
         }
         if let Some(number) = self.saved {
             lines.push(format!(
-                "the journal begins anew; `braid undo {number}` puts its superblock back"
+                "the journal starts empty; `braid undo {number}` puts its superblock back"
             ));
         }
         lines

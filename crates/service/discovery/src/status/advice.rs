@@ -40,27 +40,28 @@ fn failure(array: &Array, word: &str) -> Option<Advice> {
     Some(if failure.out_of_space {
         Advice {
             problem: format!("no space is left below {member} since {since}: {cause}"),
-            now: "writes are refused; what was flushed is safe and is read".into(),
-            what: "free space, then stop it and serve it again:".into(),
+            now: "writes are refused; flushed data is safe and readable".into(),
+            what: "free space, then stop the array and serve it again:".into(),
             command: Some(stop),
         }
     } else if failure.write_protected {
         Advice {
-            problem: format!("{member} may not be written since {since}: {cause}"),
-            now: "writes are refused; what was flushed is safe and is read".into(),
+            problem: format!("{member} is write-protected since {since}: {cause}"),
+            now: "writes are refused; flushed data is safe and readable".into(),
             what:
-                "have it writable again (a switch, a write blocker, `blockdev --setrw`, its file \
-                   system), then stop it and serve it again:"
+                "make it writable again (a switch, a write blocker, `blockdev --setrw`, its file \
+                 system), then stop the array and serve it again:"
                     .into(),
             command: Some(stop),
         }
     } else {
         Advice {
             problem: format!(
-                "{member} failed too at {since}, and {level} cannot make up for it: {cause}"
+                "{member} failed too at {since}, more than {level} tolerates: {cause}"
             ),
-            now: "writes are refused; what the other members hold is read".into(),
-            what: "stop it, reconnect its members, and look at them with `braid examine`:".into(),
+            now: "writes are refused; data on the other members is readable".into(),
+            what: "stop the array, reconnect its members, and look at them with `braid examine`:"
+                .into(),
             command: Some(stop),
         }
     })
@@ -71,13 +72,12 @@ fn lost(array: &Array, word: &str) -> Option<Advice> {
     let bytes = format_size(lost.bytes);
     Some(Advice {
         problem: format!(
-            "{bytes} in {} range(s) had been answered and could not be written",
+            "{bytes} in {} range(s) were acknowledged but could not be written",
             lost.ranges
         ),
-        now:
-            "they read as an error, and every flush fails, so that no client believes they are safe"
-                .into(),
-        what: "have clients check what is on it, then stop it and serve it again:".into(),
+        now: "reads of them fail, and every flush fails, so that no client takes them for safe"
+            .into(),
+        what: "let clients check their data, then stop the array and serve it again:".into(),
         command: Some(format!("braid stop {word}")),
     })
 }
@@ -100,22 +100,21 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
         }
         SlotState::Away => Some(Advice {
             problem: format!("{member} (slot {number}) is away{at}{because}"),
-            now: format!("it comes back by itself when it answers; {}", from_others(array)),
-            what: "look at its cable and its disk; to give it up, have another take its place:"
-                .into(),
+            now: format!("it returns by itself when it answers; {}", from_others(array)),
+            what: "check its cable and its disk; to give it up, add another in its place:".into(),
             command: Some(format!("braid add {word} DEVICE")),
         }),
         SlotState::Failed => {
             let problem = format!("{member} (slot {number}) failed{at}{because}");
             let what =
-                format!("put another in its place, or its own if that answers again ({examine}):");
+                format!("add another in its place, or the same if it answers again ({examine}):");
             Some(empty(array, problem, word, &what, format!("braid add {word} DEVICE")))
         }
         SlotState::Recovering => Some(recovering(array, (number, member), word, manner)),
         SlotState::Slow => Some(Advice {
             problem: format!("{member} (slot {number}) is slow{at}{because}"),
-            now: "it is read around until it answers like the others again".into(),
-            what: "nothing now; a member that is slow again and again is about to fail".into(),
+            now: "reads avoid it until it answers like the others again".into(),
+            what: "nothing now; a member that is slow repeatedly is about to fail".into(),
             command: None,
         }),
     }
@@ -129,11 +128,15 @@ fn empty(array: &Array, problem: String, word: &str, what: &str, command: String
         return Advice { problem, now: others, what: what.into(), command: Some(command) };
     }
     let (spare, what, command) = if array.read_only {
-        let what = "stop it, and serve it without --read-only:";
-        ("a spare waits, for it is served read-only", what, Some(format!("braid stop {word}")))
+        let what = "stop the array, and serve it without --read-only:";
+        (
+            "a spare waits, because the array is served read-only",
+            what,
+            Some(format!("braid stop {word}")),
+        )
     } else if array.jobs_paused {
         let resume = Some(format!("braid resume {word}"));
-        ("a spare waits, for jobs are paused", "have it rebuilt:", resume)
+        ("a spare waits, because jobs are paused", "start the rebuild:", resume)
     } else {
         ("a spare is about to take its place", "nothing now", None)
     };
@@ -150,13 +153,13 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
         format!("{gone} (slot {number}) failed{at}{because}")
     });
     let problem = problem
-        .unwrap_or_else(|| format!("{member} (slot {number}) does not hold all it should yet"));
-    let JobAdvice { now, what, command } =
-        job_advice(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
+        .unwrap_or_else(|| format!("{member} (slot {number}) does not hold all its data yet"));
+    let Going { now, what, command } =
+        going(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
     let lose = can_lose_words(array.can_lose);
     let unplug = replaced.and_then(|out| out.member.as_deref()).filter(|_| command.is_none());
     let what = match unplug {
-        Some(gone) => format!("{what}; {gone} can be taken out"),
+        Some(gone) => format!("{what}; {gone} can be unplugged"),
         None => what,
     };
     Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
@@ -171,12 +174,11 @@ fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
         return None;
     }
     let problem = format!(
-        "{member} (slot {}) errs again and again: {} read errors lately",
+        "{member} (slot {}) errs repeatedly: {} read errors lately",
         place_of(row),
         errors.recent
     );
-    let now =
-        "all were corrected from the others; a disk that errs like this often dies soon".into();
+    let now = "all were corrected from the others; such a disk often fails soon".into();
     let waits = |slot: &&Slot| slot.state == SlotState::Waiting && slot.replaces.is_none();
     let spare = array.slots.iter().find(waits).and_then(|slot| slot.member.as_deref());
     let does_so = array.settings.get("on-read-errors") != Some(&"warn".into());
@@ -184,16 +186,17 @@ fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
         Some(spare) => {
             let names = (shell_word(member), shell_word(spare));
             (
-                "have it copied to the spare:",
+                "copy it to the spare:",
                 format!("braid replace {word} {} --with {}", names.0, names.1),
             )
         }
-        None if does_so => {
-            ("add a spare, to which it is copied by itself:", format!("braid spare {word} DEVICE"))
-        }
+        None if does_so => (
+            "add a spare; braid then copies the member to it:",
+            format!("braid spare {word} DEVICE"),
+        ),
         None => {
             let member = shell_word(member);
-            ("have it copied to another:", format!("braid replace {word} {member} --with DEVICE"))
+            ("copy it to another device:", format!("braid replace {word} {member} --with DEVICE"))
         }
     };
     Some(Advice { problem, now, what: what.into(), command: Some(command) })
@@ -205,14 +208,13 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
         return None;
     }
     let place = place_of(row);
-    let problem = format!(
-        "what {} of {member} (slot {place}) should hold is not known",
-        sectors_words(sectors)
-    );
+    let problem =
+        format!("{} of {member} (slot {place}) have no valid data", sectors_words(sectors));
     let now = if is_redundant(array) {
-        "it is made of the others where they can be read; elsewhere reads fail until it is written again"
+        "they are computed from the others where these are readable; elsewhere reads fail until \
+         they are rewritten"
     } else {
-        "reads of it fail until it is written again"
+        "reads of them fail until they are rewritten"
     };
     // A check rewrites sectors that other members can give, and a second one tries the rest.
     // Sectors still in the log after that are lost.
@@ -220,13 +222,12 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     let next = match last {
         _ if !is_redundant(array) => None,
         None => {
-            let what = "have what the others can give of it written again:";
+            let what = "rewrite them from the others:";
             Some((what, format!("braid check {word}")))
         }
         // A log may be wrong: md has copied entries from member to member.
         Some(check) if !check.found.retries_bad => {
-            let what =
-                "have it read all the same, and named no more where it agrees with the others:";
+            let what = "read them anyway, and drop those from the log that agree with the others:";
             Some((what, format!("braid check {word} --retry-bad")))
         }
         Some(_) => None,
@@ -237,9 +238,10 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     }
     let what = match array.level.as_str() {
         "raid4" | "raid5" | "raid6" => {
-            "write again what clients cannot read, in whole rows of chunks; its bad-block log names where:"
+            "rewrite the unreadable data from clients, in full stripes; the bad-block log lists \
+             the sectors:"
         }
-        _ => "write again what clients cannot read; its bad-block log names where:",
+        _ => "rewrite the unreadable data from clients; the bad-block log lists the sectors:",
     };
     let command = Some(format!("braid examine {}", shell_word(member)));
     Some(Advice { problem, now: now.into(), what: what.into(), command })
@@ -278,7 +280,7 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
         Some(job) if job.state == JobState::Paused => {
             let percent = down_to_a_tenth(job.percent);
             let now = format!("{doing} is paused at {percent:.1} %");
-            return with(now, "have it go on:", resume());
+            return with(now, "resume it:", resume());
         }
         Some(job) => {
             let now = format!("{doing}  {}", progress_words(job, manner));
@@ -287,17 +289,17 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
         None => {}
     }
     if array.read_only {
-        let what = "stop it, and serve it without --read-only:";
+        let what = "stop the array, and serve it without --read-only:";
         return with(
-            format!("{doing} does not begin, for it is served read-only"),
+            format!("{doing} does not begin, because the array is served read-only"),
             what,
             Some(format!("braid stop {word}")),
         );
     }
     if array.jobs_paused {
         return with(
-            format!("{doing} does not begin, for jobs are paused"),
-            "have it begin:",
+            format!("{doing} does not begin, because jobs are paused"),
+            "start it:",
             resume(),
         );
     }
@@ -306,12 +308,16 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
         let at = format_size(last.done_bytes);
         return if last.result == JobResult::Unreadable {
             let now = format!(
-                "{doing} ended at {at}, where more is unreadable than the level can make up for, and the new member has no room \
-                 to note that; what was done stays done"
+                "{doing} ended at {at}, where more is unreadable than the level tolerates, and \
+                 the new member's bad-block log has no room; finished work remains"
             );
-            with(now, "save what clients can read of it; if members read again, try again:", again)
+            with(
+                now,
+                "save the readable data; if the members become readable again, try again:",
+                again,
+            )
         } else {
-            let now = format!("{doing} ended at {at}: there is no space below a member");
+            let now = format!("{doing} ended at {at}: no space is left below a member");
             with(now, "free space, then try again:", again)
         };
     }
@@ -346,7 +352,7 @@ fn missing(array: &Array, word: &str) -> Option<Advice> {
     if problems.is_empty() {
         return None;
     }
-    let what = "add a device, or the member that belongs there; it is rebuilt:";
+    let what = "add a device, or the missing member; braid rebuilds it:";
     Some(empty(array, problems.join("; "), word, what, format!("braid add {word} DEVICE")))
 }
 
@@ -354,8 +360,8 @@ fn missing(array: &Array, word: &str) -> Option<Advice> {
 fn from_others(array: &Array) -> String {
     let lose = can_lose_words(array.can_lose);
     match array.state {
-        State::Failed => "too much is lost to make up for it".to_owned(),
-        _ => format!("what was there is served from the others; {} {lose}", array.name),
+        State::Failed => "more is lost than the level tolerates".to_owned(),
+        _ => format!("its data is served from the others; {} {lose}", array.name),
     }
 }
 
@@ -364,11 +370,12 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
         return None;
     }
     let until = if array.parity_in_doubt {
-        "nothing is computed from parity that may not fit: it cannot lose a member until then"
+        "until then braid computes no data from doubtful parity: the array cannot lose a member"
     } else if array.copies_in_doubt {
-        "copies may differ where it was being written, and what is read there may change when a member is lost"
+        "copies may differ where a write was interrupted, and data read there may change when a \
+         member is lost"
     } else {
-        "its redundancy may not agree everywhere until then"
+        "until then its redundancy may be wrong in places"
     };
     let JobAdvice { now, what, command } =
         job_advice(array, JobKind::Resync, "resyncing", word, manner);
@@ -389,24 +396,24 @@ fn found(array: &Array, word: &str) -> Option<Advice> {
     if is_so && last.found.located_sectors > last.found.repaired_sectors {
         return Some(Advice {
             problem: format!(
-                "{} did not agree when it was checked at {}: {}",
+                "{} did not agree in the check at {}: {}",
                 sectors_words(last.differing_sectors),
                 clock(&last.ended),
                 found_words(last)
             ),
-            now: "what members hold is read as it is".into(),
-            what: "have what is known to be wrong written again, from the others:".into(),
+            now: "reads return the members' data unchanged".into(),
+            what: "rewrite the sectors that are known to be wrong from the others:".into(),
             command: Some(format!("braid check {word} --repair")),
         });
     }
     is_so.then(|| Advice {
         problem: format!(
-            "{} of redundancy did not agree with the rest when it was checked at {}",
+            "{} of redundancy did not agree with the data in the check at {}",
             sectors_words(last.differing_sectors),
             clock(&last.ended)
         ),
-        now: "what members hold is read as it is, and nothing was changed".into(),
-        what: "have clients check what is on it; then see whether it is still so:".into(),
+        now: "reads return the members' data unchanged; nothing was written".into(),
+        what: "let clients check their data, then check again:".into(),
         command: Some(format!("braid check {word}")),
     })
 }

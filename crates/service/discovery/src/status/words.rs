@@ -100,7 +100,7 @@ pub fn run_words(run: &FoundRun) -> String {
     };
     let fate = match run.fate {
         FoundFate::Left => "left as it is",
-        FoundFate::Unverified => "written again, and not seen to be right since",
+        FoundFate::Unverified => "rewritten, but not yet verified",
         FoundFate::Repaired => "repaired",
     };
     let slot = run.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
@@ -122,7 +122,7 @@ pub fn found_words(last: &LastJob) -> String {
     }
     if ambiguous_sectors > 0 {
         let ambiguous = sectors_words(ambiguous_sectors);
-        parts.push(format!("in {ambiguous} of the members what is wrong cannot be told"));
+        parts.push(format!("in {ambiguous} of the members the wrong part is unknown"));
     }
     parts.join("; ")
 }

@@ -127,8 +127,8 @@ pub fn why(device: &Device, now: &[Snippet]) -> String {
     let (was, is) = (look(&device.after()), look(now));
     let Some(is) = is else {
         return match was {
-            Some(_) => "the superblock that the command left is not on it any more".to_owned(),
-            None => "there is something else on it than what the command left".to_owned(),
+            Some(_) => "the superblock that the command left is no longer on it".to_owned(),
+            None => "it holds other bytes than the command wrote".to_owned(),
         };
     };
     let name = array_name(&is);
@@ -140,8 +140,8 @@ pub fn why(device: &Device, now: &[Snippet]) -> String {
                 != (is.state.events, is.state.update_time) =>
         {
             format!(
-                "{name} was started since, and may have been written: its superblock counts {} events and is of {}; when \
-                 the command had written it, it counted {} and was of {}",
+                "{name} was started since, and may have been written: its superblock counts {} \
+                 events and is of {}; after the command it counted {} and was of {}",
                 is.state.events,
                 format_utc(is.state.update_time.seconds),
                 was.state.events,

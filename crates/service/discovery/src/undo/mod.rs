@@ -154,7 +154,7 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
     let label = of.path.display().to_string();
     let identity = of.device.identity();
     let path = fs::canonicalize(of.path).map_err(|error| {
-        let what = format!("{label} cannot be found again");
+        let what = format!("{label} is gone");
         CliError::new(Code::MemberMissing, what).about(label.clone()).caused_by(&error)
     })?;
     let is_block = identity.kind == MemberKind::BlockDevice;

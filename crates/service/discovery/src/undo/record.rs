@@ -78,19 +78,19 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The head is not a record's.
-    #[error("it does not begin as a record does")]
+    #[error("it does not begin like a record")]
     Head,
     /// A newer braid wrote it.
     #[error("it is of format {0}, which a newer braid wrote")]
     Format(u64),
     /// Its length differs from its head.
-    #[error("it was cut off, or is longer than it was")]
+    #[error("it was cut off or extended")]
     Length,
     /// Its checksum differs from its head.
-    #[error("its bytes are not those that were written")]
+    #[error("its bytes fail their checksum")]
     Checksum,
     /// A field has an impossible value.
-    #[error("its words make no sense")]
+    #[error("its text is not valid")]
     Words,
 }
 

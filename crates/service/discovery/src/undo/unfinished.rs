@@ -181,9 +181,9 @@ impl UnfinishedCommand {
         let away = of(&|content| content.is_none());
         for (words, devices) in [
             ("as before", of(&|content| content == Some(Content::Before))),
-            ("written in part", of(&|content| content == Some(Content::Partly))),
+            ("partly written", of(&|content| content == Some(Content::Partly))),
             ("written", of(&|content| content == Some(Content::Written))),
-            ("changed by another since", of(&|content| content == Some(Content::Changed))),
+            ("changed by another program since", of(&|content| content == Some(Content::Changed))),
             ("not here", away.clone()),
         ] {
             if !devices.is_empty() {
@@ -197,9 +197,21 @@ impl UnfinishedCommand {
                 written.iter().map(|path| shell_word(path).into_owned()).collect();
             let wipe = format!("wipefs --all {}", words.join(" "));
             return error
-                .because("the array has gone on without what was written, so it can neither be finished nor taken back")
-                .remedy(Risk::Look, "See what the members are", format!("braid examine {}", words.join(" ")))
-                .remedy(Risk::Destroy, "Forget what it holds; added again it is rebuilt from the others", wipe);
+                .because(
+                    "the array went on without these writes, so they can neither be finished \
+                          nor undone",
+                )
+                .remedy(
+                    Risk::Look,
+                    "See the state of the members",
+                    format!("braid examine {}", words.join(" ")),
+                )
+                .remedy(
+                    Risk::Destroy,
+                    "Discard its data; added again it is rebuilt from the \
+                                        others",
+                    wipe,
+                );
         }
         let without: Vec<String> =
             away.iter().map(|path| format!(" --without {}", shell_word(path))).collect();
@@ -209,7 +221,7 @@ impl UnfinishedCommand {
             return error.remedy(Risk::Change, "Finish it", finish);
         }
         let undo = in_state_dir(format!("braid undo {}{without}", self.number), state_dir);
-        let error = error.remedy(Risk::Change, "Take back what it wrote", undo);
+        let error = error.remedy(Risk::Change, "Undo its writes", undo);
         match self.overlay.as_ref().filter(|_| away.is_empty()) {
             Some(_) => {
                 error.remedy(Risk::Change, "Finish it", in_state_dir(command.clone(), state_dir))

@@ -49,8 +49,8 @@ fn a_failed_member_is_told_with_what_to_type() {
     let expected = "\
 tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)  nbd+unix:///tank?socket=/run/braid/tank.sock
   problem  /dev/sdc (slot 1) failed at 14:02:11 UTC: write of 8 sectors at sector 8 failed
-  now      what was there is served from the others; tank can lose 1 more member
-  do       put another in its place, or its own if that answers again (braid examine /dev/sdc):  braid add tank DEVICE
+  now      its data is served from the others; tank can lose 1 more member
+  do       add another in its place, or the same if it answers again (braid examine /dev/sdc):  braid add tank DEVICE
   check    none is known of
   layout   4 slots, left-symmetric, chunk 512 KiB, md 1.2, uuid a1:b2:c3:d4
   cache    3 MiB answered and not on the members yet
@@ -147,7 +147,7 @@ fn a_spare_that_is_rebuilt_onto_is_told_with_the_member_that_it_stands_for() {
 tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)  nbd+unix:///tank?socket=/run/braid/tank.sock
   problem  /dev/sdx (slot 1) failed at 14:02:11 UTC: write of 8 sectors at sector 8 failed
   now      rebuilding onto /dev/sdc  41.2 %  ████████▏···········  312 MiB/s  1h 52m left (done about 17:40 UTC); tank can lose 1 more member until then
-  do       nothing now; it goes on by itself; /dev/sdx can be taken out
+  do       nothing now; it goes on by itself; /dev/sdx can be unplugged
 ";
     assert!(text.starts_with(expected), "{text}");
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  1 ")).collect();
