@@ -24,7 +24,7 @@ const APART: &[(&str, &str)] = &[
         "an overlay would have to hold more than 256 MiB that differ from the members",
     ),
     (
-        "Have root raise it for this shell, and serve again",
+        "Let root raise it for this shell, and serve again",
         "it asks for a password, and needs CAP_SYS_RESOURCE",
     ),
     ("Mount the export as the file nbd/disk", "it needs nbdfuse"),
@@ -42,7 +42,7 @@ const APART: &[(&str, &str)] = &[
         "See what it is",
         "a file would have to appear between two looks of one command; a block device needs a kernel with ublk (`cargo xtask ublk`)",
     ),
-    ("See who serves it", "it needs a kernel with ublk (`cargo xtask ublk`)"),
+    ("See which server has it", "it needs a kernel with ublk (`cargo xtask ublk`)"),
     ("Stop it", "it needs the kernel's md"),
     ("Stop swapping to it", "no test has its machine swap"),
 ];

@@ -42,7 +42,7 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
             let missing = config.members.iter().filter(|path| !devices.contains(path));
             missing.for_each(|path| {
                 let waited = began.elapsed().as_secs();
-                errln!("{} is not here after {waited} s: the others are taken", path.display());
+                errln!("{} is not here after {waited} s: starting with the others", path.display());
             });
             if !config.members.is_empty() {
                 return Ok(devices);
@@ -66,11 +66,11 @@ fn nowhere(config: &Config, looked_at: usize) -> CliError {
     };
     let error = CliError::new(Code::MemberMissing, what);
     let error = about.into_iter().fold(error, CliError::about);
-    let error = error.because(format!("{looked_at} devices were looked at, for {waited} s"));
-    let error = error.because(format!("so it says in {}", config.path.display()));
-    error.remedy(Risk::Look, "See which arrays there are", "braid scan").remedy(
+    let error = error.because(format!("{looked_at} devices were searched, for {waited} s"));
+    let error = error.because(format!("{} names it", config.path.display()));
+    error.remedy(Risk::Look, "See which arrays exist", "braid scan").remedy(
         Risk::Look,
-        "Disks that there are",
+        "See the disks",
         "lsblk",
     )
 }

@@ -146,7 +146,7 @@ fn answered_writes_that_cannot_be_read_keep_the_array_from_being_served() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"garbage!", 0).expect("the file");
     let refusal = array.serve_refused(&[], &array.present());
     refusal.is("B122", 12);
-    array.follow(&refusal.json, "Give up what was answered and not written");
+    array.follow(&refusal.json, "Discard the acknowledged writes in this file");
     assert!(!path.exists());
     array.serve().stop();
 }

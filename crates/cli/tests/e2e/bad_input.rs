@@ -190,7 +190,7 @@ fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {
     std::fs::write(folder.join("photo.jpg"), "").expect("a file");
     let refused = refusal(&array, &["serve"], &array.members);
     assert_eq!(refused["code"], "B071", "{refused}");
-    array.follow(&refused, "Have sockets in a folder of their own");
+    array.follow(&refused, "Put the sockets into a folder of their own");
     std::fs::remove_file(folder.join("photo.jpg")).expect("a file");
     std::fs::remove_dir(folder.join("braid")).expect("a folder");
     let refused = refusal(&array, &["serve"], &array.members);

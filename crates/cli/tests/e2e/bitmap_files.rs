@@ -276,7 +276,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     let error = refusal(&array, &["set", "tank", "consistency=ppl", &at(&fresh)], &[]);
     assert_eq!(error["code"], "B018", "{error}");
     assert_eq!(kept(&array), ("log".to_owned(), BITMAP), "nothing was changed");
-    array.follow(&error, "Have a bitmap in it");
+    array.follow(&error, "Put a bitmap into it");
     assert_eq!((kept(&array).0, file_of(&array)), ("bitmap".to_owned(), json!(text(&fresh))));
     // It is no member: requests about members do not affect it.
     assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], json!([]));

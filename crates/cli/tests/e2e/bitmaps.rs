@@ -210,7 +210,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
     // A size without a bitmap.
     let error = refusal(&array, &["set", "tank", "bitmap-chunk=128K"], &[]);
     assert_eq!(error["code"], "B018", "{error}");
-    array.follow(&error, "Have one made");
+    array.follow(&error, "Make one");
     assert_eq!(kept(&array), ("bitmap".to_owned(), Some(128 << 10)));
     served.stop();
 }
@@ -224,7 +224,7 @@ fn a_bitmap_without_room_is_made_by_the_command_that_is_offered() {
     let error = refusal(&array, &words, &[]);
     assert_eq!(error["code"], "B005", "{error}");
     assert_eq!(kept(&array), ("resync".to_owned(), None), "nothing was changed");
-    array.follow(&error, "With fewer bits, it fits");
+    array.follow(&error, "Use fewer bits, which fit");
     assert_eq!(kept(&array).0, "bitmap");
     served.stop();
 }
@@ -266,7 +266,7 @@ pub(crate) fn waits_for_a_member(policy: &str, key: &str) {
     assert_eq!(error["code"], "B019", "{error}");
     drop(let_go);
     wait_until("the change", PATIENCE, || !status(&array, "tank")[key].is_null());
-    let looked = array.follow(&error, "See what it is by now");
+    let looked = array.follow(&error, "See its present state");
     assert_eq!(looked.stdout.trim(), policy);
     served.stop();
 }

@@ -192,7 +192,7 @@ fn a_service_starts_when_a_disk_is_missing() {
     // By hand, the error offers the command as far as the level tolerates it.
     let refusal = array.refused(&["serve"], &array.members);
     refusal.is("B050", 1);
-    array.follow(&refusal.json, "If it does not come back, start without it");
+    array.follow(&refusal.json, "If it is lost for good, start without it");
     std::fs::remove_file(&array.members[1]).expect("a member");
     let refusal = array.refused(&["serve"], &array.members);
     refusal.is("B050", 1);

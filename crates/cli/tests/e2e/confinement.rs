@@ -160,7 +160,7 @@ fn what_cannot_be_confined_says_so() {
         let cause = refused.json["cause"].as_str().expect("a cause");
         assert!(cause.contains(option[0]), "{cause}");
         let chosen = [("MEMBER...", &*words_of(members))];
-        array.follow_with(&refused.json, "Have as much of it as there is", &chosen);
+        array.follow_with(&refused.json, "Confine it as far as possible", &chosen);
     }
     let server = array.serve_with(&["--confine", "auto", "--spare-group", "a"], members);
     assert_eq!(status(&array)["confined"], json!(["system-calls", "capabilities"]));
@@ -212,7 +212,7 @@ fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
     assert!(users.contains(&std::process::id().to_string()), "{users}");
     let error = post(&[1]);
     assert_eq!(error["code"], "B001", "{error}");
-    array.follow(&error, "Have braid send it");
+    array.follow(&error, "Let braid send it");
     server.stop();
 }
 

@@ -175,7 +175,7 @@ fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     let error = error_of(&ran);
     assert_eq!(error["code"], "B093", "{error}");
     assert!(!path.exists(), "it was made for this");
-    array.follow(&error, "See what it allows");
+    array.follow(&error, "See its settings");
     let members = words_of(&array.members);
     array.follow_with(&error, "Serve it over NBD alone", &[("MEMBER...", &*members)]);
 }

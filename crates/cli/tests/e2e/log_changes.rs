@@ -123,7 +123,7 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     let error = refusal(&array, &["set", "tank", "consistency=ppl"], &[]);
     assert_eq!(error["code"], "B018", "{error}");
     assert_eq!(kept(&array), ("resync".to_owned(), None));
-    array.follow(&error, "Keep braid's own log, which does the same here");
+    array.follow(&error, "Use braid's own log, which does the same here");
     assert_eq!(kept(&array).0, "log");
     served.stop();
     // No room: the data begin at the start.

@@ -239,7 +239,7 @@ fn a_socket_that_was_passed_on_for_nothing_is_refused_with_how_to_see_its_unit()
     command.envs([("LISTEN_FDS", "1"), ("LISTEN_FDNAMES", "photos")]);
     let error = error_of(&Background::spawn_command(command, "").wait());
     assert_eq!(error["code"], "B009", "{error}");
-    offered(&error, "See what the socket unit says (FileDescriptorName=)");
+    offered(&error, "See the socket unit (FileDescriptorName=)");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_limit_that_is_too_low_is_seen_by_the_commands_that_are_offered() {
     let error =
         (5..30).find_map(|step| refused(&format!("ulimit -v {}", step * 4000 + 600), label));
     array.follow(&error.expect("some limit is too low"), label);
-    let label = "See how far it may be raised";
+    let label = "See the highest allowed limit";
     let mut limits = (5..24).map(|limit| (limit, format!("ulimit -n {limit}")));
     let low = limits.find_map(|(limit, words)| Some((limit, refused(&words, label)?, words)));
     let (limit, error, words) = low.expect("some limit is too low");

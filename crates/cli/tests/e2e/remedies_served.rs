@@ -67,7 +67,7 @@ fn a_member_in_use_is_taken_away_by_the_command_that_is_offered() {
     array.follow(&error, "Remove the one that failed");
     assert_eq!(slots(&array)[1]["state"], "missing");
     let error = refusal(&array, &["remove", "tank", "0"], &[]);
-    array.follow(&error, "Have it fail first, and give up its protection");
+    array.follow(&error, "Let it fail first; the array loses its protection");
     assert_eq!(slots(&array)[0]["state"], "missing");
     // The array is degraded, and has no spare.
     let error = refusal(&array, &["rebuild", "tank"], &[]);
@@ -91,13 +91,13 @@ fn a_replacement_that_is_under_way_is_ended_or_waited_for_by_the_commands_that_a
     done(&array, &again);
     wait_until("another one", PATIENCE, || has(&array, &other, "filling"));
     let error = refusal(&array, &["remove", "tank", text(&other)], &[]);
-    array.follow(&error, "End that, and take it away");
+    array.follow(&error, "End that, and remove it");
     assert!(!slots(&array).iter().any(|row| row["member"] == text(&other)));
     done(&array, &["replace", "tank", "1", "--with", text(&new)]);
     wait_until("a replacement", PATIENCE, || has(&array, &new, "filling"));
     let error = refusal(&array, &again, &[]);
     go_on(&array);
-    array.follow(&error, "Wait until that is over");
+    array.follow(&error, "Wait for its end");
     assert_eq!(slots(&array)[1]["member"], text(&new));
     served.stop();
 }
@@ -109,7 +109,7 @@ fn a_member_that_cannot_be_replaced_is_dealt_with_by_the_command_that_is_offered
     stand_still(&array);
     done(&array, &["fail", "tank", "1"]);
     let error = refusal(&array, &["replace", "tank", "1", "--with", text(&new)], &[]);
-    array.follow(&error, "Put another in its place: it is rebuilt");
+    array.follow(&error, "Add another in its place, which is rebuilt");
     wait_until("a rebuild", PATIENCE, || has(&array, &new, "recovering"));
     // The member is recovering.
     let error = refusal(&array, &["replace", "tank", text(&new), "--with", text(&other)], &[]);
@@ -119,7 +119,7 @@ fn a_member_that_cannot_be_replaced_is_dealt_with_by_the_command_that_is_offered
     // The device is a spare.
     done(&array, &["spare", "tank", text(&other)]);
     let error = refusal(&array, &["replace", "tank", text(&other)], &[]);
-    array.follow(&error, "Take it away");
+    array.follow(&error, "Remove it");
     assert!(!has(&array, &other, "waiting"));
     served.stop();
 }
@@ -248,7 +248,7 @@ fn a_rebuild_that_could_not_be_finished_is_tried_again_by_the_command_that_is_of
     let checked = refusal(&array, &["check", "tank"], &[]);
     assert_eq!((&error["code"], &checked["code"]), (&"B045".into(), &"B045".into()));
     files.let_go();
-    array.follow(&checked, "Try that again");
+    array.follow(&checked, "Try it again");
     wait_for_rebuild(&array);
     served.stop();
 }

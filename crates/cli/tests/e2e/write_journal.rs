@@ -581,7 +581,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     // The array can have a bitmap or a journal, not both.
     let error = json(&added(&[text(&journal)]));
     assert_eq!(error["code"], "B018", "{error}");
-    array.follow(&error, "Give up what it keeps");
+    array.follow(&error, "Drop its bitmap or log");
     keeps(&array, "resync");
     assert_eq!(json(&added(&[text(&small)]))["code"], "B052");
     let error = json(&array.braid(&["set", "tank", "consistency=journal"], &[]));

@@ -47,7 +47,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     // By name, before any write.
     let refusal = array.refused(&["serve"], &loops.0);
     refusal.is("B054", 1);
-    array.follow(&refusal.json, "Have the array read, and nothing written");
+    array.follow(&refusal.json, "Serve the array for reading only");
     let served = array.serve_with(&["--read-only"], &loops.0);
     assert!(served.read_all(&array) == bytes);
     served.stop();

@@ -386,7 +386,9 @@ fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all:
         matches!(verdict.reason, Reason::Holds(ForeignKind::Gpt | ForeignKind::Mbr))
     };
     let error = match verdicts.iter().any(has_table) {
-        true => error.because("members may be in the partitions of these disks: name the partitions"),
+        true => {
+            error.because("members may be in the partitions of these disks: name the partitions")
+        }
         false => error,
     };
     let holds = |verdict: &MemberVerdict| match verdict.reason {

@@ -56,7 +56,7 @@ pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     }
     let what = format!("the URI names the export '{export}', but the array is called '{name}'");
     let error = CliError::new(Code::UriInvalid, what).about(export);
-    Err(error.because("leave the name out of the URI, or give the array's").remedy(
+    Err(error.because("leave the name out of the URI, or use the array's name").remedy(
         Risk::Look,
         "Serve it under its own name",
         with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
@@ -187,7 +187,7 @@ fn closing(error: CliError, folder: &Path) -> CliError {
         true => error.remedy(Risk::Change, "Keep others out", format!("chmod 700 {folder}")),
         false => error.remedy(
             Risk::Change,
-            "Have sockets in a folder of their own",
+            "Put the sockets into a folder of their own",
             format!("mkdir -m 700 {own} && export BRAID_RUNTIME_DIR={own}"),
         ),
     }

@@ -279,18 +279,18 @@ fn unread(path: &Path, why: &CacheFileError) -> CliError {
     if let CacheFileError::Io(error) = why
         && is_shortage_of(error)
     {
-        return system("answered writes of the server before cannot be looked for", error);
+        return system("acknowledged writes of the previous server cannot be searched for", error);
     }
     kept(path, format!("{} cannot be read", path.display()))
         .because(why.to_string())
-        .because("a server that was killed kept writes in it that it had answered")
+        .because("a killed server kept acknowledged writes in it")
 }
 
 fn not_written(path: &Path, why: &str) -> CliError {
-    let what = "writes that the server before had answered could not be written to the array";
+    let what = "acknowledged writes of the previous server could not be written to the array";
     kept(path, what).because(why).because(format!("they are kept in {}", path.display())).remedy(
         Risk::Look,
-        "See which arrays there are",
+        "See which arrays exist",
         "braid scan",
     )
 }
@@ -299,7 +299,7 @@ fn kept(path: &Path, what: impl Into<String>) -> CliError {
     let remove = format!("rm {}", shell_word(&path.display().to_string()));
     CliError::new(Code::AnsweredWritesKept, what).remedy(
         Risk::Destroy,
-        "Give up what was answered and not written",
+        "Discard the acknowledged writes in this file",
         remove,
     )
 }

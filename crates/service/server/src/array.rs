@@ -196,11 +196,12 @@ pub(super) fn one(
         let told = Arc::clone(&reporter);
         move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error)
     };
-    let sampler = Sampler::start(&listeners.board, &volume, fails);
-    let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
-    let export = array_export::export(name.clone(), &volume, block_bytes);
-    let others = OtherArrays::open(others, &options)?;
-    let arrays = others.exports(&export);
+    let sampler = Sampler::start(&hearing.board, &volume, fails);
+    let sampler =
+        sampler.map_err(|error| system("the thread for jobs could not be started", &error))?;
+    let export = described::export(name.clone(), &volume, block_bytes);
+    let beside = Beside::open(others, &options)?;
+    let arrays = beside.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
     let exports: Vec<_> = std::iter::once(Arc::clone(&export)).chain(stretches).collect();
     let listen = |exports, inherited| {
@@ -240,7 +241,8 @@ pub(super) fn one(
         spare_group: Arc::clone(&spare_group),
     };
     let checks = Checks::start(running.clone());
-    let checks = checks.map_err(|error| system("checks cannot be begun", &error))?;
+    let checks =
+        checks.map_err(|error| system("the thread for checks could not be started", &error))?;
     let answers = Answers::new(facts, running, watch.stopper());
     let served: Arc<dyn ServedArray> = Arc::clone(&answers) as Arc<dyn ServedArray>;
     let port = config.metrics.as_ref().map(|one| one.start(&metrics, &served)).transpose()?;
@@ -252,8 +254,9 @@ pub(super) fn one(
     let control = control.transpose()?;
     let taker = Arc::clone(&answers);
     let looking = spare_group.start(move |group| taker.take_spare(group));
-    let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
-    confinement.finish()?;
+    let looking =
+        looking.map_err(|error| system("the thread for spares could not be started", &error))?;
+    confining.finish()?;
 
     reporter.serving(
         (volume.size_bytes(), volume.is_read_only()),

@@ -37,17 +37,17 @@ pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), Str
     match key {
         "cache-size" if cache.memory_bytes < *bounds.range.start() => {
             let least = words(*bounds.range.start());
-            Err(format!("this array works with {least} at least"))
+            Err(format!("this array needs at least {least}"))
         }
         "cache-size" if cache.memory_bytes > (*bounds.range.end()).min(*left) => {
             if *bounds.range.end() < *left {
                 let most = words(*bounds.range.end());
-                return Err(format!("this array has use and room for {most} at most"));
+                return Err(format!("this array can use at most {most}"));
             }
-            Err(format!("there are {} to be had ({limit})", words(*left)))
+            Err(format!("{} are available ({limit})", words(*left)))
         }
         "dirty-limit" if cache.dirty_bytes_max > *left => {
-            Err(format!("there are {} to be had ({limit})", words(*left)))
+            Err(format!("{} are available ({limit})", words(*left)))
         }
         _ => Ok(()),
     }
@@ -90,7 +90,10 @@ pub(super) fn set(cache: &mut Cache, key: &str, value: &str) -> Result<(), Strin
         "dirty-limit" => cache.dirty_bytes_max = size()?,
         "dirty-age" => {
             let age = value.parse().ok().filter(|age| *age <= 3_600_000);
-            cache.age_max_ms = age.ok_or("it is milliseconds, an hour (3600000) at most")?;
+            cache.age_max_ms = age.ok_or(
+                "it is a number of milliseconds, at most an hour \
+                                          (3600000)",
+            )?;
         }
         _ => return Err(format!("there is no such setting; there are {}", LIVE_KEYS.join(", "))),
     }
@@ -129,10 +132,10 @@ mod tests {
         };
         assert_eq!(refused(with(1 << 30, 0), "cache-size", 1 << 30), "");
         assert_eq!(refused(with(1 << 20, 0), "cache-size", 1 << 30), "");
-        assert!(refused(with((1 << 20) - 1, 0), "cache-size", 1 << 30).contains("1 MiB at least"));
+        assert!(refused(with((1 << 20) - 1, 0), "cache-size", 1 << 30).contains("at least 1 MiB"));
         let most = refused(with(1 << 31, 0), "cache-size", 1 << 30);
-        assert_eq!(most, "there are 1 GiB to be had (available memory)");
-        assert!(refused(with(1 << 41, 0), "cache-size", 1 << 42).contains("1 TiB at most"));
+        assert_eq!(most, "1 GiB are available (available memory)");
+        assert!(refused(with(1 << 41, 0), "cache-size", 1 << 42).contains("at most 1 TiB"));
         assert!(refused(with(0, 1 << 31), "dirty-limit", 1 << 30).contains("1 GiB"));
         assert_eq!(refused(with(0, 1 << 31), "dirty-age", 1 << 30), "");
     }

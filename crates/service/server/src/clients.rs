@@ -72,7 +72,7 @@ fn set(
             let bytes = parse_size(value).map_err(|error| error.to_string())?;
             let least = limits::PAYLOAD_BYTES_LEAST as u64;
             if bytes < least {
-                return Err(format!("it is {} at least", format_size(least)));
+                return Err(format!("the minimum is {}", format_size(least)));
             }
             if bytes > left {
                 return Err(format!("{limit} leaves {}", format_size(left)));

@@ -47,7 +47,7 @@ pub(super) struct Confinement {
 pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinement, CliError> {
     let wanted = config.confine;
     let obstacle = match () {
-        () if wanted == Confine::Off => Some("it was not asked for"),
+        () if wanted == Confine::Off => Some("it was not requested"),
         () if config.run.is_some() => Some("--run runs a command, which would be confined as well"),
         () if config.file.is_some() => Some("--fuse mounts and unmounts a file"),
         () if config.device.is_some() => Some("--ublk makes and deletes a block device"),
@@ -146,13 +146,14 @@ impl Confinement {
         if let Some(why) = self.obstacle {
             return vec![why];
         }
-        let files = match (self.enforcement, self.allowed.connect) {
-            (Enforcement::Fully, _) => None,
-            (Enforcement::Partly, _) => Some("this kernel's landlock knows less than all of it"),
-            (Enforcement::NotAtAll, true) => {
-                Some("--spare-group opens devices that are not known yet")
-            }
-            (Enforcement::NotAtAll, false) => Some("this kernel has no landlock"),
+        let files = match (self.held, self.allowed.connect) {
+            (Held::Fully, _) => None,
+            (Held::Partly, _) => Some("this kernel's landlock lacks some of these rights"),
+            (Held::NotAtAll, true) => Some(
+                "--spare-group opens devices that are unknown at the \
+                                            start",
+            ),
+            (Held::NotAtAll, false) => Some("this kernel has no landlock"),
         };
         let kept = (self.kept == KeptCapabilities::FilesOfOthers)
             .then_some("a member is another user's: CAP_DAC_OVERRIDE is kept");
@@ -185,10 +186,10 @@ impl Confinement {
 
 fn refused(why: &str) -> CliError {
     let error =
-        CliError::new(Code::NotConfined, "the server cannot be confined as --confine full asks");
+        CliError::new(Code::NotConfined, "the server cannot be confined as --confine full demands");
     let error = error.because(why);
     let auto = "braid serve --confine auto MEMBER...";
-    error.remedy(Risk::Look, "Have as much of it as there is", auto)
+    error.remedy(Risk::Look, "Confine it as far as possible", auto)
 }
 
 fn failed(error: &ConfineError) -> CliError {

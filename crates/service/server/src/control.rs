@@ -187,7 +187,7 @@ impl Answers {
     }
 
     fn files_closed(&self) -> Refusal {
-        let what = format!("the server of {} opens no files by itself", self.facts.name);
+        let what = format!("the server of {} cannot open files by itself", self.facts.name);
         let error = CliError::new(Code::FilesClosed, what).about(&self.facts.name);
         let error = error.because("it was started with --confine; nothing was changed");
         refusal(409, &error.remedy(Risk::Look, "Read about it", "braid help B098"))
@@ -201,7 +201,7 @@ impl Answers {
                 let what = format!("{} cannot be set to '{}'", bad.key, bad.value);
                 let error = CliError::new(Code::Usage, what).about(&bad.key).because(bad.why);
                 let error = error.because("nothing was changed");
-                refusal(400, &error.remedy(Risk::Look, "What there is to set", "braid set --help"))
+                refusal(400, &error.remedy(Risk::Look, "See the settings", "braid set --help"))
             }
         }
     }
@@ -329,7 +329,7 @@ impl ServedArray for Answers {
             }
             Misuse::Late(_) => (Code::ServerSilent, list()),
             Misuse::Panicked => (Code::System, list()),
-            _ => (Code::Usage, ("What there is to ask", ask("openapi.json"))),
+            _ => (Code::Usage, ("See the paths of the API", ask("openapi.json"))),
         };
         let error = CliError::new(code, misuse.to_string()).about(&self.facts.name);
         let error = error.because(misuse_cause(misuse)).remedy(Risk::Look, label, command);
@@ -339,13 +339,14 @@ impl ServedArray for Answers {
 
 fn misuse_cause(misuse: &Misuse) -> &'static str {
     match misuse {
-        Misuse::Stranger(_) => "the socket is for the user who serves the array, and for root",
+        Misuse::Stranger(_) => "only root and the user who serves the array may use the socket",
         Misuse::Host(_) | Misuse::Site(_) => {
-            "nothing was changed; `ssh -L 8080:SOCKET HOST` leads the socket to http://localhost:8080/"
+            "nothing was changed; `ssh -L 8080:SOCKET HOST` forwards the socket to \
+             http://localhost:8080/"
         }
-        Misuse::Late(_) => "the array is kept waiting; stopping it still works",
-        Misuse::Panicked => "this is a mistake in braid; the array is served on",
-        _ => "the request is none that this server knows, and nothing was changed",
+        Misuse::Late(_) => "the array is busy; stopping it still works",
+        Misuse::Panicked => "this is a bug in braid; the array is still served",
+        _ => "this server does not know the request; nothing was changed",
     }
 }
 

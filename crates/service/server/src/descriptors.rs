@@ -59,11 +59,11 @@ pub(super) fn none_left(what: String) -> CliError {
     // More than the current limit, so that the advice helps.
     let more = getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| ENOUGH.max(2 * hard));
     CliError::new(Code::Shortage, what)
-        .because("the limit of this process (ulimit -n) is as high as it may raise it")
-        .remedy(Risk::Look, "See how far it may be raised", "ulimit -Hn")
+        .because("this process may not raise its limit (ulimit -n) further")
+        .remedy(Risk::Look, "See the highest allowed limit", "ulimit -Hn")
         .remedy(
             Risk::Change,
-            "Have root raise it for this shell, and serve again",
+            "Let root raise it for this shell, and serve again",
             format!("sudo prlimit --pid $$ --nofile={more}:{more}"),
         )
 }

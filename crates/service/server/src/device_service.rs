@@ -37,7 +37,7 @@ pub(super) fn serve(
     let workers = io::workers(&config.io, &reporter)?;
     let told = Arc::clone(&reporter);
     let (disk, export) = device.export(move |error| {
-        let text = format!("a request of a client failed: {error}; the log has those that follow");
+        let text = format!("a request of a client failed: {error}; the log has later ones");
         told.aside("device-error", &json!({ "why": error.to_string() }), &text);
     })?;
     let arrays = others.exports(&export);
@@ -63,7 +63,7 @@ pub(super) fn serve(
     drop(watchdog);
     if let Err(error) = &ended {
         in_order = false;
-        let text = format!("what was written last to {} may be lost: {error}", device.name);
+        let text = format!("the latest writes to {} may be lost: {error}", device.name);
         reporter.aside("device-not-flushed", &json!({ "why": error.to_string() }), &text);
     }
     reporter.stopped(None, in_order, clients.cut, &meter.counts());

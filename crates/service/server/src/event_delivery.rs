@@ -82,7 +82,7 @@ impl EventConfig {
         }
         if let Some(address) = &self.mail {
             let to: Address = address.parse().map_err(|error| {
-                let what = format!("no mail is sent to '{address}'");
+                let what = format!("mail cannot be sent to '{address}'");
                 let like = "braid serve --mail root@localhost MEMBER...";
                 CliError::new(Code::HookInvalid, what).caused_by(&error).remedy(
                     Risk::Look,
@@ -183,10 +183,10 @@ impl EventDelivery {
             Arc::new(move |complaint| complain(&reporter, &complaint))
         };
         let identity = Identity { array: reporter.name().to_owned(), uuid };
-        let teller = Teller::start(identity, history, hooks, &listener);
-        let teller = teller.map_err(|error| system("events cannot be told", &error))?;
-        let deferred =
-            DeferredChanges { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
+        let teller = Teller::start(identity, history, ways, &listener);
+        let teller =
+            teller.map_err(|error| system("the thread for events could not be started", &error))?;
+        let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
         // Members are numbered in the order of their slots, then replacements.
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
@@ -396,26 +396,28 @@ fn complain(reporter: &Reporter, complaint: &Complaint<'_>) {
     match complaint {
         Complaint::Unwritten(error) => {
             let text = format!(
-                "what happens to {name} cannot be kept: {error} (--state-dir names another folder)"
+                "events of {name} cannot be recorded: {error} (--state-dir names another folder)"
             );
             reporter.aside("history-not-kept", &json!({ "why": error.to_string() }), &text);
         }
         Complaint::WrittenAgain(lost) => {
-            let text =
-                format!("what happens to {name} is kept again; {lost} events are in no history");
+            let text = format!(
+                "events of {name} are recorded again; {lost} events are missing in the \
+                         history"
+            );
             reporter.aside("history-kept-again", &json!({ "lost": lost }), &text);
         }
         Complaint::Outlet(hook, OutletNotice::Failed(error)) => {
             let text = format!(
-                "an event was not delivered ({hook}): {error}; this is said once until one is"
+                "an event was not delivered ({hook}): {error}; no more warnings until a delivery \
+                 succeeds"
             );
             let facts = json!({ "hook": hook, "why": error.to_string() });
             reporter.aside("hook-failed", &facts, &text);
         }
         Complaint::Outlet(hook, OutletNotice::Full) => {
-            let text = format!(
-                "too many events wait to be delivered ({hook}); those that come are dropped"
-            );
+            let text =
+                format!("too many events wait to be delivered ({hook}); new ones are dropped");
             reporter.aside("hook-full", &json!({ "hook": hook }), &text);
         }
         Complaint::Outlet(hook, OutletNotice::Again(missed)) => {

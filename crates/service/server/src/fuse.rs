@@ -18,7 +18,7 @@ pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<MountPoint, CliE
     let place = MountPoint::take(path).map_err(|error| place_error(&error))?;
     if place.was_stale() {
         let path = place.path().display().to_string();
-        let text = format!("{path} was left mounted by a server that was killed; it is unmounted");
+        let text = format!("a killed server left {path} mounted; it is unmounted");
         reporter.aside("stale-file", &json!({ "file": path }), &text);
     }
     Ok(place)
@@ -32,7 +32,7 @@ pub(super) fn open(
     let (told, path) = (Arc::clone(reporter), place.path().display().to_string());
     let gone = move || {
         let text =
-            format!("{path} was unmounted, and is not the array any more; NBD clients go on");
+            format!("{path} was unmounted, and no longer shows the array; NBD clients go on");
         told.aside("file-gone", &json!({ "file": path }), &text);
     };
     Door::open(place, disk, gone).map_err(|error| open_error(&error))
@@ -42,8 +42,10 @@ pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
     let path = door.path().display().to_string();
     let closed = door.close(deadline);
     if closed.was_in_use {
-        let text =
-            format!("{path} was in use when the array was stopped: who has it open gets errors");
+        let text = format!(
+            "{path} was in use when the array was stopped: programs that have it open get \
+                     errors"
+        );
         let facts = json!({ "file": path, "unanswered": closed.unanswered });
         reporter.aside("file-in-use", &facts, &text);
     }
@@ -52,7 +54,7 @@ pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
 fn place_error(error: &MountPointError) -> CliError {
     let another = "braid serve --fuse OTHER-PATH MEMBER...";
     let new = |code, path: &Path| {
-        let what = format!("the array cannot be the file {}", path.display());
+        let what = format!("the array cannot be mounted at the file {}", path.display());
         CliError::new(code, what).about(path.display().to_string()).caused_by(error)
     };
     let (error, path) = match error {
@@ -67,9 +69,9 @@ fn place_error(error: &MountPointError) -> CliError {
             let look = format!("findmnt {}", word(path));
             (new(Code::FileTaken, path).remedy(Risk::Look, "See what is mounted", look), path)
         }
-        MountPointError::Stale { path, .. } => (new(Code::FileTaken, path), path),
-        MountPointError::System { path, source } => {
-            let what = format!("the array cannot be the file {}", path.display());
+        PlaceError::Stale { path, .. } => (new(Code::FileTaken, path), path),
+        PlaceError::System { path, source } => {
+            let what = format!("the array cannot be mounted at the file {}", path.display());
             (system(what, source), path)
         }
     };
@@ -81,7 +83,7 @@ fn word(path: &Path) -> String {
 }
 
 fn open_error(error: &OpenError) -> CliError {
-    let what = "the array cannot be made a file";
+    let what = "the array cannot be mounted as a file";
     let without = "braid serve MEMBER...";
     let lacks = || CliError::new(Code::NoFuse, what).caused_by(error);
     let error = match error {
@@ -94,7 +96,7 @@ fn open_error(error: &OpenError) -> CliError {
                 lacks().remedy(Risk::Change, "Install it", "sudo apt install fuse3")
             }
             MountError::Helper(_) => {
-                lacks().remedy(Risk::Look, "See what it allows", "cat /etc/fuse.conf")
+                lacks().remedy(Risk::Look, "See its settings", "cat /etc/fuse.conf")
             }
             MountError::Busy => CliError::new(Code::FileTaken, what).caused_by(error),
             MountError::System { source, .. } => system(what, source).because(error.to_string()),

@@ -20,7 +20,7 @@ pub(super) fn start(
     options: Vec<OsString>,
     globals: &Globals,
 ) -> Result<Box<dyn Deliver>, CliError> {
-    let failed = |error| system("no process could be started that delivers events", &error);
+    let failed = |error| system("the process that delivers events could not be started", &error);
     let (here, there) = UnixStream::pair().map_err(failed)?;
     let program = own_program().map_err(failed)?;
     let mut command = Command::new(program);

@@ -62,7 +62,7 @@ fn refused(error: &ServerError) -> CliError {
         ServerError::System { source, .. } if is_shortage_of(source) => Code::Shortage,
         ServerError::System { .. } => Code::SocketBusy,
     };
-    let error = CliError::new(code, "metrics cannot be served there").caused_by(error);
+    let error = CliError::new(code, "metrics cannot be served at this address").caused_by(error);
     let local = "braid serve --metrics 127.0.0.1:9101 MEMBER...";
     let error = error.remedy(Risk::Look, "Serve them on this machine", local);
     if code != Code::ListenNotLoopback {

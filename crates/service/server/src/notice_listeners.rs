@@ -50,8 +50,14 @@ impl NoticeListeners {
     ) -> Result<Arc<Membership>, CliError> {
         let heard = (&self.reporter, &self.health);
         let kept = (direct, state_dir.to_path_buf(), opens_nothing);
-        let started = Membership::start(heard, delivery.of_members(), kept);
-        started.map(Arc::new).map_err(|error| system("members cannot be told of", &error))
+        let started = Membership::start(heard, telling.of_members(), kept);
+        started.map(Arc::new).map_err(|error| {
+            system(
+                "the thread for events of members could not \
+                                                      be started",
+                &error,
+            )
+        })
     }
 
     /// Starts the array, with notices reported as they occur.
@@ -93,8 +99,8 @@ impl NoticeListeners {
 pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::Error) {
     let path = path.display().to_string();
     let text = format!(
-        "how jobs of {} ended cannot be written down in {path}: {error}; a restart will not know (--state-dir names another \
-         folder)",
+        "the results of jobs of {} cannot be recorded in {path}: {error}; a restart will not know \
+         them (--state-dir names another folder)",
         reporter.name()
     );
     let facts = json!({ "file": path, "why": error.to_string() });

@@ -29,7 +29,7 @@ pub(super) fn array_open_error(error: &OpenError, labels: &[String]) -> CliError
         OpenError::Direct { index, .. } => {
             let label = &labels[*index];
             let what = format!(
-                "{label} cannot be used past the page cache; without --direct on it can be served"
+                "{label} cannot bypass the page cache; it can be served without --direct on"
             );
             CliError::new(Code::System, what).about(label).caused_by(error)
         }

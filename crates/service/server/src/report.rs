@@ -118,9 +118,12 @@ impl Reporter {
             let (name, is_read) = (&self.name, ready.array.read_only.is_some());
             let how = match is_read {
                 true => "is read without its write journal",
-                false => "goes on without its write journal, which is given up, and is resynced",
+                false => "goes on without its write journal, which is dropped, and is resynced",
             };
-            let text = format!("{name} {how}, so newest writes may be missing anywhere: {fault}");
+            let text = format!(
+                "{name} {how}, so the newest writes may be missing anywhere: \
+                                {fault}"
+            );
             self.say(Style::Warning, &text);
         }
         if self.json {
@@ -171,14 +174,15 @@ impl Reporter {
         match &ready.array.accepted_risk {
             Some(risk) => {
                 let risk = at_risk_words(risk);
-                let text = format!("{} is started although some may read wrong; {risk}", self.name);
+                let text =
+                    format!("{} is started although some data may be wrong; {risk}", self.name);
                 self.say(Style::Warning, &text);
             }
             None if ready.array.withheld_risk.is_some() => {
                 let risk = ready.array.withheld_risk.as_ref().map(at_risk_words);
                 let risk = risk.unwrap_or_default();
                 let text =
-                    format!("reads of what is at risk of {} are I/O errors; {risk}", self.name);
+                    format!("reads of the data at risk of {} are I/O errors; {risk}", self.name);
                 self.say(Style::Warning, &text);
             }
             None if ready.array.dirty => {
@@ -277,8 +281,8 @@ impl Reporter {
         }
         let name = &self.name;
         let text = format!(
-            "{error}; {name} is served without one, and can only be looked at with `braid examine` and stopped by a \
-             signal (--control names a place)"
+            "{error}; {name} is served without a control socket: only `braid examine` shows it, \
+             and only a signal stops it (--control names another path)"
         );
         self.say(Style::Warning, &text);
     }
@@ -334,14 +338,15 @@ impl Reporter {
         let why = change.cause.as_ref().map(|why| format!(" ({}: {why})", why.member));
         let (why, advice) = (why.unwrap_or_default(), change.advice.as_deref().unwrap_or_default());
         match line {
-            RangeLine::Nothing => None,
-            RangeLine::First(range) => Some(format!(
-                "{range} of {} had been answered, but not flushed, and could not be written{why}: {advice}",
+            Line::Nothing => None,
+            Line::First(range) => Some(format!(
+                "{range} of {} were acknowledged, but not flushed, and could not be written{why}: \
+                 {advice}",
                 self.name
             )),
-            RangeLine::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
-            RangeLine::TooMany => Some(format!(
-                "more ranges of {} are lost; the sum is told at the end, each of them by --json",
+            Line::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
+            Line::TooMany => Some(format!(
+                "more ranges of {} are lost; the end reports their sum, and --json each range",
                 self.name
             )),
         }
@@ -364,7 +369,7 @@ impl Reporter {
             if self.json {
                 self.event("stop-waits", &json!({ "member": label }));
             } else {
-                let text = format!("{} is slow, and stopping waits for it", printable(&label));
+                let text = format!("{} is slow, and the stop waits for it", printable(&label));
                 self.say(Style::Warning, &text);
             }
         }
@@ -375,7 +380,7 @@ impl Reporter {
         if self.json {
             return self.event("signal-ignored", &json!({ "signal": signal }));
         }
-        let text = format!("{signal} changes nothing here; SIGTERM or SIGINT stops {}", self.name);
+        let text = format!("{signal} is ignored; SIGTERM or SIGINT stops {}", self.name);
         self.say(Style::Warning, &text);
     }
 
@@ -393,8 +398,8 @@ impl Reporter {
             return self.event("little-memory", &facts);
         }
         let text = format!(
-            "clients have {} for what they write and read, since {limit} leaves no more \
-             (--payload-memory says how much it is to be)",
+            "clients have {} for their payloads, because {limit} leaves no more (--payload-memory \
+             sets the amount)",
             format_size(bytes)
         );
         self.say(Style::Warning, &text);
@@ -403,7 +408,8 @@ impl Reporter {
     pub(crate) fn answered_writes_written(&self, bytes: u64) {
         let size = format_size(bytes);
         let text = format!(
-            "{size} that the server before had answered and not written are on the members now"
+            "{size} that the previous server had acknowledged but not written are on the members \
+             now"
         );
         self.aside("answered-writes-written", &json!({ "bytes": bytes }), &text);
     }
@@ -411,7 +417,8 @@ impl Reporter {
     pub(crate) fn answered_writes_lost(&self, bytes: u64, kept: &Path) {
         let (size, path) = (format_size(bytes), kept.display().to_string());
         let text = format!(
-            "{size} that a server had answered before it was killed are lost: the array was written elsewhere since. They are kept in {path}"
+            "{size} that a killed server had acknowledged are lost: another program has written \
+             to the array since. They are kept in {path}"
         );
         self.aside("answered-writes-lost", &json!({ "bytes": bytes, "path": path }), &text);
     }
@@ -419,7 +426,8 @@ impl Reporter {
     pub(crate) fn answered_writes_wait(&self, bytes: u64, path: &Path) {
         let (size, path) = (format_size(bytes), path.display().to_string());
         let text = format!(
-            "{size} that a server had answered before it was killed are not in what is read: they wait in {path} for a start without --read-only"
+            "{size} that a killed server had acknowledged are missing in reads: they wait in \
+             {path} for a start without --read-only"
         );
         self.aside("answered-writes-wait", &json!({ "bytes": bytes, "path": path }), &text);
     }
@@ -427,7 +435,8 @@ impl Reporter {
     pub(crate) fn answered_writes_end(&self, path: &Path, why: &str) {
         let path = path.display().to_string();
         let text = format!(
-            "writes that are answered early are lost if this process is killed: {path} cannot keep them ({why})"
+            "writes that are acknowledged early are lost if this process is killed: {path} cannot \
+             keep them ({why})"
         );
         self.aside("answered-writes-end", &json!({ "path": path, "why": why }), &text);
     }
@@ -451,16 +460,16 @@ impl Reporter {
                 "full",
                 json!({ "connections": connections_max }),
                 format!(
-                    "a client was turned away: all {connections_max} connections are in use \
-                     (braid set {} connections=...)",
+                    "a client was rejected: all {connections_max} connections are in use (braid \
+                     set {} connections=...)",
                     shell_word(&self.name)
                 ),
             ),
             ClientNotice::NoDescriptors => (
                 "no-descriptors",
                 json!({}),
-                "clients cannot connect: there are no file descriptors left; those that try wait \
-                 until another one leaves (ulimit -n, LimitNOFILE=)"
+                "clients cannot connect: no file descriptors are left; new clients wait until \
+                 another client leaves (ulimit -n, LimitNOFILE=)"
                     .to_owned(),
             ),
             ClientNotice::DescriptorsAgain => {
@@ -470,14 +479,14 @@ impl Reporter {
                 "client-stalled",
                 json!({ "count": count, "stopping": is_stopping }),
                 format!(
-                    "a client was cut that did not go on with what it was sending, or with the \
-                     reply it was being sent ({count} so far)"
+                    "a client that stalled in the middle of a request or reply was disconnected \
+                     ({count} so far)"
                 ),
             ),
             ClientNotice::Idled { count } => (
                 "client-idled",
                 json!({ "count": count }),
-                format!("an idle client was cut for a new one ({count} so far)"),
+                format!("an idle client was disconnected for a new one ({count} so far)"),
             ),
         };
         if self.json {
@@ -530,17 +539,17 @@ impl Reporter {
         }
         if lost_bytes > 0 {
             let lost = format_size(lost_bytes);
-            let text = format!(
-                "{lost} in {lost_ranges} range(s) had been answered and were lost in this run"
-            );
+            let text =
+                format!("{lost} in {lost_ranges} range(s) were acknowledged and lost in this run");
             self.say(Style::Error, &text);
         }
         let state = match (is_in_order, self.stays_dirty()) {
             (true, false) => "cleanly",
             (true, true) => {
-                "in order, everything is flushed; its resync is not over and goes on at the next start"
+                "in order, everything is flushed; its resync is unfinished and continues at the \
+                 next start"
             }
-            (false, _) if volume.is_none() => "but what was written last is not all durable",
+            (false, _) if volume.is_none() => "but its latest writes are not all durable",
             (false, _) => "but its superblocks are not clean",
         };
         errln!("stopped {} {state}", self.name);
@@ -553,8 +562,9 @@ impl Reporter {
         }
         let path = path.display().to_string();
         let text = format!(
-            "how new {} is cannot be written down in {}: {error}; the next start goes by superblocks alone, which do \
-             not tell every old copy of a member (--state-dir names another folder)",
+            "the event count of {} cannot be recorded in {}: {error}; the next start uses only \
+             the superblocks, which do not reveal every old copy of a member (--state-dir names \
+             another folder)",
             self.name,
             printable(&path)
         );

@@ -44,7 +44,10 @@ pub(super) fn set(scheduling: &mut Scheduling, key: &str, value: &str) -> Result
             };
         }
         "multiplexer-period" => {
-            let ms = number(value, 1..=10_000).ok_or("it is milliseconds, from 1 to 10000")?;
+            let ms = number(value, 1..=10_000).ok_or(
+                "it is a number of milliseconds from 1 to \
+                                                      10000",
+            )?;
             scheduling.turns.period_ns = ms * NS_IN_MS;
         }
         "multiplexer-share" => {
@@ -102,7 +105,10 @@ fn milliseconds(value: &str) -> Result<Option<u64>, String> {
     if value == "auto" {
         return Ok(None);
     }
-    let ms = number(value, 0..=MS_MAX).ok_or("it is 'auto', or milliseconds, 600000 at most")?;
+    let ms = number(value, 0..=MS_MAX).ok_or(
+        "it is 'auto', or a number of milliseconds, at most \
+                                              600000",
+    )?;
     Ok(Some(ms * NS_IN_MS))
 }
 

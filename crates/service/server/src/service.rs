@@ -18,7 +18,7 @@ use braid_console::error::{CliError, Risk};
 
 fn refused(error: CliError) -> CliError {
     let how = "systemctl cat 'braid*.socket'";
-    error.remedy(Risk::Look, "See what the socket unit says (FileDescriptorName=)", how)
+    error.remedy(Risk::Look, "See the socket unit (FileDescriptorName=)", how)
 }
 
 const UNUSABLE: &str = "the sockets that were passed on cannot be used";
@@ -39,11 +39,11 @@ pub(super) fn control_socket(
         return because("a control socket was passed on, and --control names another");
     }
     if !passed_on.is_empty() {
-        return because("several control sockets were passed on, and there is one");
+        return because("several control sockets were passed on, and only one is allowed");
     }
-    match ControlSocket::adopt(socket) {
-        Ok(Some(socket)) => Ok(Some(socket)),
-        Ok(None) => because("the control socket is to be a Unix socket"),
+    match Place::adopt(socket) {
+        Ok(Some(place)) => Ok(Some(place)),
+        Ok(None) => because("the control socket must be a Unix socket"),
         Err(error) => Err(refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error))),
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn ready(
     };
     let watchdog = Watchdog::start(loops);
     for error in [told.as_ref().err(), watchdog.as_ref().err()].into_iter().flatten() {
-        let text = format!("the service manager cannot be told: {error}");
+        let text = format!("the service manager cannot be notified: {error}");
         reporter.aside("service-manager", &json!({ "why": error.to_string() }), &text);
     }
     watchdog.ok().flatten()

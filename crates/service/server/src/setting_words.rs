@@ -44,7 +44,7 @@ impl SettingWords {
 fn bad_setting(key: &str, value: &str, why: &str) -> CliError {
     CliError::new(Code::Usage, format!("--{key} cannot be '{value}'")).because(why).remedy(
         Risk::Look,
-        "What there is to set",
+        "See the settings",
         "braid serve --help",
     )
 }

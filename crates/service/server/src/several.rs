@@ -128,9 +128,9 @@ fn check(config: &ServerConfig, inherited: &InheritedSockets) -> Result<(), CliE
         ("a control socket that was passed on", !inherited.control.is_empty()),
     ];
     let Some((what, _)) = for_one.iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
-    let what = format!("these members are of several arrays, and {what} is for one");
+    let what = format!("these members belong to several arrays, and {what} is for one array");
     let error = CliError::new(Code::SeveralArrays, what);
-    Err(error.because("each array by itself may have it").remedy(
+    Err(error.because("serve each array by itself with it").remedy(
         Risk::Look,
         "Choose one of them",
         "braid serve --array NAME MEMBER...",

@@ -43,7 +43,7 @@ fn read_only(error: CliError, members: &[PathBuf]) -> CliError {
         let is_verb = word == "serve";
         std::iter::once(word).chain(is_verb.then(|| OsString::from("--read-only")))
     });
-    error.remedy(Risk::Look, "Have the array read, and nothing written", line_again(words))
+    error.remedy(Risk::Look, "Serve the array for reading only", line_again(words))
 }
 
 fn without_missing(
@@ -61,12 +61,12 @@ fn without_missing(
         return error;
     }
     if assemble(&probed, &options).array.is_err() {
-        return error.because("those of its members that are here do not make the array");
+        return error.because("the members that are here are not enough to start the array");
     }
     let is_missing = |word: &OsString| missing.iter().any(|path| path.as_os_str() == word);
     let words = std::env::args_os().skip(1);
     let line = line_again(words.filter(|word| !is_missing(word)));
     let missing: Vec<String> = missing.iter().map(|path| path.display().to_string()).collect();
     let why = format!("the array can be started without {}", missing.join(", "));
-    error.because(why).remedy(Risk::Change, "If it does not come back, start without it", line)
+    error.because(why).remedy(Risk::Change, "If it is lost for good, start without it", line)
 }

@@ -58,7 +58,10 @@ fn given_up(labels: &[String], patience: Duration) -> CliError {
     let what = format!("{} has answered nothing for {seconds} s", labels.join(", "));
     let error = CliError::new(Code::MemberSilent, what)
         .because("the array was not stopped, and is left as after a crash")
-        .because("if the kernel waits for the member too, the process ends when it gives up");
+        .because(
+            "if the kernel waits for the member too, the process ends when the kernel gives \
+                  up",
+        );
     let words: Vec<String> = labels.iter().map(|label| shell_word(label).into_owned()).collect();
     let look = format!("braid examine {}", words.join(" "));
     error.about(labels.join(", ")).remedy(Risk::Look, "See whether it answers again", look)

@@ -46,17 +46,14 @@ impl TlsConfig {
 const EXAMPLE: &str = "braid serve --nbd nbds://0.0.0.0:10809/ --tls /etc/pki/braid MEMBER...";
 
 fn without_folder(uri: &str) -> CliError {
-    CliError::new(
-        Code::Certificates,
-        format!("'{uri}' asks for TLS, and there are no certificates"),
-    )
-    .because("--tls names the folder that has server-cert.pem, server-key.pem and ca-cert.pem")
-    .remedy(Risk::Look, "Name the folder", EXAMPLE)
+    CliError::new(Code::Certificates, format!("'{uri}' needs TLS, and no certificates were given"))
+        .because("--tls names the folder that has server-cert.pem, server-key.pem and ca-cert.pem")
+        .remedy(Risk::Look, "Name the folder", EXAMPLE)
 }
 
 fn without_address() -> CliError {
-    CliError::new(Code::Usage, "--tls has certificates, and nothing is served by TLS")
-        .because("TLS is where a URI says so: nbds://ADDRESS:PORT/ or nbds+unix:///?socket=PATH")
+    CliError::new(Code::Usage, "--tls has certificates, but no URI uses TLS")
+        .because("a URI with TLS is nbds://ADDRESS:PORT/ or nbds+unix:///?socket=PATH")
         .remedy(Risk::Look, "Serve by TLS", EXAMPLE)
 }
 
@@ -64,8 +61,8 @@ fn open_to_all(open: &Address) -> CliError {
     let Endpoint::Tcp(address) = &open.endpoint else { unreachable!("only addresses are open") };
     let error = braid_frontend_nbd::BindError::NotLoopback(address.ip().to_string());
     bind_error(&error).because(
-        "whoever reaches this address could read and write the array: there clients have to show a certificate \
-         (without --tls-clients any and --tls-optional)",
+        "every client that reaches this address could read and write the array: require client \
+         certificates there (without --tls-clients any and --tls-optional)",
     )
 }
 
@@ -79,7 +76,7 @@ fn unusable(folder: &Path, error: &TlsError) -> CliError {
             refused.remedy(Risk::Change, "Let only its owner read it", command)
         }
         TlsError::Unreadable { .. } | TlsError::Content { .. } => {
-            refused.remedy(Risk::Look, "How they are made", "braid help B094")
+            refused.remedy(Risk::Look, "See how to make them", "braid help B094")
         }
     }
 }

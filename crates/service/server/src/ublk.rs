@@ -32,14 +32,15 @@ pub(super) fn open(
 ) -> Result<Door, CliError> {
     let told = Arc::clone(reporter);
     let gone = move || {
-        let text = "the block device was taken away by another program, and is not the array any more; NBD clients go on";
+        let text = "another program removed the block device, which no longer shows the array; \
+                    NBD clients go on";
         told.aside("device-gone", &json!({}), text);
     };
     let block_bytes = logical_block_bytes.unwrap_or(512);
     let door = Door::open(place, (disk, block_bytes), gone).map_err(|error| open_error(&error))?;
     if door.was_taken_over() {
         let path = door.path().display().to_string();
-        let text = format!("{path} was left by a server that was killed; it goes on");
+        let text = format!("a killed server left {path}; it goes on");
         reporter.aside("device-taken-over", &json!({ "device": path }), &text);
     }
     Ok(door)
@@ -49,8 +50,10 @@ pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
     let path = door.path().display().to_string();
     let closed = door.close(deadline);
     if closed.was_in_use || !closed.is_gone {
-        let text =
-            format!("{path} was in use when the array was stopped: who has it open gets errors");
+        let text = format!(
+            "{path} was in use when the array was stopped: programs that have it open get \
+                     errors"
+        );
         let facts = json!({ "device": path, "gone": closed.is_gone });
         reporter.aside("device-in-use", &facts, &text);
     }
@@ -71,11 +74,11 @@ fn place_error(error: &ClaimError) -> CliError {
         ClaimError::Denied => lacks().remedy(Risk::Look, "See who may", "ls -l /dev/ublk-control"),
         ClaimError::NoRing(_) => {
             let look = "cat /proc/sys/kernel/io_uring_disabled";
-            lacks().remedy(Risk::Look, "See whether it is switched off", look)
+            lacks().remedy(Risk::Look, "See whether io_uring is switched off", look)
         }
-        ClaimError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
-        ClaimError::Served { id, pid } => {
-            taken(id).remedy(Risk::Look, "See who serves it", format!("ps {pid}"))
+        PlaceError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
+        PlaceError::Served { id, pid } => {
+            taken(id).remedy(Risk::Look, "See which server has it", format!("ps {pid}"))
         }
         ClaimError::Foreign(id) | ClaimError::NotReleased(id) => {
             let look = format!("lsblk /dev/ublkb{id}");

@@ -66,8 +66,8 @@ pub(super) fn close(open: VhostDoor, deadline: Duration, reporter: &Reporter) {
     let closed = open.door.close(deadline);
     if closed.was_in_use {
         let text = format!(
-            "a virtual machine was using {} when the array was stopped: its requests wait, or fail if it does not connect again \
-             to the next server",
+            "a virtual machine was using {} when the array was stopped: its requests wait, or \
+             fail if it does not reconnect to the next server",
             printable(&path)
         );
         let facts = json!({ "socket": path, "unanswered": closed.unanswered });

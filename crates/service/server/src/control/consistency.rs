@@ -38,7 +38,8 @@ use braid_discovery::bitmap_file;
 use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 use braid_discovery::probe::open_error;
 
-pub(super) const AFTER_ITS_JOURNAL: &str = "serve it again with the journal's device, or, where that is gone for good, with --without-journal";
+pub(super) const AFTER_ITS_JOURNAL: &str = "serve it again with the journal's device, or, if that \
+                                            is lost for good, with --without-journal";
 
 const POLICY: &str = "consistency";
 pub(super) const CHUNK: &str = "bitmap-chunk";
@@ -143,7 +144,7 @@ impl Consistency {
             FILE => {
                 let path = PathBuf::from(text);
                 if !path.is_absolute() {
-                    return Err("it is a whole path, or 'none'".to_owned());
+                    return Err("it is an absolute path, or 'none'".to_owned());
                 }
                 self.asked_file = Some(Some(path));
             }
@@ -370,9 +371,9 @@ impl RefusalContext<'_> {
         if matches!(policy, Policy::Bitmap | Policy::Log) {
             return Ok(());
         }
-        let what = format!("{} keeps nothing that could be in a file", self.named.name);
+        let what = format!("{} has no bitmap or log to put into a file", self.named.name);
         let error = CliError::new(Code::ConsistencyStays, what).about(self.named.name);
-        let error = error.because("a bitmap can be in one, and braid's own log with it");
+        let error = error.because("only a bitmap, and braid's own log with it, can be in a file");
         let path = path.display().to_string();
         let command = format!(
             "braid set {} consistency=bitmap {FILE}={}",
@@ -380,18 +381,18 @@ impl RefusalContext<'_> {
             shell_word(&path)
         );
         let error = error.because("nothing was changed");
-        Err(error.remedy(Risk::Change, "Have a bitmap in it", command))
+        Err(error.remedy(Risk::Change, "Put a bitmap into it", command))
     }
 
     fn stays(&self, code: Code) -> CliError {
         let name = self.named.name;
-        let what = format!("what {name} keeps for a crash cannot be changed now");
+        let what = format!("the bitmap or log of {name} cannot be changed now");
         CliError::new(code, what).about(name)
     }
 
     fn look(&self, error: CliError) -> CliError {
         let command = format!("braid status {}", self.named.word);
-        error.remedy(Risk::Look, "See how it is", command)
+        error.remedy(Risk::Look, "See its state", command)
     }
 
     fn no_bitmap(&self) -> CliError {
@@ -401,7 +402,7 @@ impl RefusalContext<'_> {
         let size = self.asked.map_or("64M".to_owned(), |bytes| format_size_exact(bytes.into()));
         let command =
             format!("braid set {} consistency=bitmap bitmap-chunk={size}", self.named.word);
-        error.because("nothing was changed").remedy(Risk::Change, "Have one made", command)
+        error.because("nothing was changed").remedy(Risk::Change, "Make one", command)
     }
 
     /// A later step failed after an earlier one had changed something.
@@ -411,7 +412,7 @@ impl RefusalContext<'_> {
         }
         let settings = Consistency::now(self.volume).to_settings();
         let word = settings.get(POLICY).map(ToString::to_string).unwrap_or_default();
-        error.because(format!("what it kept before was given up already: now it keeps '{word}'"))
+        error.because(format!("its previous policy was dropped already: now it has '{word}'"))
     }
 
     fn by_logs(&self, error: &LogError) -> CliError {
@@ -440,24 +441,27 @@ impl RefusalContext<'_> {
                 let error = self.stays(Code::ConsistencyStays);
                 let level = self.volume.geometry().level();
                 if level.family() != Family::Stripe {
-                    let why = "parity logs are of use where there is parity: on levels 4, 5 and 6";
+                    let why = "parity logs need parity: levels 4, 5 and 6";
                     return self.look(error.because(why).because("nothing was changed"));
                 }
-                let error = error.because("md's partial parity log is one of RAID-5 alone");
+                let error = error.because("md's partial parity log exists only on RAID-5");
                 let command = format!("braid set {word} consistency=log");
                 error.because("nothing was changed").remedy(
                     Risk::Change,
-                    "Keep braid's own log, which does the same here",
+                    "Use braid's own log, which does the same here",
                     command,
                 )
             }
             LogRefusal::InDoubt => {
-                self.in_doubt("it is being resynced, and logs know nothing of what is to be")
+                self.in_doubt("it is being resynced, and logs do not cover a resync")
             }
             LogRefusal::Degraded => self.degraded("a member is missing or being rebuilt"),
             LogRefusal::Busy => self.busy(),
             LogRefusal::HasNone | LogRefusal::HasLogs | LogRefusal::Bitmap => {
-                self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
+                self.look(self.stays(Code::BitmapBusy).because(
+                    "another command changed it \
+                                                                meanwhile",
+                ))
             }
         }
     }
@@ -465,7 +469,7 @@ impl RefusalContext<'_> {
     /// A journal needs its own device.
     fn journal(&self) -> CliError {
         let error = self.stays(Code::ConsistencyStays);
-        let error = error.because("a write journal has a device of its own, which is to be named");
+        let error = error.because("a write journal needs a device of its own");
         let command = format!("braid add {} --write-journal DEVICE", self.named.word);
         let error = error.because("nothing was changed");
         error.remedy(Risk::Change, "Name the device", command)
@@ -481,7 +485,7 @@ impl RefusalContext<'_> {
             BitmapError::FileFailed => {
                 let what = format!("the bitmap file of {} could not be written", self.named.name);
                 let error = CliError::new(Code::MemberIo, what).about(self.named.name);
-                self.look(error.because("the array goes on without what was in it"))
+                self.look(error.because("the array goes on without the contents of that file"))
             }
             BitmapError::Thread(_) => {
                 let what = format!("{} cannot have a bitmap file now", self.named.name);
@@ -495,7 +499,7 @@ impl RefusalContext<'_> {
         let what = format!("{member} has no room for this bitmap of {name}");
         let error = CliError::new(Code::SizeInvalid, what).about(name);
         let why = match self.file {
-            Some(_) => "its bitmap is in that file, as long as it was made; nothing was changed",
+            Some(_) => "its bitmap fills that file; nothing was changed",
             None => {
                 "a bitmap lies between superblock and data, the same on every member; nothing was changed"
             }
@@ -507,20 +511,24 @@ impl RefusalContext<'_> {
         let size = format_size_exact(bytes.into());
         let command =
             format!("braid set {} consistency=bitmap bitmap-chunk={size}", self.named.word);
-        error.remedy(Risk::Change, "With fewer bits, it fits", command)
+        error.remedy(Risk::Change, "Use fewer bits, which fit", command)
     }
 
     fn by_array(&self, refusal: BitmapRefusal) -> CliError {
         match refusal {
             BitmapRefusal::Array(refusal) => self.by_members(refusal),
-            BitmapRefusal::Journal | BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => {
-                self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
-            }
+            BitmapRefusal::Journal | BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => self
+                .look(self.stays(Code::BitmapBusy).because(
+                    "another command changed it \
+                                                                meanwhile",
+                )),
             BitmapRefusal::InDoubt => self.in_doubt(
-                "it was interrupted while writing, and only its bitmap tells what is to be resynced",
+                "it was interrupted while writing, and only its bitmap tells which stripes need a \
+                 resync",
             ),
             BitmapRefusal::Degraded => self.degraded(
-                "a member is missing or being rebuilt, and only its bitmap tells what one lacks that comes back",
+                "a member is missing or being rebuilt, and only the bitmap tells what a returning \
+                 member lacks",
             ),
             BitmapRefusal::Busy => self.busy(),
         }
@@ -546,24 +554,22 @@ impl RefusalContext<'_> {
     }
 
     fn busy(&self) -> CliError {
-        let what = format!("what {} keeps for a crash is being changed", self.named.name);
+        let what = format!("the bitmap or log of {} is being changed", self.named.name);
         let error = CliError::new(Code::BitmapBusy, what).about(self.named.name);
-        let why =
-            "it was asked for before, and not every member has answered yet; it goes on by itself";
+        let why = "the previous change waits for a member to answer; it completes by itself";
         let command = format!("braid get {} {POLICY}", self.named.word);
-        error.because(why).remedy(Risk::Look, "See what it is by now", command)
+        error.because(why).remedy(Risk::Look, "See its present state", command)
     }
 
     fn by_members(&self, refusal: MemberRefusal) -> CliError {
         let stop = format!("braid stop {}", self.named.word);
         match refusal {
             MemberRefusal::NoRedundancy => {
-                let why =
-                    "its level keeps neither copies nor parity that a crash could leave wrong";
+                let why = "its level has neither copies nor parity that a crash could make wrong";
                 self.look(self.stays(Code::NoRedundancy).because(why))
             }
             _ if self.volume.is_read_only() => {
-                let why = "it is served read-only, and members would be written";
+                let why = "it is served read-only, and this change writes to members";
                 let error = self.stays(Code::ServedReadOnly).because(why);
                 error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
             }
@@ -572,7 +578,8 @@ impl RefusalContext<'_> {
                 error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
             }
             _ => {
-                let why = "it takes no writes any more: more is lost than its level can make up for, or it is being stopped";
+                let why = "it takes no more writes: more is lost than its level tolerates, or it \
+                           is being stopped";
                 self.look(self.stays(Code::ArrayFailed).because(why))
             }
         }

@@ -131,15 +131,15 @@ pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> 
         JobRequest::Check => format!("{name} cannot be checked"),
         JobRequest::Repair => format!("{name} cannot be repaired"),
         JobRequest::RetryBad => format!("bad blocks of {name} cannot be tried"),
-        JobRequest::EndCheck => format!("{name} has no check that could be ended"),
-        JobRequest::Pause => format!("{name} has no jobs that could be paused"),
-        JobRequest::Resume => format!("{name} has no jobs that could go on"),
+        JobRequest::EndCheck => format!("{name} has no check to end"),
+        JobRequest::Pause => format!("{name} has no jobs to pause"),
+        JobRequest::Resume => format!("{name} has no jobs to resume"),
     };
     let new = |code: Code, why: &str| CliError::new(code, asked.clone()).about(name).because(why);
-    let look = ("See how it is", format!("braid status {word}"));
+    let look = ("See its state", format!("braid status {word}"));
     let (error, risk, (label, command)) = match not {
         Not::Redundant => {
-            let why = "its level keeps neither copies nor parity: there is nothing to compare or to rebuild from";
+            let why = "its level has neither copies nor parity to compare with or to rebuild from";
             (new(Code::NoRedundancy, why), Risk::Look, look)
         }
         Not::Writable => {
@@ -148,27 +148,26 @@ pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> 
             (new(Code::ServedReadOnly, why), Risk::Change, stop)
         }
         Not::Alive => {
-            let why = "more members are lost than its level can make up for";
+            let why = "more members are lost than its level tolerates";
             (new(Code::ArrayFailed, why), Risk::Look, look)
         }
         Not::Whole => {
-            let why = "a member is missing: what the others hold has nothing to be compared with";
+            let why = "a member is missing: the data of the others has no copy to compare with";
             (new(Code::CheckDegraded, why), Risk::Look, look)
         }
         Not::GoingOn => {
-            let why = "jobs are paused, and a check would not begin";
-            let resume = ("Have jobs go on", format!("braid resume {word}"));
+            let why = "jobs are paused, so a check would not begin";
+            let resume = ("Resume the jobs", format!("braid resume {word}"));
             (new(Code::JobsPaused, why), Risk::Change, resume)
         }
         Not::Unchecked => {
-            let why = "a check runs or waits that does not do this, and there is one at a time";
+            let why = "another check runs or waits, and only one runs at a time";
             let wait = ("Wait until it is over", format!("braid wait {word} --for check"));
             (new(Code::CheckRuns, why), Risk::Look, wait)
         }
         Not::Finished(kind) => {
-            let why =
-                format!("its {} has to be over first, and could not be finished", kind.word());
-            let again = ("Try that again", format!("braid rebuild {word}"));
+            let why = format!("its {} must finish first, and failed", kind.word());
+            let again = ("Try it again", format!("braid rebuild {word}"));
             (new(Code::JobRefused, &why), Risk::Change, again)
         }
     };

@@ -422,7 +422,7 @@ fn remove(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Out
         if !dry_run {
             take_away(context, member).map_err(|error| {
                 let gone = |error: CliError, one: &MemberChanged| {
-                    error.because(format!("{} was taken away before that", one.member))
+                    error.because(format!("{} was removed before that", one.member))
                 };
                 outcome.members.iter().fold(error, gone)
             })?;

@@ -113,7 +113,7 @@ impl CheckedSettings {
         if set.consistency.changes()
             && let Some(key) = wanted.keys().find(is_other)
         {
-            let why = format!("{} are set by themselves", consistency::KEYS.join(" and "));
+            let why = format!("{} must be set alone", consistency::KEYS.join(" and "));
             return Err(bad(key, words(key, &wanted[key]), why));
         }
         let slots = scheduling::check_slots(&set.scheduling, &running.volume);
@@ -259,10 +259,10 @@ impl CheckedSettings {
 /// Whether the array has redundancy that a check could compare, and is writable.
 fn may_be_checked(volume: &Volume) -> Result<(), String> {
     if matches!(volume.geometry().level(), Level::Linear | Level::Raid0) {
-        return Err("its level keeps neither copies nor parity that could be compared".to_owned());
+        return Err("its level has neither copies nor parity to compare".to_owned());
     }
     if volume.is_read_only() {
-        return Err("it is served read-only, and checks write what they find unreadable".to_owned());
+        return Err("it is served read-only, and checks rewrite unreadable sectors".to_owned());
     }
     Ok(())
 }

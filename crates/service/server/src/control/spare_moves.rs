@@ -145,13 +145,15 @@ impl Answers {
             // unanswered.
             Err(error) => {
                 let back = give_back();
-                return Err(Some(format!("{path} could not be had from {name}: {error}; {back}")));
+                return Err(Some(format!(
+                    "{path} could not be taken from {name}: {error}; {back}"
+                )));
             }
         }
         let add = wanted(MemberRequest::Add, &[&of.array.uuid]);
         members::take_over(running, &self.facts, &add, name).map_err(|error| {
             let back = give_back();
-            Some(format!("{path} could not be had from {name}: {error}; {back}"))
+            Some(format!("{path} could not be taken from {name}: {error}; {back}"))
         })
     }
 }

@@ -232,7 +232,7 @@ impl SharedServer {
             self.changed.notify_all();
         }
         if state.has_failed {
-            let what = "the server that it was to share could not be started";
+            let what = "the shared server could not be started";
             return Err(CliError::new(Code::System, what));
         }
         drop(state);

@@ -95,7 +95,7 @@ pub(super) fn add(
                 error.because(format!("{} became a member before that", one.member))
             });
             match &outcome.saved_in {
-                Some(folder) => error.because(format!("a copy of what was on it is in {folder}")),
+                Some(folder) => error.because(format!("a copy of its old bytes is in {folder}")),
                 None => error,
             }
         })?;
@@ -203,9 +203,12 @@ fn candidates(
     for word in devices {
         let path = PathBuf::from(word);
         if path.is_relative() {
-            let what = format!("'{word}' does not say where it is");
+            let what = format!("'{word}' is not an absolute path");
             let error = CliError::new(Code::Usage, what).about(word);
-            let error = error.because("a server may stand in another folder: paths are absolute");
+            let error = error.because(
+                "the server may run in another folder, so it needs absolute \
+                                       paths",
+            );
             return Err(error.remedy(
                 Risk::Look,
                 "Where it is",
@@ -278,7 +281,7 @@ fn check_not_named_twice(
     };
     let error = CliError::new(Code::SameMemberTwice, format!("{label} was named twice"));
     let error = error.about(label);
-    let error = error.because(format!("{} and {label} have the same bytes: {how}", other.label));
+    let error = error.because(format!("{} and {label} are the same storage: {how}", other.label));
     let command = format!("ls -li {} {}", shell_word(&other.label), shell_word(label));
     Err(error.remedy(Risk::Look, "Compare them", command))
 }
@@ -357,7 +360,7 @@ fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
         return Some(format!("a copy of {}, which is in use", member.label));
     }
     if found.state.events > newest {
-        return Some("newer than what is served: it was used without these members".to_owned());
+        return Some("newer than the served array: it was used without these members".to_owned());
     }
     // Another device may have its number by now.
     let number = |one: &&CurrentMember| one.look.superblock.device.number;
@@ -394,7 +397,7 @@ fn check_names(
         let error = CliError::new(Code::DestroyNameMismatch, what).about(name);
         let error = things.iter().fold(error, |error, thing| error.because(thing.line()));
         let error = if things.is_empty() {
-            error.because("nothing on them has to be named")
+            error.because("they hold no data that needs a name")
         } else {
             error
         };
@@ -552,16 +555,16 @@ fn take_in(
             snippets.iter().all(back) && device.flush().is_ok()
         });
         match is_back {
-            true => refused.because("what was on it was put back"),
-            false => refused.because("what was on it could not be put back"),
+            true => refused.because("its old bytes were put back"),
+            false => refused.because("its old bytes could not be put back"),
         }
     })
 }
 
 fn changed(label: &str) -> CliError {
-    let what = format!("{label} changed while it was looked at");
+    let what = format!("{label} changed while braid examined it");
     let error = CliError::new(Code::HoldsData, what).about(label);
-    let error = error.because("another program writes to it; it was taken away and not added");
+    let error = error.because("another program writes to it; it was removed and not added");
     error.remedy(Risk::Look, "See what is on it", format!("braid examine {}", shell_word(label)))
 }
 
@@ -591,7 +594,7 @@ fn past_the_page_cache(
     let direct = context.membership.direct;
     match (direct.apply(device, false), direct) {
         (Err(error), Direct::On) => {
-            let what = format!("{label} cannot be used past the page cache, as `--direct on` asks");
+            let what = format!("{label} cannot bypass the page cache, as `--direct on` demands");
             Err(CliError::new(Code::System, what).about(label).caused_by(&error))
         }
         _ => Ok(()),

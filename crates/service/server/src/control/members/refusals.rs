@@ -28,14 +28,14 @@ fn new(context: &RequestContext<'_>, code: Code, what: String) -> CliError {
     CliError::new(code, what).about(&context.facts.name)
 }
 
-fn look(context: &RequestContext<'_>, error: CliError) -> CliError {
-    error.remedy(Risk::Look, "See how it is", format!("braid status {}", context.word))
+fn look(asked: &Asked<'_>, error: CliError) -> CliError {
+    error.remedy(Risk::Look, "See its state", format!("braid status {}", asked.word))
 }
 
-pub(super) fn no_redundancy(context: &RequestContext<'_>) -> CliError {
-    let what = format!("members of {} do not come and go", context.facts.name);
-    let why = "its level keeps neither copies nor parity: it needs each of its members, and has no use for more";
-    look(context, new(context, Code::NoRedundancy, what).because(why))
+pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} can neither be added nor removed", asked.facts.name);
+    let why = "its level has neither copies nor parity: it needs each of its members, and no more";
+    look(asked, new(asked, Code::NoRedundancy, what).because(why))
 }
 
 /// Write-mostly needs a level with copies.
@@ -44,9 +44,9 @@ pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
     // superblocks at once.
     if context.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
         let what =
-            format!("write-mostly is not set with metadata 0.90, which {} has", context.facts.name);
-        let why = "what its superblocks say already is gone by";
-        return Err(look(context, new(context, Code::Usage, what).because(why)));
+            format!("write-mostly is not set with metadata 0.90, which {} has", asked.facts.name);
+        let why = "it uses the flags that its superblocks already have";
+        return Err(look(asked, new(asked, Code::Usage, what).because(why)));
     }
     if context.volume.geometry().level().family() == Family::Mirror {
         return Ok(());
@@ -56,18 +56,19 @@ pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
     Err(look(context, new(context, Code::Usage, what).because(why)))
 }
 
-pub(super) fn read_only(context: &RequestContext<'_>) -> CliError {
-    let what = format!("members of {} do not come and go now", context.facts.name);
-    let error = new(context, Code::ServedReadOnly, what);
-    let error = error.because("it is served read-only, and who is a member stands in superblocks");
-    let stop = format!("braid stop {}", context.word);
+pub(super) fn read_only(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} cannot be added or removed now", asked.facts.name);
+    let error = new(asked, Code::ServedReadOnly, what);
+    let error = error.because("it is served read-only, and a change of members writes superblocks");
+    let stop = format!("braid stop {}", asked.word);
     error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
 }
 
-pub(super) fn has_failed(context: &RequestContext<'_>) -> CliError {
-    let what = format!("members of {} do not come and go any more", context.facts.name);
-    let why = "more members are lost than its level can make up for: what is needed is one of those that were lost";
-    look(context, new(context, Code::ArrayFailed, what).because(why))
+pub(super) fn has_failed(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} can no longer be added or removed", asked.facts.name);
+    let why = "more members are lost than its level tolerates: it needs one of the lost members \
+               back";
+    look(asked, new(asked, Code::ArrayFailed, what).because(why))
 }
 
 /// Error for a change that the array refuses although its check passed: its state changed in
@@ -77,10 +78,10 @@ pub(super) fn refused(context: &RequestContext<'_>, refusal: MemberRefusal) -> C
     look(context, new(context, code_of(refusal), what).because(refusal.to_string()))
 }
 
-pub(super) fn not_one(context: &RequestContext<'_>, count: usize) -> CliError {
-    let what = format!("one member is failed or removed at a time, and {count} were named");
-    let why = "it is named by its slot or its path, and nothing is destroyed; nothing was changed";
-    look(context, new(context, Code::Usage, what).because(why))
+pub(super) fn not_one(asked: &Asked<'_>, count: usize) -> CliError {
+    let what = format!("only one member can fail or be removed at a time, and {count} were named");
+    let why = "name it by its slot or its path, without --destroy; nothing was changed";
+    look(asked, new(asked, Code::Usage, what).because(why))
 }
 
 pub(super) fn no_such_member(
@@ -99,7 +100,7 @@ pub(super) fn no_such_member(
     };
     let mut error = CliError::new(Code::NoSuchMember, what).about(word);
     if number.is_none() && !Path::new(word).exists() {
-        error = error.because("that path leads nowhere");
+        error = error.because("that path does not exist");
     }
     let line = |one: &CurrentMember| match (one.standing, one.slot) {
         (Standing::Active, Some(slot)) => format!("slot {slot}  {}", one.label),
@@ -129,12 +130,12 @@ pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> Cl
     let label = shell_word(&member.label);
     let command = format!("braid fail {word} {label} && braid remove {word} {label}");
     if member.standing == Standing::Replacing {
-        let error = error.because("it is being filled, and takes every write");
-        return error.remedy(Risk::Change, "End that, and take it away", command);
+        let error = error.because("it is being rebuilt, and takes every write");
+        return error.remedy(Risk::Change, "End that, and remove it", command);
     }
-    if context.volume.may_fail_member(member.look.id).is_err() {
-        let error = error.because(format!("{name} cannot do without it now"));
-        return look(context, error);
+    if asked.volume.may_fail_member(member.look.id).is_err() {
+        let error = error.because(format!("{name} needs it now"));
+        return look(asked, error);
     }
     let left = match context.can_lose(member.slot) {
         0 => "could not lose another member".to_owned(),
@@ -142,12 +143,12 @@ pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> Cl
         more => format!("could lose {more} more members"),
     };
     error = error.because(format!("without it {name} {left}"));
-    error.remedy(Risk::Change, "Have it fail first, and give up its protection", command)
+    error.remedy(Risk::Change, "Let it fail first; the array loses its protection", command)
 }
 
-pub(super) fn needed(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
-    let (name, word) = (&context.facts.name, &context.word);
-    let what = format!("{} cannot fail: {name} cannot do without it", member.label);
+pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let what = format!("{} cannot fail: {name} needs it", member.label);
     let mut error = CliError::new(Code::MemberNeeded, what).about(&member.label);
     let (view, geometry) = (context.volume.view(), context.volume.geometry());
     let mut is_rebuilding = false;
@@ -163,11 +164,12 @@ pub(super) fn needed(context: &RequestContext<'_>, member: &CurrentMember) -> Cl
     }
     let is_dirty = view.resync_offset != u64::MAX;
     if is_dirty {
-        let why = "it was interrupted while writing and is not resynced: parity may not fit what it would make up for";
+        let why = "it was interrupted while writing and is not resynced: data computed from its \
+                   parity may be wrong";
         error = error.because(why);
     }
     let max = geometry.lost_max();
-    error = error.because(format!("its level can lose {max} of any members; nothing was changed"));
+    error = error.because(format!("its level can lose any {max} members; nothing was changed"));
     let wait = match (is_rebuilding, is_dirty) {
         (true, _) => Some(("Wait until it is rebuilt", format!("braid wait {word} --for rebuild"))),
         (false, true) => Some(("Wait until it is resynced", format!("braid wait {word}"))),
@@ -200,7 +202,7 @@ pub(super) fn not_replaced(
                 error = error.because("a spare is about to take its place");
             }
             let wait = format!("braid wait {word} --for rebuild");
-            error.remedy(Risk::Look, "Wait until that is over", wait)
+            error.remedy(Risk::Look, "Wait for its end", wait)
         }
         (MemberRefusal::Unrecovered, _) => {
             let error = error.because("it is being rebuilt itself, and cannot be copied");
@@ -208,18 +210,18 @@ pub(super) fn not_replaced(
             error.remedy(Risk::Look, "Wait until it is rebuilt", wait)
         }
         (MemberRefusal::NoMember, Standing::Out) => {
-            let error = error.because(format!("it is out, and {name} reads it no more"));
+            let error = error.because(format!("it is out, and {name} no longer reads it"));
             let device = wanted.with.as_deref().unwrap_or("DEVICE");
             let add = format!("braid add {word} {}", shell_word(device));
-            error.remedy(Risk::Change, "Put another in its place: it is rebuilt", add)
+            error.remedy(Risk::Change, "Add another in its place, which is rebuilt", add)
         }
         (MemberRefusal::NoMember, Standing::Replacing) => {
-            look(context, error.because("it is taking the place of another one itself"))
+            look(asked, error.because("it is itself replacing another member"))
         }
         (MemberRefusal::NoMember, Standing::Waiting) => {
-            let error = error.because("it is a spare, and holds nothing");
+            let error = error.because("it is a spare, and holds no data");
             let remove = format!("braid remove {word} {}", shell_word(label));
-            error.remedy(Risk::Change, "Take it away", remove)
+            error.remedy(Risk::Change, "Remove it", remove)
         }
         (MemberRefusal::NoMember, Standing::Journal) => look(context, error.because(JOURNAL)),
         (other, _) => refused(context, other),
@@ -251,7 +253,7 @@ pub(super) fn not_journaled(
                 JournalError::Blocks => Code::ConsistencyStays,
                 _ => Code::MemberIo,
             };
-            let what = format!("{label} does not have the journal of {}", context.facts.name);
+            let what = format!("{label} did not become the journal of {}", asked.facts.name);
             let error = CliError::new(code, what).about(label).because(error.to_string());
             return look(context, error.because("the array was not changed"));
         }
@@ -261,24 +263,27 @@ pub(super) fn not_journaled(
     match refusal {
         LogRefusal::Array(refusal) => refused(context, refusal),
         LogRefusal::Busy => {
-            let what = format!("what {name} keeps for a crash is being changed");
-            let why = "not every member has answered yet; it goes on by itself";
-            look(context, new(context, Code::BitmapBusy, what).because(why))
+            let what = format!("the bitmap or log of {name} is being changed");
+            let why = "a member has not answered yet; the change completes by itself";
+            look(asked, new(asked, Code::BitmapBusy, what).because(why))
         }
         LogRefusal::Level => {
-            let why = "a journal is of use where there is parity: on levels 4, 5 and 6";
-            look(context, error.because(why))
+            let why = "a journal needs parity: levels 4, 5 and 6";
+            look(asked, error.because(why))
         }
         LogRefusal::HasLogs if context.volume.journal().is_some() => {
             look(context, error.because("it has one"))
         }
         LogRefusal::HasLogs | LogRefusal::HasNone | LogRefusal::Bitmap => {
-            let why = "it keeps a bitmap or a log, beside which there is no journal";
+            let why = "it has a bitmap or a log, and cannot have a journal beside it";
             let command = format!("braid set {word} consistency=resync");
-            error.because(why).remedy(Risk::Change, "Give up what it keeps", command)
+            error.because(why).remedy(Risk::Change, "Drop its bitmap or log", command)
         }
         LogRefusal::InDoubt => {
-            let error = error.because("it is being resynced, and a journal knows nothing of that");
+            let error = error.because(
+                "it is being resynced, and a journal does not cover a \
+                                       resync",
+            );
             error.remedy(Risk::Look, "Wait until it is resynced", format!("braid wait {word}"))
         }
         LogRefusal::Degraded => {
@@ -289,9 +294,9 @@ pub(super) fn not_journaled(
     }
 }
 
-pub(super) fn journal_lost(context: &RequestContext<'_>) -> CliError {
-    let what = format!("{} takes no changes any more", context.facts.name);
-    let error = new(context, Code::ArrayFailed, what);
+pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
+    let what = format!("{} takes no more changes", asked.facts.name);
+    let error = new(asked, Code::ArrayFailed, what);
     let error = error.because("its write journal is lost, so writes are refused");
     let stop = format!("braid stop {}", context.word);
     error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
@@ -299,19 +304,19 @@ pub(super) fn journal_lost(context: &RequestContext<'_>) -> CliError {
 
 const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
 
-pub(super) fn is_journal(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
-    let what = format!("{} stays: {} writes nothing without it", member.label, context.facts.name);
+pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let what = format!("{} stays: {} cannot write without it", member.label, asked.facts.name);
     let error = CliError::new(Code::MemberInUse, what).about(&member.label);
     let error = error.because(JOURNAL).because("nothing was changed");
     let command = format!("braid set {} consistency=log", context.word);
     error.remedy(Risk::Change, "Keep braid's own log instead", command)
 }
 
-pub(super) fn no_spare(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
-    let (word, label) = (&context.word, shell_word(&member.label));
-    let what = format!("{} has no spare that could take the place of {label}", context.facts.name);
+pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (word, label) = (&asked.word, shell_word(&member.label));
+    let what = format!("{} has no spare to replace {label}", asked.facts.name);
     let error = CliError::new(Code::NoSpare, what).about(&member.label);
-    let error = error.because("no device was named, and none waits; nothing was changed");
+    let error = error.because("no device was named, and no spare waits; nothing was changed");
     let command = format!("braid replace {word} {label} --with DEVICE");
     error.remedy(Risk::Change, "Name a device", command)
 }
@@ -319,10 +324,10 @@ pub(super) fn no_spare(context: &RequestContext<'_>, member: &CurrentMember) -> 
 /// The member is out, and has not answered all its requests.
 pub(super) fn unanswered(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
     let label = &member.label;
-    let what = format!("{label} was not taken away: it has not answered all that it was asked");
+    let what = format!("{label} was not removed: it still has unanswered requests");
     let error = CliError::new(Code::MemberSilent, what).about(label);
-    let error = error.because("it is no part of the array any more, and only held open");
-    let again = format!("braid remove {} {}", context.word, shell_word(label));
+    let error = error.because("it is no longer part of the array, only held open");
+    let again = format!("braid remove {} {}", asked.word, shell_word(label));
     error.remedy(Risk::Change, "Try again when it has answered", again)
 }
 

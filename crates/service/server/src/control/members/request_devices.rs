@@ -38,10 +38,9 @@ impl RequestDevices {
         let said: usize = wanted.descriptors.iter().copied().map(usize::from).sum();
         let devices = wanted.members.iter().chain(&wanted.with);
         if said != came.len() || wanted.descriptors.len() > devices.clone().count() {
-            let what =
-                format!("{said} descriptors were to come with the request, and {} did", came.len());
+            let what = format!("the request announced {said} descriptors, and {} came", came.len());
             let error = CliError::new(Code::Usage, what).because("nothing was changed");
-            return Err(error.remedy(Risk::Look, "Have braid send it", "braid help add"));
+            return Err(error.remedy(Risk::Look, "Let braid send it", "braid help add"));
         }
         let mut by_path = BTreeMap::new();
         for (device, count) in devices.zip(&wanted.descriptors).filter(|(_, count)| **count > 0) {
@@ -55,8 +54,13 @@ impl RequestDevices {
     pub(super) fn open(&self, path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
         if let Some(descriptors) = self.by_path.get(path) {
             let again = descriptors.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();
-            let again =
-                again.map_err(|error| system("what was handed over cannot be used", &error))?;
+            let again = again.map_err(|error| {
+                system(
+                    "the descriptors that came with the request cannot \
+                                              be used",
+                    &error,
+                )
+            })?;
             return braid_member::adopt(path, again).map_err(|error| open_error(&error));
         }
         open_member(path, access).map_err(|error| {
@@ -64,11 +68,17 @@ impl RequestDevices {
                 return error;
             }
             let label = path.display().to_string();
-            let what = format!("{label} was not handed over, and the server opens nothing by itself");
+            let what = format!(
+                "{label} came without a descriptor, and the server opens nothing \
+                                by itself"
+            );
             let word = shell_word(&label).into_owned();
             CliError::new(Code::FilesClosed, what)
                 .about(label)
-                .because("a device that failed and is still open here is not handed over either: remove it first")
+                .because(
+                    "braid sends no descriptor for a failed device that the server still \
+                          holds open: remove it first",
+                )
                 .remedy(Risk::Look, "See who uses it", format!("fuser -v {word}"))
         })
     }
