@@ -19,7 +19,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("create t --level 5 --chunk 96K a b c", "B005", 2, "--chunk 64K"),
         ("create t --level 0 --chunk 6K a b c", "B005", 2, "multiple of 4K"),
         ("create t --level 5 --chunk 0K a b c", "B005", 2, "multiple of 4K"),
-        ("create t --level 5 --chunk 8E a b c", "B005", 2, "more than md can count"),
+        ("create t --level 5 --chunk 8E a b c", "B005", 2, "md cannot store so large"),
         ("create t --level 1 --chunk 64K a b", "B005", 2, "raid1"),
         ("create t --level 1 --member-size 8 a x", "B004", 2, "--member-size 8K"),
         ("create a/b --level 1 a b", "B006", 2, "'/'"),

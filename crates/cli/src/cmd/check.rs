@@ -105,9 +105,9 @@ fn asked_words(answer: &JobsAnswer, running: &RunningArray) -> String {
     let (name, word) = (printable(&answer.name), running.word(&[]));
     let all = all_words(&running.array);
     let more = match answer.request {
-        JobRequest::Repair => ", and what is known to be wrong written again",
+        JobRequest::Repair => ", and known wrong sectors rewritten",
         JobRequest::RetryBad => {
-            ", and what bad-block logs name struck out of them where it can be read and agrees"
+            ", and bad-block log entries dropped if their sectors are readable and agree"
         }
         _ => "",
     };
@@ -124,7 +124,8 @@ fn asked_words(answer: &JobsAnswer, running: &RunningArray) -> String {
             )
         }
         (JobEffect::Waits, false) => format!(
-            "{name} is checked when the job before it is over; wait for it with  braid wait {word} --for check"
+            "{name} is checked after the job before it; wait for it with  braid wait {word} --for \
+             check"
         ),
         (JobEffect::Ends, true) => format!("would end the check of {name}"),
         (JobEffect::Ends, false) => format!("the check of {name} ends"),
@@ -154,10 +155,10 @@ fn over(check: LastJob, running: &RunningArray, globals: &Globals) -> Result<Exi
     }
     let took = Duration::from_millis(check.took_ms);
     let result = match found {
-        0 if named > 0 => "what can be read of it agrees".to_owned(),
+        0 if named > 0 => "all readable data agrees".to_owned(),
         0 => "all of it agrees".to_owned(),
         _ if check.found.is_repaired() => found_words(&check),
-        found => format!("{} of redundancy do not agree with the rest", sectors_words(found)),
+        found => format!("{} of redundancy do not agree with the data", sectors_words(found)),
     };
     let (name, size) = (printable(&array.name), format_size(array.size_bytes));
     outln!("checked {name}: {size} in {}: {result}", took_words(took));
@@ -174,19 +175,20 @@ fn over(check: LastJob, running: &RunningArray, globals: &Globals) -> Result<Exi
         }
     }
     if check.found.located_sectors > check.found.repaired_sectors && !check.found.repairs {
-        outln!("have what is known to be wrong written again with  braid check {word} --repair");
+        outln!("rewrite the sectors that are known to be wrong with  braid check {word} --repair");
     }
     let unread = check.written_sectors.saturating_sub(check.found.repaired_sectors);
     match (check.written_sectors, unread) {
         (0, _) if found > 0 => {
-            outln!("nothing was changed; what members hold is read as it is");
+            outln!("nothing was changed; reads return the members' data unchanged");
         }
         (1.., 1..) if check.found.retries_bad => outln!(
-            "{} that could not be read, or were named in bad-block logs, were written again: made from the others, or as they are where all agree",
+            "{} that were unreadable or in bad-block logs were rewritten: computed from the \
+             others, or unchanged where all agree",
             sectors_words(unread)
         ),
         (1.., 1..) if !check.found.repairs => outln!(
-            "{} that could not be read were made from the others and written again",
+            "{} that were unreadable were computed from the others and rewritten",
             sectors_words(unread)
         ),
         _ => {}
@@ -195,15 +197,17 @@ fn over(check: LastJob, running: &RunningArray, globals: &Globals) -> Result<Exi
         let named = sectors_words(named);
         if check.found.retries_bad {
             outln!(
-                "{named} are named in bad-block logs still: they cannot be read, do not agree with the others, or their members do not take them"
+                "bad-block logs still list {named}: they are unreadable, do not agree with the \
+                 others, or their members reject the writes"
             );
-            outln!("see how it is with  braid status {word}");
+            outln!("see its state with  braid status {word}");
         } else {
             outln!(
-                "{named} are named in bad-block logs still: the others cannot give them, or their members do not take them"
+                "bad-block logs still list {named}: the others cannot supply them, or their \
+                 members reject the writes"
             );
             outln!(
-                "if the logs may be wrong, have them tried with  braid check {word} --retry-bad"
+                "if the logs may be wrong, try the sectors with  braid check {word} --retry-bad"
             );
         }
     }
@@ -214,13 +218,15 @@ fn ended(check: &LastJob, name: &str, word: &str) -> CliError {
     let percent = 100.0 * check.done_bytes as f64 / check.total_bytes.max(1) as f64;
     let what = format!("the check of {name} ended at {:.1} %", down_to_a_tenth(percent));
     let found = match check.differing_sectors {
-        0 => "all that it read until then agrees".to_owned(),
-        found => format!("{} of what it read until then do not agree", sectors_words(found)),
+        0 => "all data that it read until then agrees".to_owned(),
+        found => {
+            format!("{} of the data that it read until then do not agree", sectors_words(found))
+        }
     };
     let error = CliError::new(Code::JobEnded, what).about(name);
     let why = "it was ended by another command, a member was lost, or the array was stopped";
     let error = error.because(why).because(found);
-    error.remedy(Risk::Look, "See how it is", format!("braid status {word}"))
+    error.remedy(Risk::Look, "See its state", format!("braid status {word}"))
 }
 
 /// `0.4 s`, `12 s`, `4 min 3 s`, `11 h 3 min`.

@@ -170,11 +170,11 @@ impl Args {
             ..self.clone()
         };
         let as_name = Self { called: Some(name.clone()), ..self.clone() };
-        let error = format!("'{name}' is {what} here, and stands where the array's name belongs");
+        let error = format!("'{name}' is {what}, but the first word must be the array's name");
         let error = CliError::new(Code::ArrayNameInvalid, error).about(&name);
         let error = error.because("the first word names the new array, and all others are members");
-        let member = "If it is to be a member, name the array before it";
-        let called = "If the array is to be called so";
+        let member = "If it is a member, name the array before it";
+        let called = "If this is the array's name";
         let error = error.remedy(Risk::Change, member, as_member.command_line());
         Err(match name.contains('/') {
             true => error,

@@ -277,7 +277,7 @@ fn a_file_that_others_may_write_runs_no_hook() {
     let file = array.path("etc/tank.toml");
     let words = ["serve", "--config-dir", &etc, "--name", "tank", "--run", "true"];
     for (folder_mode, file_mode, why) in
-        [(0o755, 0o666, "others may write it"), (0o777, 0o644, "may rename what is in")]
+        [(0o755, 0o666, "other users may write to it"), (0o777, 0o644, "may rename the files in")]
     {
         mode(Path::new(&etc), folder_mode);
         mode(&file, file_mode);

@@ -139,7 +139,7 @@ fn what_is_on_members_is_refused_with_commands_that_serve_it_or_write_over_it() 
     let members = [one.members[0].clone(), other.members[0].clone()];
     let words = ["create", "new", "--level", "1"];
     let error = refusal(&one, &words, &one.members);
-    one.follow(&error, "Serve what is there");
+    one.follow(&error, "Serve the existing array");
     let error = refusal(&one, &[&words[..], &["--destroy", "tank"]].concat(), &members);
     one.follow(&error, "To destroy all of them, name each");
     assert_served(&one, &members);

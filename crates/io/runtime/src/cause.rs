@@ -16,19 +16,17 @@ impl fmt::Display for CauseWords<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cause { asked, sector, sectors, .. } = *self.0;
         let what = match asked {
-            RequestKind::Read => "read",
-            RequestKind::Write => "write",
-            RequestKind::Zero => "zeroing",
-            RequestKind::Flush => "flush",
-            RequestKind::Superblock => "superblock write",
-            RequestKind::BadBlocks => "bad-block log write",
-            RequestKind::Bitmap => "bitmap write",
-            RequestKind::ParityLog => "parity log write",
-            RequestKind::Journal => "journal write",
-            RequestKind::Nothing => return formatter.write_str("a person said so"),
-            RequestKind::Look => {
-                return formatter.write_str("it is not there any more under its name");
-            }
+            Asked::Read => "read",
+            Asked::Write => "write",
+            Asked::Zero => "zeroing",
+            Asked::Flush => "flush",
+            Asked::Superblock => "superblock write",
+            Asked::BadBlocks => "bad-block log write",
+            Asked::Bitmap => "bitmap write",
+            Asked::ParityLog => "parity log write",
+            Asked::Journal => "journal write",
+            Asked::Nothing => return formatter.write_str("an operator requested it"),
+            Asked::Look => return formatter.write_str("its name no longer leads to it"),
         };
         formatter.write_str(what)?;
         match sectors {
@@ -49,7 +47,7 @@ impl fmt::Display for AnswerWords {
         match self.0 {
             Answer::Os(number) => std::io::Error::from_raw_os_error(number).fmt(formatter),
             Answer::CutShort => formatter.write_str("the file was cut short while it was in use"),
-            Answer::Vanished => formatter.write_str("it is not there any more under its name"),
+            Answer::Vanished => formatter.write_str("its name no longer leads to it"),
             Answer::FlushFailedBefore(None) => formatter.write_str("an earlier flush failed"),
             Answer::FlushFailedBefore(Some(number)) => {
                 write!(formatter, "an earlier flush failed: {}", AnswerWords(Answer::Os(number)))
@@ -57,7 +55,7 @@ impl fmt::Display for AnswerWords {
             Answer::OutOfBounds => formatter.write_str("the range lies outside of it"),
             Answer::ReadOnly => formatter.write_str("it was opened for reading only"),
             Answer::Injected => formatter.write_str("injected fault"),
-            Answer::Person => formatter.write_str("a person said so"),
+            Answer::Person => formatter.write_str("an operator requested it"),
             Answer::ErredOften => formatter.write_str("it had more read errors than it may have"),
             Answer::Silent => formatter.write_str("it did not answer in time"),
             Answer::Left => formatter.write_str("it left the array before it answered"),
@@ -92,7 +90,7 @@ mod tests {
                 "flush failed: an earlier flush failed",
             ),
             (Cause::errs(MemberId(0)), "read failed: it had more read errors than it may have"),
-            (Cause::vanished(MemberId(0)), "it is not there any more under its name"),
+            (Cause::vanished(MemberId(0)), "its name no longer leads to it"),
         ] {
             assert_eq!(CauseWords(&cause).to_string(), words);
         }

@@ -41,6 +41,6 @@ pub enum ConfineError {
     #[error("capabilities cannot be given up: {0}")]
     Capabilities(#[source] std::io::Error),
     /// A forbidden operation succeeded.
-    #[error("{0} is possible, and must not be")]
+    #[error("{0} is possible, although it must not be")]
     Loose(&'static str),
 }

@@ -27,7 +27,7 @@ pub fn check_own(folder: &Path) -> Result<(), String> {
         metadata if metadata.uid() != geteuid().as_raw() => {
             Err("it belongs to another user".to_owned())
         }
-        metadata if metadata.mode() & 0o077 != 0 => Err("others may enter it".to_owned()),
+        metadata if metadata.mode() & 0o077 != 0 => Err("other users may enter it".to_owned()),
         _ => Ok(()),
     }
 }
@@ -45,7 +45,10 @@ pub fn check_file(path: &Path) -> Result<(), String> {
     match metadata.uid() {
         user if !is_trusted(user) => return Err(format!("it belongs to user {user}")),
         _ if metadata.mode() & 0o022 != 0 => {
-            return Err(format!("others may write it (mode {:03o})", metadata.mode() & 0o777));
+            return Err(format!(
+                "other users may write to it (mode {:03o})",
+                metadata.mode() & 0o777
+            ));
         }
         _ => {}
     }
@@ -61,7 +64,7 @@ fn check_entries(folder: &Path) -> Result<(), String> {
     let metadata = std::fs::metadata(folder).map_err(|error| error.to_string())?;
     let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
     if !is_trusted(metadata.uid()) || is_shared {
-        return Err(format!("other users may rename what is in {}", folder.display()));
+        return Err(format!("other users may rename the files in {}", folder.display()));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ impl fmt::Display for NotRead {
             Self::Kind(FileKind::Other) => out.write_str("it is not a regular file"),
             Self::Kind(kind) => write!(out, "it is {kind}, not a regular file"),
             Self::TooLong { bytes_max } => {
-                write!(out, "it has more than {bytes_max} bytes, and no more are read")
+                write!(out, "it has more than {bytes_max} bytes, the limit")
             }
             Self::System(error) => error.fmt(out),
         }
@@ -113,7 +113,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, NotRead> {
 /// # Errors
 /// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, NotRead> {
-    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8");
+    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
     Ok(String::from_utf8(read(path, bytes_max)?).map_err(no_text)?)
 }
 
@@ -166,7 +166,7 @@ mod tests {
         std::fs::write(&path, "twelve bytes").expect("a file");
         assert_eq!(read_text(&path, 12).expect("it fits"), "twelve bytes");
         let longer = read(&path, 11).expect_err("longer").to_string();
-        assert_eq!(longer, "it has more than 11 bytes, and no more are read");
+        assert_eq!(longer, "it has more than 11 bytes, the limit");
         std::fs::write(&path, [0xff]).expect("a file");
         let no_text = io::Error::from(read_text(&path, 12).expect_err("no text"));
         assert_eq!(no_text.kind(), io::ErrorKind::InvalidData);

@@ -37,13 +37,13 @@ pub enum ClientError {
     #[error("the connection ended before the answer")]
     Ended(#[source] hyper::Error),
     /// The answer is not braid's.
-    #[error("the answer is not understood: {0}")]
+    #[error("the answer is not valid: {0}")]
     Answer(String),
     /// The server refused the request.
     #[error("{}", .0.title)]
     Refused(Box<Problem>),
     /// A thread of this process could not start.
-    #[error("no request can be made: {0}")]
+    #[error("the request cannot be built: {0}")]
     System(#[source] io::Error),
 }
 

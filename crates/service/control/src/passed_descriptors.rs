@@ -141,7 +141,7 @@ pub(crate) async fn send(
 ) -> io::Result<()> {
     if descriptors.len() > DESCRIPTORS_MAX {
         return Err(io::Error::other(format!(
-            "{DESCRIPTORS_MAX} descriptors at most go with a request"
+            "a request carries at most {DESCRIPTORS_MAX} descriptors"
         )));
     }
     loop {

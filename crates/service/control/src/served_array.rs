@@ -75,7 +75,7 @@ pub trait ServedArray: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misuse {
     /// No operation has this path.
-    #[error("there is nothing at {0}")]
+    #[error("no resource has the path {0}")]
     NoSuchPath(String),
     /// The path does not support this method.
     #[error("{path} does not take {method}")]
@@ -86,10 +86,10 @@ pub enum Misuse {
         path: String,
     },
     /// The query is invalid.
-    #[error("the query is not understood: {0}")]
+    #[error("the query is not valid: {0}")]
     Query(String),
     /// The body is invalid.
-    #[error("the body is not understood: {0}")]
+    #[error("the body is not valid: {0}")]
     Body(String),
     /// The body is too long.
     #[error("the body is longer than {0} bytes")]
@@ -101,22 +101,28 @@ pub enum Misuse {
     #[error("the array did not answer within {0} s")]
     Late(u64),
     /// The request has this many host names instead of one.
-    #[error("the request has {0} Host headers; it may have one")]
+    #[error("the request has {0} Host headers; only one is allowed")]
     Hosts(usize),
     /// The request names another host.
-    #[error("it was asked as {0:?}, and answers as localhost, 127.0.0.1 and [::1] only")]
+    #[error(
+        "the request names the host {0:?}; the server answers only to localhost, 127.0.0.1 \
+             and [::1]"
+    )]
     Host(String),
     /// The browser says that a web page of another site sent the request.
-    #[error("a web page of another site ({0:?}) asked, which may change nothing")]
+    #[error("a web page of another site ({0:?}) sent the request, and may change nothing")]
     Site(String),
     /// The content type is one that a web page could send without the server's consent.
-    #[error("what may change something is asked as Content-Type: application/json")]
+    #[error("a request that may change something needs Content-Type: application/json")]
     NotJson,
     /// The handler panicked.
     #[error("answering failed inside the server")]
     Panicked,
     /// The peer of the connection is another user.
-    #[error("the client is user {0}, and only the user who serves the array and root are answered")]
+    #[error(
+        "the client is user {0}; the server answers only root and the user who serves the \
+             array"
+    )]
     Stranger(u32),
 }
 

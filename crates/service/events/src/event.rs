@@ -131,8 +131,8 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.operation.as_str() {
-            "nothing" => return formatter.write_str("a person said so"),
-            "look" => return formatter.write_str("it is not there any more under its name"),
+            "nothing" => return formatter.write_str("an operator requested it"),
+            "look" => return formatter.write_str("its name no longer leads to it"),
             "zero" => formatter.write_str("zeroing")?,
             "bad-block-log-write" => formatter.write_str("bad-block log write")?,
             operation => formatter.write_str(&operation.replace('-', " "))?,

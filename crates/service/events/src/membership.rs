@@ -32,7 +32,7 @@ pub fn moved(array: &str, member: &str, from: &str) -> Change {
 #[must_use]
 pub fn removed(array: &str, member: &str, slot: Option<u16>) -> Change {
     let had = slot.map(|slot| format!(" (it had slot {slot})")).unwrap_or_default();
-    let message = format!("{member} was taken away from {array}{had}");
+    let message = format!("{member} was removed from {array}{had}");
     Change::now(Kind::DiskRemoved, message).of(member, slot)
 }
 
@@ -56,7 +56,7 @@ mod tests {
             ),
             (journaled("tank", "/m4"), Kind::DiskAdded, "/m4 has the write journal of tank"),
             (removed("tank", "/m4", Some(1)), Kind::DiskRemoved, "tank (it had slot 1)"),
-            (removed("tank", "/m4", None), Kind::DiskRemoved, "taken away from tank"),
+            (removed("tank", "/m4", None), Kind::DiskRemoved, "removed from tank"),
         ] {
             assert_eq!(change.kind, kind);
             assert!(change.message.contains(words), "{}", change.message);

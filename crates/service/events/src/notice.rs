@@ -65,9 +65,9 @@ impl Mapping {
             }
             Notice::MemberOut { member, .. } if self.recovering.remove(member) => {
                 change.kind = Kind::FailSpare;
-                let what = " failed, as it was being filled,";
+                let what = " failed during its rebuild";
                 change.message = change.message.replacen(" failed", what, 1);
-                change.advice = Some("what it was to hold is served as before".to_owned());
+                change.advice = Some("its data is served as before".to_owned());
             }
             _ => {}
         }
@@ -98,12 +98,13 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                     "the others' superblocks say so, and the data is served from them"
                 }
                 Doubt::Parity => {
-                    "what it held reads as an error where parity may not fit, for the array was dirty when it was started; \
-                     its next start is refused unless the risk is accepted"
+                    "the array was dirty when it was started: where its parity is in doubt, reads \
+                     of this member's data fail; its next start is refused unless the risk is \
+                     accepted"
                 }
                 Doubt::Copies => {
-                    "the data is served from the others; where copies differ, for the array was dirty when it was started, \
-                     what is read may change now"
+                    "the data is served from the others; the array was dirty when it was started, \
+                     so data read may change now where its copies differ"
                 }
             })
         }
@@ -113,8 +114,8 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 format!("{name} does not answer, and {array} goes on without it (slot {})", slot.0);
             let change = Change::now(Kind::DiskAway, message).of(&name, Some(slot.0));
             change.advising(
-                "it comes back by itself once it has answered all that it was asked; the bitmap \
-                 remembers what it misses",
+                "it returns by itself after it has answered all its requests; the bitmap records \
+                 the writes that it misses",
             )
         }
         Notice::Returned { member, slot, after_ms, .. } => {
@@ -133,7 +134,8 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let message = match kept_sectors {
                 0 => format!("{name}, a spare of {array}, takes slot {} and is recovered", slot.0),
                 _ => format!(
-                    "{name} is back in slot {} of {array}; what it missed is recovered",
+                    "{name} is back in slot {} of {array}; the writes that it missed are \
+                     recovered",
                     slot.0
                 ),
             };
@@ -151,7 +153,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let message =
                 format!("{name} has replaced {old} and is active in {array} (slot {})", slot.0);
             let change = Change::now(Kind::SpareActive, message).of(&name, Some(slot.0));
-            change.with("old", old.as_str()).advising(format!("{old} can be taken out"))
+            change.with("old", old.as_str()).advising(format!("{old} can be unplugged"))
         }
         Notice::Recovered { member, slot } => {
             let name = label(*member);
@@ -159,31 +161,33 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             Change::now(Kind::SpareActive, message).of(&name, Some(slot.0))
         }
         Notice::Broken { member, cause } => {
-            let what = "NAME failed too, and the others cannot make up for it";
+            let what = "NAME failed too, more than the level tolerates";
             let advice = "stop, reconnect the members, and look with `braid examine`";
             refused(Kind::Broken, member, cause, what, advice)
         }
         Notice::OutOfSpace { member, cause } => {
             let what = "no space is left below NAME, or its file may not grow";
             let advice =
-                "nothing that was flushed is lost; free space, then stop and serve it again";
+                "no flushed data is lost; free space, then stop the array and serve it again";
             refused(Kind::OutOfSpace, member, cause, what, advice)
         }
         Notice::WriteProtected { member, cause } => {
-            let what = "NAME may not be written any more";
-            let advice = "nothing that was flushed is lost; have it writable again, then stop and serve it again";
+            let what = "NAME is write-protected now";
+            let advice = "no flushed data is lost; make it writable again, then stop the array \
+                          and serve it again";
             refused(Kind::WriteProtected, member, cause, what, advice)
         }
         Notice::JournalLost { member, cause } => {
             let what = "the write journal on NAME failed";
-            let advice = "nothing that was flushed is lost; stop, and serve it again with the journal's device, or \
-                          without it (--without-journal) where that is gone for good";
+            let advice = "no flushed data is lost; stop the array, and serve it again with the \
+                          journal's device, or without it (--without-journal) if that is lost for \
+                          good";
             refused(Kind::Broken, member, cause, what, advice).with("lost", "journal")
         }
         Notice::SpareLost { member, cause } => {
             let (name, words, why) = failed(member, cause);
             let message =
-                format!("{name}, a spare of {array}, failed and is none any more: {words}");
+                format!("{name}, a spare of {array}, failed and is no longer a spare: {words}");
             Change::now(Kind::FailSpare, message).of(&name, None).because(why)
         }
         Notice::BitmapFileLost { member, cause } => {
@@ -192,15 +196,17 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 format!("the bitmap file {name} failed: {array} goes on without it: {words}");
             let change = Change::now(Kind::BitmapFileLost, message).of(&name, None).because(why);
             change.advising(format!(
-                "after a crash all of it is resynced; `braid set {} consistency=bitmap` has one made on the members",
+                "after a crash the whole array is resynced; `braid set {} consistency=bitmap` \
+                 makes a bitmap on the members",
                 shell_word(array)
             ))
         }
         Notice::WriteLost { start, sectors, cause } => {
             let change = lost(array, start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);
             let change = change.advising(
-                "more is unreadable or lost there than the level can make up for; it reads as an error until it is \
-                 written again, and every flush fails until the array is served again, so that no client believes it is safe",
+                "more is unreadable or lost there than the level tolerates; reads of it fail \
+                 until it is rewritten, and every flush fails until the array is served again, so \
+                 that no client takes it for safe",
             );
             match cause {
                 Some(cause) => change.because(Why::new(cause, &label(cause.member))),
@@ -210,12 +216,14 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
         Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
             let name = label(*member);
             let message = format!(
-                "{name} is slow (slot {}: {latency_ms} ms, its siblings {siblings_us} us) and is read around",
+                "{name} is slow (slot {}: {latency_ms} ms, its siblings {siblings_us} us), and \
+                 reads avoid it",
                 slot.0
             );
             let change = Change::now(Kind::SlowDisk, message).of(&name, Some(slot.0));
             change.with("latency_ms", *latency_ms).with("siblings_us", *siblings_us).advising(
-                "it sits out until it answers like the others again; writes and flushes still wait for it",
+                "reads avoid it until it answers like the others again; writes and flushes still \
+                 wait for it",
             )
         }
         Notice::Errs { member, slot, errors, erring } => {
@@ -225,17 +233,18 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 ErrorReaction::Replaced(spare) => {
                     (format!("{} is to replace it", label(*spare)), "replaced")
                 }
-                ErrorReaction::PutOut => ("it is put out".to_owned(), "put-out"),
+                Erring::PutOut => ("it is removed from its slot".to_owned(), "put-out"),
             };
             let message = format!(
-                "{name} errs again and again (slot {} of {array}: {errors} read errors lately, all corrected): {then}",
+                "{name} errs repeatedly (slot {} of {array}: {errors} read errors lately, all \
+                 corrected): {then}",
                 slot.0
             );
             let change = Change::now(Kind::ReadErrors, message).of(&name, Some(slot.0));
             let change = change.with("read_errors", u64::from(*errors)).with("then", word);
             match erring {
-                ErrorReaction::Stays => change.advising(format!(
-                    "`braid spare {} DEVICE` has it copied to another disk, which takes its place",
+                Erring::Stays => change.advising(format!(
+                    "`braid spare {} DEVICE` copies it to another disk, which takes its place",
                     shell_word(array)
                 )),
                 ErrorReaction::Replaced(spare) => change.with("spare", label(*spare).as_str()),
@@ -273,9 +282,11 @@ fn found_words(found: &Finding, names: Names<'_>) -> Change {
             };
             let (kind, done) = match fate {
                 Fate::Repaired => (Kind::CorruptionRepaired, "were wrong, and are repaired"),
-                Fate::Unverified => {
-                    (Kind::CorruptionLocated, "were wrong, and could not be seen to be right since")
-                }
+                Fate::Unverified => (
+                    Kind::CorruptionLocated,
+                    "were wrong, and could not be verified after the \
+                                               repair",
+                ),
                 Fate::Left => (Kind::CorruptionLocated, "are wrong"),
             };
             let word = match fate {
@@ -299,7 +310,8 @@ fn found_words(found: &Finding, names: Names<'_>) -> Change {
             let (offset, length) = (start.0 * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
             let slots = slots_words(&candidates);
             let message = format!(
-                "{length} bytes at {offset} of the members' data do not agree in {array}, and which are wrong cannot be told: {slots}"
+                "{length} bytes at {offset} of the members' data do not agree in {array}, and the \
+                 wrong ones are unknown: {slots}"
             );
             let change = Change::now(Kind::CorruptionAmbiguous, message);
             let numbers: Vec<String> =
@@ -345,16 +357,12 @@ fn began(progress: &JobProgress, array: &str) -> Change {
     };
     let what = match progress.kind {
         JobKind::Resync => {
-            "it was not stopped cleanly, or is new: its redundancy is made to agree with its data"
+            "it was not stopped cleanly, or is new: its redundancy is recomputed from its data"
         }
-        JobKind::Recovery => {
-            "a member does not hold all it should: it is recovered from the others"
-        }
-        JobKind::Replace => "a member is copied to the one that is to take its place",
+        JobKind::Recovery => "a member lacks data: it is recovered from the others",
+        JobKind::Replace => "a member is copied to its replacement",
         JobKind::Check => "all of it is read and compared",
-        JobKind::Repair => {
-            "all of it is read and compared, and what is known to be wrong is written again"
-        }
+        JobKind::Repair => "all of it is read and compared, and known wrong sectors are rewritten",
     };
     let change = Change::now(kind, message)
         .advising(what)
@@ -387,10 +395,10 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let (outcome, word, how) = match end {
         JobEnd::Completed => (Outcome::Completed, "completed", "is over"),
         JobEnd::Interrupted => {
-            (Outcome::Aborted, "interrupted", "ends for now, and goes on where it was")
+            (Outcome::Aborted, "interrupted", "stops for now, and continues there later")
         }
         JobEnd::TargetLost => {
-            (Outcome::Aborted, "target-lost", "has ended: the member that it was for is lost")
+            (Outcome::Aborted, "target-lost", "has ended: the member it rebuilt is lost")
         }
         JobEnd::Unreadable => {
             (Outcome::Aborted, "unreadable", "cannot go on: too much is unreadable")
@@ -408,13 +416,13 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let found = match (progress.kind, differing) {
         (JobKind::Check, 1..) => format!("; {differing} sectors do not agree with the others"),
         (JobKind::Recovery | JobKind::Replace, _) if progress.unmade > 0 => {
-            format!("; {} sectors could not be made, and are noted as bad", progress.unmade)
+            format!("; {} sectors could not be recovered, and are recorded as bad", progress.unmade)
         }
         (JobKind::Repair, 1..) => {
             format!("; of {located} sectors that are known to be wrong {repaired} are repaired")
         }
         (JobKind::Check | JobKind::Repair, _) if progress.named > 0 => {
-            format!("; bad-block logs name {} sectors still", progress.named)
+            format!("; bad-block logs still list {} sectors", progress.named)
         }
         _ => String::new(),
     };
@@ -455,9 +463,10 @@ fn said_again(mut change: Change, array: &str) -> Change {
     let (ranges, bytes, offset) =
         (number("ranges"), number("length_bytes"), number("offset_bytes"));
     change.message = match ranges {
-        1 => format!("{bytes} bytes at {offset} of {array} had been answered and are lost"),
+        1 => format!("{bytes} bytes at {offset} of {array} were acknowledged and are lost"),
         _ => format!(
-            "{bytes} bytes in {ranges} ranges of {array}, the first at {offset}, had been answered and are lost"
+            "{bytes} bytes in {ranges} ranges of {array}, the first at {offset}, were \
+             acknowledged and are lost"
         ),
     };
     change

@@ -47,7 +47,7 @@ pub enum DeliveryError {
     #[error("{0}")]
     HookProcess(String),
     /// The deadline has passed.
-    #[error("there was no time left")]
+    #[error("no time was left")]
     Ended,
 }
 

@@ -25,7 +25,10 @@ pub struct InheritedSockets {
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
     /// A socket has another name.
-    #[error("a socket named {0:?} was passed on; there are nbd and control (FileDescriptorName=)")]
+    #[error(
+        "a socket named {0:?} was passed on; only nbd and control are known \
+             (FileDescriptorName=)"
+    )]
     Name(String),
     /// A descriptor is no listening stream socket.
     #[error("the socket passed on as number {number} is no stream socket that listens: {source}")]

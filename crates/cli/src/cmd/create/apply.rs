@@ -105,7 +105,7 @@ impl TakeBack<'_> {
             return match record {
                 Some(record) => error.because(format!(
                     "the old superblocks saved in {record} were not put back, and must not be put \
-                     back over them: what they describe is gone"
+                     back: their data is gone"
                 )),
                 None => error,
             };
@@ -431,7 +431,7 @@ fn check(
     let assembly = assemble(&probed, &Options { choice, bitmap_file, ..Options::default() });
     let labels: Vec<String> = plan.members.iter().map(|member| member.label.clone()).collect();
     let mut failed =
-        CliError::new(Code::VerifyFailed, "the new array does not read back as written");
+        CliError::new(Code::VerifyFailed, "the new array reads back other bytes than were written");
     let mut is_right = true;
     for (verdict, member) in assembly.verdicts.iter().zip(&plan.members) {
         let fits = match (verdict.verdict, member.slot) {

@@ -72,7 +72,7 @@ fn keys(args: &Args, wanted: &ArraySpec, paths: &[&Path]) -> Result<Vec<Key>, Cl
             let (label, before) = (path.display().to_string(), before.display().to_string());
             let what = format!("{label} was named twice");
             let twice = CliError::new(Code::SameMemberTwice, what).about(label.clone());
-            let twice = twice.because(format!("{before} and {label} have the same bytes: {how}"));
+            let twice = twice.because(format!("{before} and {label} are the same storage: {how}"));
             let (words, command) = match &key {
                 Key::Existing(_) => {
                     let both = format!("{} {}", shell_word(&before), shell_word(&label));
@@ -111,7 +111,7 @@ fn to_make(args: &Args, wanted: &ArraySpec, path: &Path) -> Result<Key, CliError
             .remedy(Risk::Change, "Make the folder", command));
     };
     if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
-        return Err(missing(format!("{label} does not exist, and braid makes no files in /dev"))
+        return Err(missing(format!("{label} does not exist, and braid creates no files in /dev"))
             .remedy(Risk::Look, "See what is there", "lsblk"));
     }
     Ok(Key::ToMake(real.join(file_name)))

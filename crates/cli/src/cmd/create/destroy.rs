@@ -137,7 +137,7 @@ fn holds_data(args: &Args, things: &[Thing]) -> CliError {
     for mut members in arrays.into_values() {
         members.dedup();
         let command = format!("braid serve {}", members.join(" "));
-        error = error.remedy(Risk::Change, "Serve what is there", command);
+        error = error.remedy(Risk::Change, "Serve the existing array", command);
     }
     let mut better = args.clone();
     for thing in unnamed {

@@ -85,7 +85,7 @@ impl fmt::Display for Sync {
             Self::NewFiles => "in sync: all members are new files of zeroes",
             Self::Assumed => "assumed to be in sync (--assume-clean)",
             Self::Zeroed => "in sync: data areas are zeroed first (--zero)",
-            Self::Unwritten => "made right where something is written (lockless bitmap)",
+            Self::Unwritten => "brought in sync where it is written (lockless bitmap)",
             Self::Pending => "not in sync yet",
         })
     }
@@ -156,20 +156,22 @@ impl Consistency {
 impl fmt::Display for Consistency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRedundancy => f.write_str("no redundancy to keep right"),
+            Self::NoRedundancy => f.write_str("no redundancy to keep in sync"),
             Self::Resync => f.write_str("after one, all of it is brought in sync (no bitmap)"),
             Self::NoRoom => {
                 f.write_str("after one, all of it is brought in sync (no room for a bitmap)")
             }
             Self::Ppl => f.write_str(
-                "after one, what was being written is made right, also with a member missing (PPL)",
+                "after one, interrupted writes are repaired, also with a member missing (PPL)",
             ),
             Self::Journal(_) => f.write_str(
-                "after one, what the journal has is written out, also with members missing (write journal)",
+                "after one, the journal is written to the members, also with members missing \
+                 (write journal)",
             ),
             Self::Log(_, bitmap) => {
                 f.write_str(
-                    "after one, what was being written is made right, also with members missing (braid's log",
+                    "after one, interrupted writes are repaired, also with members missing \
+                     (braid's log",
                 )?;
                 match bitmap {
                     Some(bitmap) => {
@@ -181,12 +183,12 @@ impl fmt::Display for Consistency {
             }
             Self::Bitmap(bitmap) => {
                 let each = format_size_exact(u64::from(bitmap.chunk_bytes));
-                let what = "after one, only what was being written is brought in sync";
+                let what = "after one, only interrupted writes are brought in sync";
                 write!(f, "{what} (bitmap, {each} per bit)")
             }
             Self::Lockless(bitmap) => {
                 let each = format_size_exact(u64::from(bitmap.chunk_bytes));
-                let what = "after one, only what was being written is brought in sync";
+                let what = "after one, only interrupted writes are brought in sync";
                 write!(f, "{what} (lockless bitmap, {each} per mark)")
             }
         }
@@ -352,7 +354,7 @@ fn roster(args: &Args, wanted: &ArraySpec) -> Result<Roster, CliError> {
         return refuse("the last members become spares, and none is left for the array");
     };
     if args.spare > 0 && wanted.level.family() == Family::Direct {
-        return refuse("a level without redundancy has no use for a spare");
+        return refuse("a level without redundancy cannot use a spare");
     }
     let Ok(slot_count) = u16::try_from(active) else { return refuse("md counts slots in 16 bits") };
     let mut roster =
@@ -372,7 +374,7 @@ fn roster(args: &Args, wanted: &ArraySpec) -> Result<Roster, CliError> {
         return refuse("every member is missing");
     }
     if !args.write_mostly.is_empty() && wanted.level.family() != Family::Mirror {
-        return refuse("--write-mostly says which copy is read last: that is for raid1 and raid10");
+        return refuse("--write-mostly marks the copy to read last, so it is for raid1 and raid10");
     }
     if let Some(other) = args.write_mostly.iter().find(|one| !args.members.contains(one)) {
         let what = format!("--write-mostly names {}, which is no member", other.display());
@@ -428,7 +430,8 @@ fn placement_error(error: PlacementError, opened: &Candidate, offset: Option<u64
     let refused = CliError::new(Code::MemberTooSmall, what).about(label.clone());
     match offset {
         Some(offset) => refused.because(format!(
-            "the first member's size puts data at {} on all members; name the smallest first to have less",
+            "the first member's size puts data at {} on all members; name the smallest first for \
+             a lower offset",
             format_size(offset.saturating_mul(SECTOR_BYTES))
         )),
         None => refused,
@@ -508,11 +511,10 @@ fn sync(
     if lost > 0 && geometry.level().family() == Family::Stripe {
         let mut zeroed = args.clone();
         zeroed.zero = true;
-        let what =
-            format!("{} would begin with a member missing and parity that is not right", args.name);
+        let what = format!("{} would begin with a member missing and with wrong parity", args.name);
         return Err(CliError::new(Code::DirtyDegraded, what)
             .about(args.name.clone())
-            .because("one of two parities is left, and nothing says that it matches the data")
+            .because("one of two parities is left, and may not match the data")
             .remedy(Risk::Change, "Make it match: zero the members", zeroed.command_line()));
     }
     Ok(Sync::Pending)
@@ -651,15 +653,15 @@ fn in_file(
 ) -> Result<Consistency, CliError> {
     let family = geometry.level().family();
     let why = match (wanted.consistency, family) {
-        (_, Family::Direct) => Some("this level keeps nothing that a crash could leave wrong"),
+        (_, Family::Direct) => Some("this level has no redundancy that a crash could make wrong"),
         (None | Some(Policy::Bitmap | Policy::Log), _) => None,
-        (Some(_), _) => Some("what is kept in a file is 'bitmap' or 'log'"),
+        (Some(_), _) => Some("only 'bitmap' or 'log' can be in a file"),
     };
     if let Some(why) = why {
         let mut better = args.clone();
         better.bitmap_file = None;
         let label = file.display().to_string();
-        let what = format!("{} has nothing to keep in {label}", args.name);
+        let what = format!("{} has nothing to store in {label}", args.name);
         let error = CliError::new(Code::Usage, what).about(label).because(why);
         return Err(error.remedy(Risk::Change, "Without the file", better.command_line()));
     }
@@ -696,7 +698,7 @@ fn own_logs(
         return Err(no_room_for_logs(
             args,
             "logs",
-            "right before its data, after what else it keeps",
+            "right before its data, after its other metadata",
         ));
     }
     Ok(Consistency::Log(OwnLogPlace::of(size_sectors), bitmap))

@@ -34,7 +34,7 @@ pub(super) fn print_made(plan: &Plan, made: &CreatedArray, globals: &Globals) {
     if let Some(saved) = &made.saved {
         let (number, path) = (saved.number, saved.path.display().to_string());
         let path = printable(&path);
-        outln!("  saved     what was overwritten, in {path}: braid undo {number} puts it back");
+        outln!("  saved     the overwritten bytes, in {path}: braid undo {number} puts them back");
     }
     outln!("Next:  {}", globals.paint_out.paint(Style::Command, &printable(&next(plan))));
 }
@@ -48,7 +48,8 @@ fn default_words(plan: &Plan) -> Option<&'static str> {
             "the safest, and the default; --consistency bitmap takes small writes faster and leaves the write hole open"
         }
         Consistency::Bitmap(_) | Consistency::NoRoom => {
-            "no room for braid's log: a member that is lost in a crash may take what was being written with it"
+            "no room for braid's log: a member lost in a crash may take interrupted writes with \
+             it"
         }
         _ => return None,
     };
@@ -79,7 +80,7 @@ fn body(plan: &Plan, globals: &Globals) -> String {
     lines.extend(default_words(plan).map(|words| ("", words.to_owned())));
     lines.extend(plan.bitmap_file.as_ref().map(|file| {
         let (path, size) = (file.display(), format_size(plan.bitmap_file_bytes()));
-        ("", format!("kept in {path} ({size}, sparse), to be named whenever it is served"))
+        ("", format!("kept in {path} ({size}, sparse); name it whenever you serve the array"))
     }));
     let journal = plan.members.iter().find(|member| member.is_journal);
     lines.extend(journal.map(|member| {
@@ -218,8 +219,9 @@ fn warnings(plan: &Plan) -> Vec<String> {
     }
     if plan.sync == Sync::Pending {
         warnings.push(
-            "redundancy is not right until the first resync is over, which begins when it is served; \
-             --zero makes it right now, --assume-clean is for members that are all zero"
+            "redundancy is not right until the first resync is over, which begins when the array \
+             is served; --zero makes it right now, --assume-clean is for members that are all \
+             zero"
                 .to_string(),
         );
     }

@@ -168,7 +168,7 @@ fn chunk_sectors(args: &Args, level: Level) -> Result<u32, CliError> {
             .remedy(Risk::Change, "Instead", better.command_line()))
     };
     if level == Level::Raid1 {
-        return refuse("every member of raid1 holds everything, in one piece".to_string(), None);
+        return refuse("every member of raid1 holds all data, without chunks".to_string(), None);
     }
     if bytes == 0
         || !(bytes / SECTOR_BYTES).is_multiple_of(CHUNK_SECTORS_UNIT)
@@ -182,7 +182,7 @@ fn chunk_sectors(args: &Args, level: Level) -> Result<u32, CliError> {
     }
     match u32::try_from(bytes / SECTOR_BYTES) {
         Ok(sectors) if sectors <= i32::MAX.unsigned_abs() => Ok(sectors),
-        _ => refuse("that is more than md can count".to_string(), Some("512K")),
+        _ => refuse("md cannot store so large a chunk".to_string(), Some("512K")),
     }
 }
 
@@ -202,7 +202,7 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
         better.metadata = "1.2".to_owned();
         let what = format!("metadata {} cannot have a lockless bitmap", args.metadata);
         let error = CliError::new(Code::UnknownMetadata, what).about(word);
-        let error = error.because("mdadm makes them with 1.2 alone");
+        let error = error.because("mdadm makes them only with 1.2");
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
     if policy == Policy::Ppl && level != Level::Raid5 && level.family() != Family::Direct {
@@ -210,7 +210,7 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
         better.consistency = Some("bitmap".to_owned());
         let what = format!("{level} cannot have partial parity logs");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
-        let error = error.because("md's format of them is for raid5 alone");
+        let error = error.because("md's format has them only for raid5");
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
     if (policy == Policy::Journal) != args.write_journal.is_some() {
@@ -222,11 +222,11 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
             }
             _ => {
                 better.write_journal = None;
-                format!("policy '{word}' has no use for a write journal")
+                format!("policy '{word}' does not use a write journal")
             }
         };
         let error = CliError::new(Code::Usage, what).about(word);
-        let error = error.because("it goes with --consistency journal, and that with it");
+        let error = error.because("--write-journal and --consistency journal need each other");
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
     let needs_parity = matches!(policy, Policy::Log | Policy::Journal);
@@ -234,14 +234,14 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
         let mut better = args.clone();
         better.write_journal = None;
         better.consistency = Some("bitmap".to_owned());
-        let what = format!("{level} has no parity that could be logged");
+        let what = format!("{level} has no parity to log");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
     if policy != Policy::Resync && level.family() == Family::Direct {
         let mut better = args.clone();
         (better.consistency, better.bitmap_chunk, better.write_journal) = (None, None, None);
-        let what = format!("{level} has no redundancy that could be kept right");
+        let what = format!("{level} has no redundancy to keep in sync");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
         return Err(error.remedy(Risk::Change, "Leave --consistency out", better.command_line()));
     }
@@ -256,7 +256,7 @@ fn bitmap_chunk_bytes(args: &Args) -> Result<Option<u32>, CliError> {
     }
     let mut better = args.clone();
     better.bitmap_chunk = Some("64M".to_owned());
-    let what = format!("a bit of a bitmap cannot stand for {text}");
+    let what = format!("a bit of a bitmap cannot cover {text}");
     let error = CliError::new(Code::SizeInvalid, what).about(text);
     let error = error.because(BITMAP_CHUNK_WORDS);
     Err(error.remedy(Risk::Change, "Instead", better.command_line()))

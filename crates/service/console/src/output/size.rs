@@ -57,7 +57,7 @@ pub enum SizeError {
         text: String,
     },
     /// More than 2^64 - 1 bytes.
-    #[error("{text} is more than a 64-bit number of bytes can say")]
+    #[error("{text} does not fit into a 64-bit number of bytes")]
     TooLarge {
         /// The text as written.
         text: String,

@@ -76,7 +76,7 @@ impl HookProcess {
 }
 
 fn gone(why: &str) -> DeliveryError {
-    DeliveryError::HookProcess(format!("the process that delivers is of no use any more: {why}"))
+    DeliveryError::Apart(format!("the process that delivers events cannot go on: {why}"))
 }
 
 impl Deliver for HookProcess {

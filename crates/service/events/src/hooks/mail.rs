@@ -42,7 +42,7 @@ pub enum AddressError {
     #[error("an address has 1 to 254 characters")]
     Length,
     /// It has a forbidden character, such as a space, a comma or the end of a line.
-    #[error("{0:?} has no place in an address; one address is wanted, without a name: user@host")]
+    #[error("{0:?} is not allowed in an address; give one address without a name: user@host")]
     Character(char),
     /// It has neither one part nor two parts around an @.
     #[error("it is not user@host, and no user of this machine")]

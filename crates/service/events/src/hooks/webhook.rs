@@ -32,10 +32,10 @@ pub enum UrlError {
     #[error("it is no URL: {0}")]
     Invalid(String),
     /// It names no host, or another scheme.
-    #[error("it begins with {SCHEMES}, and a host is wanted behind it")]
+    #[error("it must begin with {SCHEMES} and a host")]
     Scheme,
     /// The list of processes would show its password.
-    #[error("a user or password has no place in it")]
+    #[error("it must not have a user or password")]
     Credentials,
 }
 

@@ -39,7 +39,10 @@ pub enum ServerError {
     #[error("{0:?} is no address with a port, such as 127.0.0.1:9100")]
     Address(String),
     /// Other machines could connect to the address.
-    #[error("{0} is not a loopback address; there is no TLS, so other machines could read along")]
+    #[error(
+        "{0} is not a loopback address; metrics have no TLS, so other machines could read \
+             them"
+    )]
     NotLoopback(SocketAddr),
     /// An error of the operating system.
     #[error("cannot listen on {address}: {source}")]

@@ -30,7 +30,7 @@ fn what_could_not_be_made_is_told_with_what_to_type() {
     array.slots[1].bad_sectors = 8;
     let advice = advice(&array, "tank");
     assert!(advice[0].problem.contains("8 sectors (4 KiB) of /dev/sdc (slot 1)"), "{advice:?}");
-    assert!(advice[0].now.contains("until it is written again"), "{advice:?}");
+    assert!(advice[0].now.contains("until they are rewritten"), "{advice:?}");
     assert_eq!(advice[0].command.as_deref(), Some("braid check tank"));
     // The other members cannot give the sectors left: the advice is `--retry-bad`.
     let check = LastJob { named_sectors: 8, ..last(JobKind::Check, JobResult::Completed, 0) };
