@@ -24,9 +24,11 @@ impl MarkdownPage {
     fn write(&mut self, runs: &[RunRecord], folder: &str) -> std::fmt::Result {
         writeln!(
             self.text,
-            "# Benchmarks\n\nWritten by `braid-lab report`; what suites do is in [lab.md](lab.md). A figure is the median over the rounds of one run, in which \
-             all took turns. *Behind* says who is best in the same case, and is said of every figure of braid's that it is true of; where no column \
-             is braid's, of all.\n\n## What not to conclude\n"
+            "# Benchmarks\n\nWritten by `braid-lab report`; [lab.md](lab.md) describes the \
+             suites. A figure is the median over the rounds of one run; in each round all \
+             variants took turns. *Behind* names the best variant of the same case. It marks \
+             every figure of braid that another variant beats; if no column is braid's, every \
+             beaten figure.\n\n## What not to conclude\n"
         )?;
         list(&mut self.text, NOT_TO_CONCLUDE)?;
         for (number, run) in (1..).zip(runs) {

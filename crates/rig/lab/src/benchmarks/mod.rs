@@ -33,13 +33,18 @@ pub struct Args {
 
 /// Conclusions that no figures support.
 const NOT_TO_CONCLUDE: [&str; 6] = [
-    "Not how fast another machine is. An absolute figure is this machine's, with what else it did at that time; only ratios of \
-     one run say something, and those only if they are beyond the spread.",
-    "Not that a difference within the spread is one. Where the smallest of one and the largest of the other meet, more rounds may turn it around.",
-    "Not what disks do, where members are in memory: there a door, a copy and a wake-up are most of the time, and on a disk nearly nothing of it.",
-    "Not how it scales with cores. On few cores client, server and kernel take turns; what is won by working beside each other is not seen.",
-    "Not that a peer is worse in general. Each has its defaults here, or what its notes say; some do less (no redundancy), some more (checksums).",
-    "Not anything about what was left out: notes say what that is, and why.",
+    "Nothing about the speed of another machine. An absolute figure holds only for this machine \
+     and its load at that time. Only ratios within one run mean something, and only if they \
+     exceed the spread.",
+    "No difference from figures within the spread. If the ranges of two variants overlap, more \
+     rounds may reverse their order.",
+    "Nothing about disks from members in memory. In memory, the door, copies and wake-ups take \
+     most of the time; on a disk they take almost none.",
+    "Nothing about scaling with cores. On few cores client, server and kernel take turns, so \
+     gains from parallel work do not show.",
+    "No general verdict on a peer. Each runs with its defaults, or as its notes say; some do less \
+     (no redundancy), some more (checksums).",
+    "Nothing about omitted cases: the notes list them, with the reason.",
 ];
 
 /// Reads the files and writes the page, and the Markdown if requested.

@@ -25,8 +25,9 @@ pub(super) fn html(runs: &[RunRecord]) -> String {
 fn write_page(out: &mut String, runs: &[RunRecord]) -> std::fmt::Result {
     writeln!(
         out,
-        "<p>A figure is the median over the rounds of one run, in which all took turns; the line on a bar goes from the smallest \
-         to the largest. Rows with a colour are behind another in the same case.</p>\n<h2>What not to conclude</h2>"
+        "<p>A figure is the median over the rounds of one run; in each round all variants took \
+         turns. The line on a bar goes from the smallest to the largest figure. Coloured rows are \
+         behind another variant of the same case.</p>\n<h2>What not to conclude</h2>"
     )?;
     list(out, NOT_TO_CONCLUDE)?;
     for run in runs {

@@ -11,7 +11,7 @@ use super::svg::number;
 pub fn text(report: &Report, settings: &Settings) -> String {
     let mut out = String::new();
     if settings.small {
-        out += "small: this shows that the benchmark works; its figures mean nothing\n\n";
+        out += "small: this only shows that the benchmark works; its figures mean nothing\n\n";
     }
     for group in groups(report) {
         let _never_fails = table(&mut out, &group);

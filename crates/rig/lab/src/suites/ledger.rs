@@ -95,8 +95,9 @@ fn run(settings: &Settings) -> Report {
             let cases = wanted.iter().zip(counted).map(|(cell, count)| cell.case(count));
             cases.for_each(|case| report.add(Some(case)));
             report.note(format!(
-                "{REQUESTS} requests each after {WARM_UP} that do not count, {DEPTH} at once, over members that are nothing; RAID-5 of 4 members \
-                 (rmw: 6), chunk 64 KiB; parity by {KERNEL}, driver included; instructions by callgrind"
+                "{REQUESTS} requests each, after {WARM_UP} uncounted ones, {DEPTH} at once, over \
+                 null members; RAID-5 of 4 members (rmw: 6), chunk 64 KiB; parity by {KERNEL}, \
+                 driver included; instructions by callgrind"
             ));
         }
         Err(why) => report.note(format!("ledger: skipped, {why}")),

@@ -26,7 +26,10 @@ fn run(settings: &Settings) -> Report {
             report.add(cell(settings, &name, shape, footprint));
         }
     }
-    report.note("one thread; bytes of data read per second, parity written is not counted; memcpy is the yardstick");
+    report.note(
+        "one thread; bytes of data read per second, without the written parity; memcpy is \
+                 the yardstick",
+    );
     report
 }
 

@@ -175,7 +175,11 @@ pub(super) fn peer(settings: &Settings, report: &mut Report, paths: &[Path]) -> 
     }
     match Peer::look() {
         Ok(peer) => {
-            report.note("bdevperf: SPDK's raid5f, of the version that is named, by its own clock; one core that polls, huge pages, malloc or null members, the same chunk, depth and blocks");
+            report.note(
+                "bdevperf: SPDK's raid5f, of the named version, by its own clock; one \
+                         polling core, huge pages, malloc or null members, the same chunk, depth \
+                         and blocks",
+            );
             Some(peer)
         }
         Err(why) => {

@@ -112,8 +112,8 @@ fn run(settings: &Settings) -> Report {
             report.add(case(settings, (name, level, slots), is_disk));
         }
     }
-    report.note("disks: 60 us a request, 200 us more for what is durable, any number at once");
-    report.note("counted over all members; a write of a band to its members is not");
+    report.note("disks: 60 us a request, 200 us more for a durable one, any number at once");
+    report.note("counted over all members; writes of a band to its members are not counted");
     report
 }
 

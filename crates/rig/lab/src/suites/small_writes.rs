@@ -22,7 +22,8 @@ use crate::frame::{Case, Contender, Failed, Metric, Report, Settings, Suite, Tar
 
 pub(super) const SUITE: Suite = Suite {
     name: "small-writes",
-    about: "4 KiB writes through NBD with a bitmap and with a log, each answered early or late, beside what the members allow",
+    about: "4 KiB writes through NBD with a bitmap and with a log, each acknowledged early or \
+            late, compared with the members' limit",
     run,
 };
 

@@ -93,7 +93,8 @@ impl Peer {
         if self.free_mib < wanted_mib {
             let pages = wanted_mib.div_ceil(2);
             return Err(format!(
-                "it wants {wanted_mib} MiB of huge pages and {} MiB are free: sysctl vm.nr_hugepages={pages}",
+                "it needs {wanted_mib} MiB of huge pages and {} MiB are free: sysctl \
+                 vm.nr_hugepages={pages}",
                 self.free_mib
             ));
         }

@@ -26,7 +26,7 @@ use run::{Outcome, Variant};
 
 pub(super) const SUITE: Suite = Suite {
     name: "cores",
-    about: "a model: 1 to 256 cores before one member, by what published figures say of cache lines",
+    about: "a model: 1 to 256 cores before one member, from published figures about cache lines",
     run: measure,
 };
 
@@ -120,11 +120,15 @@ fn sensitivity(settings: &Settings, report: &mut Report) {
         report.note(format!("{}: {ns} ns ({source})", cost.name()));
     }
     report.note(format!(
-        "lines of the elevator's own: {} (an estimate: it is {} bytes, and not all of it is touched)",
+        "cache lines of the elevator itself: {} (an estimate: it has {} bytes, and a request \
+         touches only a part)",
         costs.state_lines,
         size_of::<braid_elevator::Elevator>()
     ));
-    report.note("a model: what it leaves out stands in docs/lab.md; a line of the other socket costs 32 threads nothing, as one socket has them all");
+    report.note(
+        "a model: docs/lab.md lists its omissions; cache lines of the other socket cost \
+                 32 threads nothing, because one socket has all of them",
+    );
     for (word, state_lines) in
         [("halved", costs.state_lines / 2), ("doubled", costs.state_lines * 2)]
     {

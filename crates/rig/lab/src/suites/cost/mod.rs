@@ -124,8 +124,9 @@ impl Servers {
         });
         all.push(("braid", server?));
         report.note(format!(
-            "files in {} (TMPDIR names another place), past the page cache where the server can; fio, one connection, {DEPTH} \
-             requests at once; of a server its own threads are counted, and none of the kernel's",
+            "files in {} (TMPDIR names another folder), with direct I/O if the server has it; \
+             fio, one connection, {DEPTH} requests at once; only the server's own threads are \
+             counted, none of the kernel's",
             std::env::temp_dir().display()
         ));
         let files = members.into_iter().chain([raw]).collect();

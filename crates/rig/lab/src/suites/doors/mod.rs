@@ -27,7 +27,7 @@ use inside::Inside;
 
 pub(super) const SUITE: Suite = Suite {
     name: "doors",
-    about: "one array through each door beside each other: NBD by Unix socket, TCP and TLS, a FUSE file, ublk",
+    about: "one array through each door: NBD by Unix socket, TCP and TLS, a FUSE file, ublk",
     run,
 };
 
@@ -89,13 +89,15 @@ fn run(settings: &Settings) -> Report {
         }
     }
     report.note(format!(
-        "RAID-5 of four files in {}, chunk 64 KiB; fio, one connection or one job; members: four files alike, and one of them \
-         where one request is under way at a time; for sequential writes three quarters of what all four take",
-        members_folder().display()
+        "RAID-5 of four files in {}, chunk 64 KiB; fio, one connection or one job; members: four \
+         files of the same kind, or one of them in cases with one request at a time; for \
+         sequential writes three quarters of the four files' rate",
+        place().display()
     ));
     report.note(
-        "share of the door: 1 less what the door did over what the same runtime did in this process, called by as many threads as \
-         requests are under way, in the same round; 0 where the door was not slower (many threads cost more than one fio)",
+        "share of the door: 1 minus the door's rate divided by the rate of the same runtime in \
+         this process, in the same round, with one thread for each request at once; 0 if the door \
+         was not slower (many threads cost more than one fio)",
     );
     report.note(
         "vhost-user-blk is qemu-storage-daemon's door, over NBD: docs/clients.md has its figures",

@@ -18,7 +18,8 @@ use shipped::{Shipped, Straight};
 
 pub(super) const SUITE: Suite = Suite {
     name: "elevator",
-    about: "32 threads before one member: who waits for whom; the order that reaches it",
+    about: "32 threads before one member: their waits for each other; the order of requests at \
+            the member",
     run: measure,
 };
 
@@ -48,8 +49,15 @@ fn measure(settings: &Settings) -> Report {
         straight(settings, &mut report, threads, false);
     }
     order::case(settings, &mut report);
-    report.note("attempts and waits: before and seed, of every lock; braid, of ownership, which is only tried, and not where a thread sees that it is owned; its insertion lists are locked for a push, and not counted");
-    report.note("requests of one sector anywhere, 4 at once from each thread, a member that has done them when it is asked");
+    report.note(
+        "attempts and waits: for \"before\" and \"seed\", those of every lock; for braid, \
+                 those of ownership, which a thread only tries if it looks free; braid locks its \
+                 insertion lists for a push, which is not counted",
+    );
+    report.note(
+        "requests of one sector at random places, 4 at once from each thread, to a member \
+                 that completes each at once",
+    );
     report
 }
 
@@ -64,8 +72,9 @@ fn table(settings: &Settings, report: &mut Report) {
         contended(settings, report, TABLE, 32);
     } else if settings.wants(TABLE) {
         report.note(format!(
-            "{TABLE}: NOT SHOWN. This machine has {cores} cores; it takes {TABLE_CORES}, so that its threads want the lock at the same time. \
-             The seed had 879 K to 2867 K, 3.26x, contention 93.6 % to 6 %. `braid-lab cores` is a model of machines with more"
+            "{TABLE}: NOT SHOWN. This machine has {cores} cores; the table needs {TABLE_CORES}, \
+             so that threads compete for the lock. The seed had 879 K to 2867 K, 3.26x, \
+             contention 93.6 % to 6 %. `braid-lab cores` is a model of machines with more"
         ));
     }
 }

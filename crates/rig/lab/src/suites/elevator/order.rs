@@ -49,7 +49,7 @@ pub(super) fn case(settings: &Settings, report: &mut Report) {
             Target::ratio(SEEK, "braid", "before", 1.01),
         ])
     }));
-    report.note("order: \"no worse\" leaves a hundredth for who came first");
+    report.note("order: \"no worse\" tolerates one hundredth, for the order of arrival");
 }
 
 /// The metrics of the places in order of arrival.

@@ -99,8 +99,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         .iter_mut()
         .map(|(name, arrays)| (*name, Box::new(move || arrays.read(requests)) as Turn<'_>));
     let each = Metric::less("processor time of a read", "ns");
-    let why = (2.0, "what one array has in the processor's caches another takes out of them");
-    ARRAYS.race(settings, report, &measurement(REQUEST, each, why), reads.collect());
+    let why = (2.0, "arrays evict each other's data from the processor's caches");
+    ARRAYS.race(settings, report, &along(REQUEST, each, why), reads.collect());
 }
 
 /// Counts wake-ups of this process while all arrays rest.
@@ -116,7 +116,7 @@ fn rest(settings: &Settings, report: &mut Report, all: &[(&'static str, Arrays)]
     std::thread::sleep(look);
     let after = ProcessUsage::by(std::process::id());
     let (Ok(before), Ok(after)) = (before, after) else {
-        return report.note(format!("{WAKES}: the kernel does not say"));
+        return report.note(format!("{WAKES}: the kernel does not report them"));
     };
     let woke: u64 = after
         .since(&before)

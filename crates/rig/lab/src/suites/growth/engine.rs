@@ -163,8 +163,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         for (value, name) in axis.points(settings) {
             if !has_room(value) {
                 report.note(format!(
-                    "{}: not with {name}, which wants a half of what memory is free",
-                    measurement.name
+                    "{}: not with {name}, which needs half of the free memory or more",
+                    along.name
                 ));
                 continue;
             }

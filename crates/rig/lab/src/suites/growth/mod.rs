@@ -25,7 +25,7 @@ use crate::frame::{
 
 pub(super) const SUITE: Suite = Suite {
     name: "growth",
-    about: "what a request, a member, an array, a connection costs when there are many more of them",
+    about: "the cost of a request, a member, an array or a connection as their number grows",
     run,
 };
 
@@ -125,8 +125,8 @@ fn run(settings: &Settings) -> Report {
     arrays::run(settings, &mut report);
     served::run(settings, &mut report);
     report.note(
-        "each figure is for the unit that may grow with the axis, so that a flat curve is what must be; processor time, also where \
-         there are more threads than cores: those take turns",
+        "each figure is per unit of the growing axis, so the curve must be flat; figures are \
+         processor time, also if threads outnumber cores and take turns",
     );
     report
 }

@@ -177,8 +177,8 @@ fn by_members(settings: &Settings, report: &mut Report, braid: &Path) {
         started.push((name, start));
         resident.push((name, memory));
     }
-    let why = (1.0, "beside what one member costs there is what a process does");
-    let measurement = |name, metric| Measurement { name, metric, most: why };
+    let why = (1.0, "the process itself costs memory beside its one member");
+    let along = |name, metric| Along { name, metric, most: why };
     let each = Metric::less("creation, a member", "ms");
     MEMBERS.told(settings, report, &measurement(CREATED, each), created);
     let each = Metric::less("start, a member", "ms");
@@ -202,7 +202,7 @@ fn by_cache(settings: &Settings, report: &mut Report, braid: &Path) {
             Err(why) => report.note(format!("{CACHED}: not with {name}, {why}")),
         }
     }
-    let most = (1.5, "memory of stripes that were never used is not taken");
+    let most = (1.5, "stripes that were never used take no memory");
     let metric = Metric::less("memory of a server", "MiB");
     CACHE.told(settings, report, &Measurement { name: CACHED, metric, most }, points);
 }
@@ -230,7 +230,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
         (*name, Box::new(turn) as Turn<'_>)
     });
     let points = points.collect();
-    let most = (2.0, "a worker that sleeps is woken, which costs more than the read");
+    let most = (2.0, "waking a sleeping worker costs more than the read");
     let metric = Metric::less("processor time of a read", "ns");
     WORKERS.race(settings, report, &Measurement { name: BY_WORKERS, metric, most }, points);
 }
@@ -301,7 +301,7 @@ fn measure(
 fn raise_descriptors(wanted: u64) -> Result<(), String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;
     if hard < wanted {
-        return Err(format!("a process may have {hard} descriptors here, and {wanted} are wanted"));
+        return Err(format!("a process may have {hard} descriptors here, and {wanted} are needed"));
     }
     let set = setrlimit(Resource::RLIMIT_NOFILE, soft.max(wanted), hard);
     set.map_err(|error| error.to_string())

@@ -59,7 +59,11 @@ fn run(settings: &Settings) -> Report {
         report.add(case.map(|case| if *stripes == 16 << 10 { case.with(targets) } else { case }));
     }
     growth(&mut report);
-    report.note("a chained head has 952 bytes, an entry of the index 16, four to a line; probes count heads of a chain and lines of the index; in turns of 64; bands are runs of 16 neighbours, chained and asked for in random order");
+    report.note(
+        "a chained head has 952 bytes, an index entry 16, four in a cache line; probes \
+                 count chain heads and index lines; variants take turns of 64; bands are runs of \
+                 16 neighbours, inserted and looked up in random order",
+    );
     report
 }
 

@@ -130,10 +130,13 @@ fn run(settings: &Settings) -> Report {
         Shape::BLOGBENCH
     ));
     report.note(format!(
-        "HAMMER: {} leaves whose locks readers share and the flusher needs alone",
+        "HAMMER: {} leaves, with locks that readers share and the flusher needs exclusively",
         world::LEAVES
     ));
-    report.note("a hold: a member has requests of a side and is given none; a wait: a request stands in the elevator, mostly behind others of its side");
+    report.note(
+        "hold: the multiplexer withholds a side's queued requests from a member; wait: a \
+                 request stands in the elevator, mostly behind others of its side",
+    );
     report
 }
 
@@ -213,7 +216,7 @@ fn threaded(settings: &Settings, report: &mut Report) {
         ])
     }));
     report.note(format!(
-        "throttled members: a thread for each, {:?} for any request, wherever it is",
+        "throttled members: one thread each, {:?} for any request at any place",
         threads::SERVICE
     ));
 }
@@ -231,8 +234,9 @@ fn throttled_bound(case: &Case) -> String {
     let least = ["free-for-all", "braid"].map(|of| left(of) / rate(WRITES, of));
     let most = (has - 0.8 * (has - left("free-for-all"))) / least[0].min(least[1]);
     format!(
-        "throttled members: reads leave the flusher {:.1} % in the free-for-all, where a work takes {:.1} ms of members, and {:.1} ms with braid; \
-         with 80 % of the reads there is room for {:.2}x the writes",
+        "throttled members: in the free-for-all, reads leave {:.1} % to the flusher, and a work \
+         takes {:.1} ms of members; with braid it takes {:.1} ms; with 80 % of the reads, {:.2}x \
+         the writes fit",
         100.0 * left("free-for-all") / has,
         1e3 * least[0],
         1e3 * least[1],

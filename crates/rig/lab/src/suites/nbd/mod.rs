@@ -105,9 +105,9 @@ pub(super) fn run(settings: &Settings, report: &mut Report, cases: &[NbdCase]) {
         }
     }
     report.note(format!(
-        "through NBD: fio, one connection; members and raw files on {}; for full-stripe writes, three quarters of what the \
-         four raw members take together are those of the data members; nothing: `nbdkit null`, which reads and writes nothing \
-         at all, is what fio and a socket can carry here",
+        "through NBD: fio, one connection; members and raw files on {}; for full-stripe writes, \
+         three quarters of the four raw members' rate is that of the data members; nothing: \
+         `nbdkit null`, which neither reads nor writes, shows the limit of fio and a socket here",
         std::env::temp_dir().display()
     ));
 }

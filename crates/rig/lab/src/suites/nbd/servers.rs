@@ -74,7 +74,7 @@ pub(in crate::suites) fn braid() -> Result<PathBuf, String> {
     if braid.is_file() {
         Ok(braid)
     } else {
-        Err(format!("{} is not there: build the package braid first", braid.display()))
+        Err(format!("{} does not exist: build the package braid first", braid.display()))
     }
 }
 

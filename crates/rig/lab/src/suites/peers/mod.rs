@@ -52,16 +52,23 @@ fn run(settings: &Settings) -> Report {
         }
     }
     report.note(
-        "at depth 1 the raw members have one request each under way, so four; file systems: btrfs with its own RAID (metadata \
-         of RAID-5 is raid1, of RAID-6 raid1c3), and btrfs and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE and a loop device; all members are loop devices on files in memory",
+        "at depth 1 each of the four raw members has one request in flight, four in all; file \
+         systems: btrfs with its own RAID (metadata of RAID-5 is raid1, of RAID-6 raid1c3), and \
+         btrfs and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE \
+         and a loop device; all members are loop devices on files in memory",
     );
     report.note(
-        "no sync: what fs_mark leaves in the page cache is not on any device when the clock stops, so it compares file systems' memory",
+        "no sync: fs_mark leaves its files in the page cache, not on a device, when the clock \
+         stops, so this compares the memory of file systems",
     );
     report.note(
-        "rebuild: until `btrfs replace` ends, or `braid wait --for rebuild`; btrfs fills a member with what files have, braid all of it",
+        "rebuild: until `btrfs replace` ends, or `braid wait --for rebuild`; btrfs copies only \
+         the data of files, braid the whole member",
     );
-    report.note("md and dm-raid: left out. They need a guest, and without KVM a guest is emulated: its figures would say nothing");
+    report.note(
+        "md and dm-raid: left out. They need a guest, and without KVM the guest is \
+                 emulated: its figures would mean nothing",
+    );
     report
 }
 

@@ -279,7 +279,7 @@ fn arms(outcome: &Outcome) -> String {
         outcome.writing.all_ns() as f64 / (f64::from(DISKS) * outcome.write_ns.max(1) as f64);
     let seconds = outcome.write_ns as f64 / 1e9;
     format!(
-        "{seconds:.2} s of phases that write, busy {:.0} %: {}",
+        "{seconds:.2} s of write phases, busy {:.0} %: {}",
         100.0 * busy,
         outcome.writing.line()
     )

@@ -23,7 +23,7 @@ use crate::pages::Pages;
 
 pub(super) const SUITE: Suite = Suite {
     name: "rebuild",
-    about: "a member is filled, beside a device that is written from start to end",
+    about: "filling a member, compared with writing a device from start to end",
     run,
 };
 
@@ -155,8 +155,14 @@ fn run(settings: &Settings) -> Report {
         "clients: on disks of 50 MB/s and 1 ms a request, at the default target, after a warm-up",
     );
     report.note("member: one device of the same kind, written from start to end, 1 MiB a call: by four threads, in memory by one");
-    report.note("files lie on one disk, so reads and writes share its rate; the page cache serves reads where the file system has no direct I/O");
-    report.note("bare, in memory: the same copies and the same sums without an engine, by one thread; what braid reads to fill a member passes memory too");
+    report.note(
+        "the files are on one disk, so reads and writes share its rate; the page cache \
+                 serves reads if the file system has no direct I/O",
+    );
+    report.note(
+        "bare, in memory: the same copies and the same sums without an engine, by one \
+                 thread; the data that braid reads to fill a member crosses memory too",
+    );
     report
 }
 

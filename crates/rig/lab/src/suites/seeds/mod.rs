@@ -134,8 +134,9 @@ fn run(settings: &Settings) -> Report {
         }
     }
     report.note(
-        "members are memory that answers one request at a time, 2 ms each (nbdkit: noparallel, delay; nbdfuse; a loop device), 256 MiB, used past the page \
-         cache; chunk 64 KiB, stripe cache 16 MiB, --cache writeback; fio past the page cache, for 3 s",
+        "members are in memory, with one request at a time, 2 ms each (nbdkit: noparallel, delay; \
+         nbdfuse; a loop device), 256 MiB, direct I/O; chunk 64 KiB, stripe cache 16 MiB, --cache \
+         writeback; fio with direct I/O, for 3 s",
     );
     report
 }

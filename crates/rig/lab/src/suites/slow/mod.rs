@@ -46,8 +46,8 @@ fn run(settings: &Settings) -> Report {
     // Without a warm-up round: each run takes a minute.
     case(&Settings { small: true, ..once }, &mut report, (&name, stall_ms), go);
     report.note(format!(
-        "RAID-6 of {} members, {} readers and {} writers of {} KiB anywhere, one at a time each; a read counts if any of it \
-         was in the stall; {:?}",
+        "RAID-6 of {} members, {} readers and {} writers of {} KiB at random places, one request \
+         at a time each; a read counts if part of it was in the stall; {:?}",
         world::SLOTS,
         world::READERS,
         world::WRITERS,

@@ -55,8 +55,14 @@ fn run(settings: &Settings) -> Report {
             }
         }
     }
-    report.note("a wake-up of a waiter: a writer's return from waiting for a stripe; braid beside models, a stripe handed over");
-    report.note("the rule alone: all three have the shipped runtime below the models' queue, and the third hands stripes over as the runtime does");
+    report.note(
+        "a wake-up: the return of a writer that waited for a stripe; braid beside models, \
+                 with a stripe handed over",
+    );
+    report.note(
+        "the rule alone: all three run the shipped runtime below the models' queue, and \
+                 the third hands stripes over like the runtime",
+    );
     report
 }
 
