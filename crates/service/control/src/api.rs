@@ -92,7 +92,7 @@ impl Operation {
         responses.insert(
             "default".into(),
             json!({
-                "description": "It was refused, and nothing was changed.",
+                "description": "The request was refused; nothing was changed.",
                 "content": { PROBLEM_JSON: { "schema": problem } },
             }),
         );
@@ -182,8 +182,9 @@ impl Api {
             },
             "servers": [{
                 "url": "http://braid",
-                "description": "By the names braid, localhost, 127.0.0.1 and [::1] only; all but GET is asked as application/json: \
-                                curl --unix-socket SOCKET http://braid/v1/array",
+                "description": "Only by the names braid, localhost, 127.0.0.1 and [::1]; every \
+                                method but GET needs application/json: curl --unix-socket SOCKET \
+                                http://braid/v1/array",
             }],
             "paths": self.paths,
             "components": { "schemas": schemas },

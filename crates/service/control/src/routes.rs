@@ -64,16 +64,22 @@ fn looking_api(served: &Shared) -> Api {
         Method::GET,
         "/",
         "getPage",
-        "How it is, as a page that asks again and again",
+        "The array's state, as a page that refreshes itself",
     )
-    .answers_as::<String>(200, "text/html", "The page, which takes nothing from elsewhere");
-    let array = Operation::new(Method::GET, "/v1/array", "getArray", "All that is known of it")
-        .answers::<Array>(200, "The array");
+    .answers_as::<String>(200, "text/html", "The page, which loads nothing from elsewhere");
+    let array = Operation::new(
+        Method::GET,
+        "/v1/array",
+        "getArray",
+        "The whole state of the \
+                                                                      array",
+    )
+    .answers::<Array>(200, "The array");
     let elevators = Operation::new(
         Method::GET,
         "/v1/elevators",
         "getElevators",
-        "What its elevators do, and how reads and write-back took turns",
+        "The state of its elevators, and the turns of reads and write-back",
     )
     .answers::<Elevators>(200, "The elevators");
     Api::default()
@@ -90,8 +96,14 @@ pub fn looking_router(served: &Shared) -> Router {
 /// The operations of an array; the caller may add others.
 #[must_use]
 pub fn api(served: &Shared, stopped: &StopListener) -> Api {
-    let settings = Operation::new(Method::GET, "/v1/settings", "getSettings", "What it is set to")
-        .answers::<SettingsAnswer>(200, "The settings");
+    let settings = Operation::new(
+        Method::GET,
+        "/v1/settings",
+        "getSettings",
+        "The settings of \
+                                                                               the array",
+    )
+    .answers::<SettingsAnswer>(200, "The settings");
     let api = looking_api(served).add(&settings, looking(served, |served| served.settings()));
     let api = with_members(with_jobs(with_set(api, served), served), served);
     with_stop(api, served, stopped)
@@ -102,11 +114,11 @@ fn with_set(api: Api, served: &Shared) -> Api {
         Method::PATCH,
         "/v1/settings",
         "setSettings",
-        "Sets all of these on the running array, or none",
+        "Changes all of these settings on the running array, or none",
     )
-    .query::<bool>("dry_run", "Change nothing, and answer with what would be")
+    .query::<bool>("dry_run", "Change nothing, and return the result that the request would have")
     .body::<Settings>("Settings by their keys; sizes as bytes, or as text with a unit")
-    .answers::<SettingsAnswer>(200, "What it is set to now, and what has changed");
+    .answers::<SettingsAnswer>(200, "The new settings, and the changes");
     let served = Arc::clone(served);
     let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
         let served = Arc::clone(&served);
@@ -121,11 +133,15 @@ fn with_set(api: Api, served: &Shared) -> Api {
 }
 
 fn with_jobs(api: Api, served: &Shared) -> Api {
-    let about = "Asks for a check, ends one, pauses jobs, or has them go on; answers at once";
+    let about = "Starts or ends a check, pauses or resumes jobs; answers at once";
     let operation = Operation::new(Method::POST, "/v1/jobs", "requestJob", about)
-        .query::<bool>("dry_run", "Change nothing, and answer with what would be")
-        .body::<JobsWanted>("What is asked for")
-        .answers::<JobsAnswer>(200, "What comes of it");
+        .query::<bool>(
+            "dry_run",
+            "Change nothing, and return the result that the request would \
+                                   have",
+        )
+        .body::<JobsWanted>("The request")
+        .answers::<JobsAnswer>(200, "The result");
     let served = Arc::clone(served);
     let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
         let served = Arc::clone(&served);
@@ -140,11 +156,16 @@ fn with_jobs(api: Api, served: &Shared) -> Api {
 }
 
 fn with_members(api: Api, served: &Shared) -> Api {
-    let about = "Has devices become members, a member fail, or one that is out go; answers at once";
+    let about = "Adds devices as members, fails a member, or removes a failed one; answers at \
+                 once";
     let operation = Operation::new(Method::POST, "/v1/members", "changeMembers", about)
-        .query::<bool>("dry_run", "Change nothing, and answer with what would be")
-        .body::<MembersWanted>("What is asked for, and of which")
-        .answers::<MembersAnswer>(200, "What comes of it");
+        .query::<bool>(
+            "dry_run",
+            "Change nothing, and return the result that the request would \
+                                   have",
+        )
+        .body::<MembersWanted>("The request, and its members")
+        .answers::<MembersAnswer>(200, "The result");
     let served = Arc::clone(served);
     let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
         let served = Arc::clone(&served);
@@ -167,10 +188,10 @@ fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
         "stop",
         "Stops the array as SIGTERM does, and answers when it has stopped and its members are free",
     )
-    .query::<bool>("dry_run", "Do nothing, and answer with what a stop would do")
+    .query::<bool>("dry_run", "Do nothing, and return the effect of a stop")
     .query::<bool>("detach", "Answer at once")
-    .answers::<Stopped>(200, "It has stopped")
-    .answers::<StopPlan>(202, "It is being stopped (detach), or would be (dry_run)");
+    .answers::<Stopped>(200, "The array has stopped")
+    .answers::<StopPlan>(202, "The array is being stopped (detach), or would be (dry_run)");
     let (served, stopped) = (Arc::clone(served), stopped.clone());
     let handler = move |query: Result<Query<StopQuery>, QueryRejection>| {
         let (served, stopped) = (Arc::clone(&served), stopped.clone());

@@ -51,15 +51,11 @@ pub fn with_telling(api: Api, voice: &Voice, source: Arc<dyn Source>) -> Api {
         Method::GET,
         "/v1/events",
         "followEvents",
-        "Events from now on, one in each line, as they happen, until the array has stopped",
+        "Events from now on, one in each line, until the array has stopped",
     )
-    .answers_as::<Event>(
-        200,
-        LINES,
-        "An event in each line; there is no end before the array's",
-    );
+    .answers_as::<Event>(200, LINES, "An event in each line; the stream ends with the array");
     let metrics = Operation::new(Method::GET, "/metrics", "getMetrics", "Metrics, for Prometheus")
-        .query::<u8>("node_md", "1: as node_exporter says them of md's arrays, too")
+        .query::<u8>("node_md", "1: also with node_exporter's names for md's arrays")
         .answers_as::<String>(200, CONTENT_TYPE, "OpenMetrics");
     api.add(&events, following(voice)).add(&metrics, scraping(vec![source], false))
 }
