@@ -104,7 +104,7 @@ fn a_member_that_lies_is_found_out_and_the_members_are_kept() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let error: Value = serde_json::from_str(lines(&output).last().unwrap()).unwrap();
     assert_eq!(error["code"], "B082", "{error}");
-    assert!(error["title"].as_str().unwrap().contains("not what was written there"), "{error}");
+    assert!(error["title"].as_str().unwrap().contains("differs from the byte written"), "{error}");
     assert!(error["cause"].as_str().unwrap().contains("was written and 0x"), "{error}");
     assert!(kept.join("disk0").exists());
     assert_eq!(processes_in(folder.path()), Vec::<String>::new());

@@ -78,7 +78,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let sockets = move || named.clone().map_or_else(running::sockets, |path| vec![path]);
     let own = sender.clone();
     let search = std::thread::Builder::new().spawn(move || follow_all(&sockets, &own));
-    search.map_err(|error| system("running arrays could not be followed", &error))?;
+    search.map_err(|error| {
+        system("the thread that follows running arrays could not be started", &error)
+    })?;
     let mut looked = Instant::now();
     loop {
         stdout::flush();
@@ -203,14 +205,14 @@ fn is_called(event: &Event, array: &str) -> bool {
 }
 
 fn unknown(state_dir: &Path, array: &str) -> CliError {
-    let what = format!("nothing is kept of an array called '{array}'");
+    let what = format!("there is no history of an array called '{array}'");
     CliError::new(Code::NoHistory, what)
         .about(array)
         .because(format!(
-            "it was not served by this user, or with another state folder than {}",
+            "this user did not serve it, or used another state folder than {}",
             state_dir.display()
         ))
-        .remedy(Risk::Look, "Of which arrays something is kept", "braid events")
+        .remedy(Risk::Look, "See which arrays have a history", "braid events")
 }
 
 /// The names of each array. Several arrays may have had one name, one after the other.

@@ -45,7 +45,7 @@ pub(super) fn get(array: &str, key: Option<&str>, globals: &Globals) -> Result<E
                 .about(key)
                 .because(format!("there are {}", keys.join(", ")));
             let command = format!("braid get {}", running.word(&[]));
-            return Err(error.remedy(Risk::Look, "See them all", command));
+            return Err(error.remedy(Risk::Look, "See all settings", command));
         };
         if !globals.json {
             outln!("{}", printable(&value.to_string()));

@@ -64,7 +64,7 @@ const HABITS: [Habit; 25] = [
     look(
         &["detail", "info", "show", "inspect", "mdstat", "health", "stats", "state", "display"],
         "braid status NAME",
-        "See how an array is",
+        "See the state of an array",
     ),
     look(&["ls", "ps", "pools", "arrays"], "braid list", "List the arrays that are served"),
     look(
@@ -86,11 +86,11 @@ const HABITS: [Habit; 25] = [
     look(
         &["grow", "resize", "expand", "extend", "shrink", "reshape", "size"],
         "braid help mdadm",
-        "Not there yet; the kernel's md does it while braid does not serve the array",
+        "Not supported yet; the kernel's md does it while braid does not serve the array",
     ),
     look(&["monitor", "follow", "watch", "tail"], "braid events -f", "See what happens"),
     look(&["log", "logs", "journal"], "braid history NAME", "See what happened"),
-    look(&["iostat", "perf", "stat"], "braid top", "See arrays at work"),
+    look(&["iostat", "perf", "stat"], "braid top", "Watch arrays at work"),
     change(
         &["scrub", "verify", "fsck", "sync_action", "action"],
         "braid check NAME",
@@ -99,28 +99,28 @@ const HABITS: [Habit; 25] = [
     change(
         &["repair", "fix", "correct"],
         "braid check NAME --repair",
-        "Write again what is known to be wrong",
+        "Rewrite the sectors that are known to be wrong",
     ),
     change(
         &["resilver", "resync", "sync", "clear"],
         "braid rebuild NAME",
-        "Have what is missing rebuilt",
+        "Rebuild missing members",
     ),
     change(
         &["re-add", "readd", "attach", "hotadd", "insert", "add-spare"],
         "braid add NAME DEVICE",
-        "Make a device a member, or the one again that it was",
+        "Add a device as a member, or a former member again",
     ),
-    change(&["offline", "faulty", "set-faulty"], "braid fail NAME DEVICE", "Have a member fail"),
+    change(&["offline", "faulty", "set-faulty"], "braid fail NAME DEVICE", "Fail a member"),
     change(
         &["detach", "delete", "del", "rm", "eject", "hotremove"],
         "braid remove NAME DEVICE",
-        "Take a member away that failed",
+        "Remove a failed member",
     ),
     change(
         &["swap", "exchange", "move", "pvmove"],
         "braid replace NAME MEMBER --with DEVICE",
-        "Have another device take a member's place",
+        "Replace a member by another device",
     ),
     look(
         &["recover", "restore", "salvage", "force", "solve"],
@@ -130,12 +130,12 @@ const HABITS: [Habit; 25] = [
     look(
         &["revert", "rollback", "undelete", "back"],
         "braid undo -n",
-        "See what can be put back that a command overwrote",
+        "See which overwritten bytes can be put back",
     ),
     change(
         &["clone", "copy", "dd", "ddrescue", "backup"],
         "braid image DISK IMAGE",
-        "Copy a disk that fails",
+        "Copy a failing disk",
     ),
     look(
         &["config", "configure", "settings", "change", "manage", "edit"],
@@ -150,7 +150,7 @@ const HABITS: [Habit; 25] = [
     look(
         &["zero-superblock", "zero", "wipe", "labelclear", "format"],
         "wipefs DEVICE",
-        "Braid does not wipe what is no member any more; see what would go",
+        "Braid does not wipe former members; see which signatures would go",
     ),
 ];
 
@@ -179,7 +179,7 @@ pub(crate) fn meant(error: CliError, word: &str, verbs: &[&str]) -> Option<CliEr
     let habit = HABITS.iter().find(|habit| habit.words.contains(&bare.as_str()))?;
     let error = match habit.command == WORDS {
         true => error,
-        false => error.because(format!("`{WORDS}` has mdadm's words, and what each is here")),
+        false => error.because(format!("`{WORDS}` lists mdadm's words with braid's")),
     };
     Some(error.remedy(habit.risk, habit.what, habit.command))
 }

@@ -19,12 +19,12 @@ const MDADM: [(&str, &str); 23] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
-    ("... --run, over old data", "... --destroy NAME, what is to be destroyed"),
+    ("... --run, over old data", "... --destroy NAME, the data to destroy"),
     ("mdadm --assemble /dev/md/NAME A B C", "braid serve A B C"),
     ("mdadm --assemble --readonly ...", "braid serve --read-only A B C"),
     (
         "mdadm --assemble --force ...",
-        "connect what is missing; or braid rescue A B C, which writes nothing to them",
+        "connect the missing members; or braid rescue A B C, which writes nothing to them",
     ),
     ("mdadm --examine A", "braid examine A"),
     ("mdadm --examine --scan", "braid scan; then braid serve --name NAME"),
@@ -37,7 +37,7 @@ const MDADM: [(&str, &str); 23] = [
     ("mdadm /dev/md/NAME --add A", "braid add NAME A"),
     (
         "... --re-add A",
-        "braid add NAME A: only what it missed is rebuilt, where the bitmap tells that",
+        "braid add NAME A: the bitmap limits the rebuild to the writes that A missed",
     ),
     ("mdadm /dev/md/NAME --fail A", "braid fail NAME A"),
     ("mdadm /dev/md/NAME --remove A, failed, detached", "braid remove NAME A, failed, detached"),
@@ -46,7 +46,7 @@ const MDADM: [(&str, &str); 23] = [
     ("... --bitmap-chunk=16M", "braid set NAME bitmap-chunk=16M"),
     (
         "mdadm --grow, for anything else",
-        "not there yet: the kernel's md does it while braid does not serve",
+        "not supported yet: the kernel's md does it while braid does not serve",
     ),
 ];
 
@@ -85,7 +85,7 @@ fn help_on(verb: &str) -> Option<String> {
 
 fn unknown(topic: &str) -> CliError {
     let error = CliError::new(Code::Usage, format!("there is no help on '{topic}'"));
-    let no_verb = error.clone().because(format!("'{topic}' is no verb of braid's"));
+    let no_verb = error.clone().because(format!("braid has no verb '{topic}'"));
     super::habits::meant(no_verb, topic, &[]).unwrap_or_else(|| {
         error.because("Topics: a verb, an error code such as B031, exit, mdadm").remedy(
             Risk::Look,

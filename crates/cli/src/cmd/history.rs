@@ -139,10 +139,13 @@ fn moment(text: &str) -> Result<Moment, CliError> {
     let ago = || SystemTime::now().checked_sub(humantime::parse_duration(text).ok()?);
     let at = at.or_else(ago).and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     at.map(Moment::from_unix).ok_or_else(|| {
-        let error = CliError::new(Code::Usage, format!("'{text}' is no point in time"));
+        let error = CliError::new(Code::Usage, format!("'{text}' is not a time"));
         error
-            .because("a time in UTC is wanted, such as 2026-11-20T23:36:03Z, or how long ago, such as 2days or 3h")
-            .remedy(Risk::Look, "Of the last day", "braid history --since 1day")
+            .because(
+                "give a time in UTC, such as 2026-11-20T23:36:03Z, or an age, such as 2days \
+                      or 3h",
+            )
+            .remedy(Risk::Look, "See the last day", "braid history --since 1day")
     })
 }
 

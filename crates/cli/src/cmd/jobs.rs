@@ -58,10 +58,10 @@ pub(crate) fn pause(args: &PauseArgs, globals: &Globals) -> Result<Exit, CliErro
     tell(&answer, globals, || match (answer.effect, there(&answer.jobs), answer.dry_run) {
         (JobEffect::Nothing, ..) => format!("jobs of {name} are paused already"),
         (_, Some(job), true) => format!("would pause {} {name}", doing_word(job.kind)),
-        (_, None, true) => format!("would keep jobs of {name} from beginning"),
+        (_, None, true) => format!("would keep jobs of {name} from starting"),
         (_, Some(job), false) => {
             let doing = doing_word(job.kind);
-            format!("{doing} {name} is paused; have it go on with  braid resume {word}")
+            format!("{doing} {name} is paused; resume it with  braid resume {word}")
         }
         (_, None, false) => format!("no job of {name} begins until  braid resume {word}"),
     });
@@ -121,10 +121,10 @@ fn goes_on(answer: &JobsAnswer, array: &Array, name: &str) -> String {
         (Some(doing), true, false) => format!("{doing} {name} is tried again"),
         (Some(doing), true, true) => format!("{doing} {name} would be tried again"),
         (None, _, false) => {
-            format!("jobs of {name} begin by themselves again; there is none to be done now")
+            format!("jobs of {name} begin by themselves again; none is needed now")
         }
         (None, _, true) => {
-            format!("jobs of {name} would begin by themselves again; there is none to be done now")
+            format!("jobs of {name} would begin by themselves again; none is needed now")
         }
     }
 }
@@ -149,10 +149,11 @@ fn is_incomplete(array: &Array) -> bool {
 }
 
 fn no_spare(array: &Array, word: &str) -> CliError {
-    let what = format!("{} is degraded, and there is nothing to rebuild it onto", array.name);
+    let what = format!("{} is degraded, and has no spare to rebuild onto", array.name);
     let error = CliError::new(Code::NoSpare, what).about(&array.name);
-    let error = error.because("no spare waits to take the place of what is missing");
+    let error = error.because("no spare waits to replace the missing member");
     let add = format!("braid add {word} DEVICE");
-    let error = error.remedy(Risk::Look, "See what is missing", format!("braid status {word}"));
+    let error =
+        error.remedy(Risk::Look, "See which member is missing", format!("braid status {word}"));
     error.remedy(Risk::Change, "Put a device in its place", add)
 }

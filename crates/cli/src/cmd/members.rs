@@ -134,9 +134,12 @@ fn read_last(answer: &MembersAnswer) -> String {
         let is = if answer.dry_run { "would be" } else { "is" };
         match one.effect {
             MemberEffect::WriteMostly => {
-                format!("{} {is} read only where no other copy is (write-mostly)", with_slot(one))
+                format!(
+                    "{} {is} read only if no other copy is available (write-mostly)",
+                    with_slot(one)
+                )
             }
-            _ => format!("{} {is} read as the others are", with_slot(one)),
+            _ => format!("{} {is} read like the others", with_slot(one)),
         }
     };
     answer.members.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -222,10 +225,14 @@ fn absolute(path: &Path) -> Result<String, CliError> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let label = path.display().to_string();
     absolute.into_os_string().into_string().map_err(|_| {
-        let what = format!("the path {label} is not text");
+        let what = format!("the path {label} is not UTF-8");
         let error = CliError::new(Code::Usage, what).about(label);
-        let error = error.because("what is sent to a server is UTF-8");
-        error.remedy(Risk::Change, "Name it by a link that is: first", "ln -s PATH NAME")
+        let error = error.because("requests to a server are UTF-8");
+        error.remedy(
+            Risk::Change,
+            "Name it by a link in UTF-8; first make the link",
+            "ln -s PATH NAME",
+        )
     })
 }
 
@@ -257,7 +264,7 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
     for one in &answer.members {
         let label = printable(&one.member);
         let what = match (one.effect, answer.jobs_paused) {
-            (MemberEffect::Rebuilds, false) => "takes a slot that is free, and is rebuilt",
+            (MemberEffect::Rebuilds, false) => "takes a free slot, and is rebuilt",
             (MemberEffect::Rebuilds, true) => "is rebuilt once jobs are resumed",
             (MemberEffect::CatchesUp, false) => "takes its slot again (re-add), and catches up",
             (MemberEffect::CatchesUp, true) => "catches up (re-add) once jobs are resumed",
@@ -268,9 +275,9 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
         lines.push(format!("{verb} {label} to {name}: it {what}"));
         if one.effect == MemberEffect::CatchesUp {
             let kept = format_size(one.kept_sectors * SECTOR_BYTES);
-            lines.push(format!("  it keeps {kept}; what changed while it was away is rebuilt"));
+            lines.push(format!("  it keeps {kept}; changes while it was away are rebuilt"));
         } else if one.returns {
-            let was = "it was a member before: what it holds may be old, and is written over";
+            let was = "it was a member before: its data may be old, and is overwritten";
             lines.push(format!("  {was}"));
         }
     }
@@ -281,9 +288,9 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
     let mut next: Vec<(&str, String)> = Vec::new();
     let recovers = has(MemberEffect::Rebuilds) || has(MemberEffect::CatchesUp);
     if recovers && answer.jobs_paused {
-        next.push(("have it rebuilt", format!("braid resume {word}")));
+        next.push(("start the rebuild", format!("braid resume {word}")));
     } else if recovers {
-        next.push(("see how far it is", format!("braid status {word}")));
+        next.push(("see its progress", format!("braid status {word}")));
         next.push(("wait for the end", format!("braid wait {word} --for rebuild")));
     }
     if answer.free_slots > 0 {
@@ -296,7 +303,7 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
 }
 
 /// The advice for an array that is served by a list of its members.
-const NAME_IT: &str = "  name it from now on where the array is served: braid serve, or its unit";
+const NAME_IT: &str = "  name it from now on when serving the array: braid serve, or its unit";
 
 /// Destroyed contents of the devices, and the file that keeps their ends.
 fn destroyed(answer: &MembersAnswer) -> Vec<String> {
@@ -319,16 +326,16 @@ fn replaced(answer: &MembersAnswer, old: &str, word: &str) -> String {
     let label = printable(&one.member);
     let verb = if answer.dry_run { "would take" } else { "takes" };
     let first =
-        format!("{label} {verb} slot {slot} of {name} once it holds all; until then {old} serves");
+        format!("{label} {verb} slot {slot} of {name} after the copy; until then {old} serves");
     let mut lines = vec![first];
     lines.extend(destroyed(answer));
     if answer.dry_run {
         return lines.join("\n");
     }
     if answer.jobs_paused {
-        lines.push(format!("  have it copied:  braid resume {word}"));
+        lines.push(format!("  start the copy:  braid resume {word}"));
     } else {
-        lines.push(format!("  see how far it is:  braid status {word}"));
+        lines.push(format!("  see its progress:  braid status {word}"));
         lines.push(format!("  wait for the end:  braid wait {word} --for rebuild"));
     }
     lines.push(NAME_IT.to_owned());
@@ -345,22 +352,22 @@ fn failed(answer: &MembersAnswer, word: &str) -> String {
     let name = printable(&answer.name);
     let Some(one) = answer.members.first() else { return format!("{name} was not changed") };
     let (label, who) = (shell_word(&one.member), with_slot(one));
-    let remove = format!("  take it away:  braid remove {word} {label}");
+    let remove = format!("  remove it:  braid remove {word} {label}");
     if one.effect == MemberEffect::Nothing {
         return format!("{who} has failed already\n{remove}");
     }
     let lose = can_lose_words(answer.can_lose);
     if answer.dry_run {
-        return format!("would have {who} fail; {name} {lose} then");
+        return format!("would fail {who}; {name} {lose} then");
     }
     let mut lines = vec![format!("{who} failed and is out of {name}, which {lose}")];
     match (one.slot, answer.spares, answer.jobs_paused) {
         (None, ..) => {}
         (_, 0, _) if answer.free_slots > 0 => {
-            lines.push(format!("  put another in its place:  braid add {word} DEVICE"));
+            lines.push(format!("  add another in its place:  braid add {word} DEVICE"));
         }
         (_, 1.., true) => {
-            lines.push(format!("  a spare waits; have it rebuilt:  braid resume {word}"));
+            lines.push(format!("  a spare waits; start the rebuild:  braid resume {word}"));
         }
         // A spare that waits, or that took the slot meanwhile.
         _ => {
@@ -385,7 +392,7 @@ fn removed(answer: &MembersAnswer, word: &str) -> String {
         return lines.join("\n").replace(": it is free", "");
     }
     if answer.free_slots > 0 {
-        lines.push(format!("  put another in its place:  braid add {word} DEVICE"));
+        lines.push(format!("  add another in its place:  braid add {word} DEVICE"));
     }
     lines.join("\n")
 }
@@ -435,15 +442,12 @@ mod tests {
     fn what_is_added_says_whether_it_is_rebuilt_and_how_to_see() {
         let rebuilds = answer(MemberRequest::Add, MemberEffect::Rebuilds);
         let text = joined(&rebuilds, "tank");
-        assert!(text.contains("takes a slot that is free"), "{text}");
+        assert!(text.contains("takes a free slot"), "{text}");
         assert!(text.contains("braid wait tank --for rebuild"), "{text}");
         let paused = joined(&MembersAnswer { jobs_paused: true, ..rebuilds.clone() }, "tank");
         assert!(paused.contains("braid resume tank") && !paused.contains("braid wait"), "{paused}");
         let would = joined(&MembersAnswer { dry_run: true, ..rebuilds }, "tank");
-        assert_eq!(
-            would,
-            "would add /dev/sdc to tank: it takes a slot that is free, and is rebuilt"
-        );
+        assert_eq!(would, "would add /dev/sdc to tank: it takes a free slot, and is rebuilt");
         let waits = joined(&answer(MemberRequest::Spare, MemberEffect::Waits), "tank");
         assert!(waits.contains("waits as a spare: no slot is free"), "{waits}");
         assert!(!waits.contains("rebuild"), "{waits}");

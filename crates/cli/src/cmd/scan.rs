@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         // A file with a syntax error names no array, but may be an operator's work.
         if there.symlink_metadata().is_ok() {
             let (path, name) = (there.display().to_string(), printable(&array.name));
-            errln!("warning: {} is not about {name}, and stays as it is", printable(&path));
+            errln!("warning: {} is not for {name}, and stays unchanged", printable(&path));
             continue;
         }
         let path = config::write(&folder, &array.name, &array.file());
@@ -114,7 +114,7 @@ fn tell(
         let path = printable(&path);
         match (&array.has_file, written.contains_key(&array.uuid)) {
             (Some(_), _) => {
-                outln!("# {} has a file, which stays as it is: {path}", printable(&array.name))
+                outln!("# {} has a file, which stays unchanged: {path}", printable(&array.name))
             }
             (None, true) => outln!("# written: {path}"),
             (None, false) => outln!("# {path}"),
@@ -124,7 +124,7 @@ fn tell(
     let is_new = |array: &&Array| array.has_file.is_none();
     match arrays.iter().find(is_new) {
         Some(_) if !args.write => {
-            outln!("\n# nothing was written; to write what has no file yet:  braid scan --write")
+            outln!("\n# nothing was written; to write the missing files:  braid scan --write")
         }
         Some(array) => {
             let unit = shell_word(&format!("braid@{}.service", array.name)).into_owned();

@@ -56,8 +56,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut wanted = Settings::new();
     for setting in &args.settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
-            let error = CliError::new(Code::Usage, format!("'{setting}' is no KEY=VALUE"));
-            error.remedy(Risk::Look, "What there is to set", "braid set --help")
+            let error = CliError::new(Code::Usage, format!("'{setting}' is not KEY=VALUE"));
+            error.remedy(Risk::Look, "See the settings", "braid set --help")
         })?;
         // The server runs in another folder.
         let path = (key == BITMAP_FILE_KEY && value != NO_BITMAP_FILE)
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let value = path.as_deref().unwrap_or(value);
         if wanted.insert(key.to_owned(), value.into()).is_some() {
             let error = CliError::new(Code::Usage, format!("{key} is set twice")).about(key);
-            return Err(error.remedy(Risk::Look, "What there is to set", "braid set --help"));
+            return Err(error.remedy(Risk::Look, "See the settings", "braid set --help"));
         }
     }
     if wanted.is_empty() {

@@ -84,10 +84,8 @@ fn tell(stopped: &Stopped, globals: &Globals) {
     let name = printable(&stopped.name);
     let how = match (stopped.in_order, stopped.clean) {
         (true, true) => "cleanly",
-        (true, false) => {
-            "in order; it was dirty when it was started and stays so until it is resynced"
-        }
-        (false, _) => "but its superblocks are not clean: `braid examine` says how they are",
+        (true, false) => "in order; it was dirty at its start and stays so until a resync",
+        (false, _) => "but its superblocks are not clean: `braid examine` shows their state",
     };
     outln!("stopped {name} {how}");
     if stopped.connections_cut > 0 {

@@ -69,8 +69,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let first = look(word)?;
     let asked_to_end = Arc::new(AtomicBool::new(false));
     flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
-    let poller = Poller::start(word, Duration::from_secs(args.interval));
-    let poller = poller.map_err(|error| system("the arrays cannot be watched", &error))?;
+    let asker = Asker::start(word, Duration::from_secs(args.interval));
+    let asker = asker
+        .map_err(|error| system("the thread that watches arrays could not be started", &error))?;
     end_with_terminal().map_err(|error| system("the terminal cannot be watched", &error))?;
     let view = View::new(first, args.interval, globals.paint_out.is_on());
     let mut screen = Screen::open()?;
@@ -158,15 +159,19 @@ fn no_terminal(args: &Args, globals: &Globals) -> CliError {
     let word = args.array.as_deref().map(|word| format!(" {}", shell_word(word)));
     let word = word.unwrap_or_default();
     let why = if globals.json {
-        "--json was asked for, and top goes on for as long as it is looked at"
+        "--json needs an end, and top runs until it is closed"
     } else {
-        "standard output is no terminal, and top writes over what it has written"
+        "standard output is not a terminal, and top overwrites its own output"
     };
     let json = if globals.json { " --json" } else { "" };
-    CliError::new(Code::NoTerminal, "top has no terminal to show anything on")
+    CliError::new(Code::NoTerminal, "top has no terminal")
         .because(why)
-        .remedy(Risk::Look, "Look twice, and end", format!("braid{json} top{word} --once"))
-        .remedy(Risk::Look, "Look again and again", format!("braid{json} status{word} --watch"))
+        .remedy(Risk::Look, "Sample twice, and end", format!("braid{json} top{word} --once"))
+        .remedy(
+            Risk::Look,
+            "Print the state repeatedly",
+            format!("braid{json} status{word} --watch"),
+        )
 }
 
 /// Two looks, printed as text.

@@ -197,8 +197,8 @@ fn put_back(
     writing::back(&devices, &now).map_err(|(index, error)| {
         let done: Vec<&str> = written[..index].iter().map(|one| one.label.as_str()).collect();
         let done = match done.is_empty() {
-            true => "nothing is known to be put back".to_owned(),
-            false => format!("put back before that: {}", done.join(", ")),
+            true => "no bytes are known to be put back".to_owned(),
+            false => format!("put back so far: {}", done.join(", ")),
         };
         io_error(&written[index].label, "writing", &error)
             .because(done)
@@ -240,7 +240,7 @@ fn tell(
         return;
     }
     let verb = if dry_run { "would put back" } else { "put back" };
-    outln!("{verb} what `{command}` overwrote on {}", format_utc(record.time.as_secs()));
+    outln!("{verb} the bytes that `{command}` overwrote on {}", format_utc(record.time.as_secs()));
     for one in found {
         let words = match one.content {
             Content::Written | Content::Partly => verb,
@@ -255,23 +255,20 @@ fn tell(
 
 /// An error for unreadable records.
 pub(super) fn unreadable(state_dir: &Path, error: &io::Error) -> CliError {
-    let what = format!("what was saved in {} cannot be read", state_dir.display());
+    let what = format!("the record {} cannot be read", state_dir.display());
     let look = format!("ls -lR {}", shell_word(&state_dir.display().to_string()));
     CliError::new(Code::StateFolder, what).caused_by(error).remedy(Risk::Look, "See who may", look)
 }
 
 fn nothing(args: &Args, globals: &Globals) -> CliError {
     let what = match args.number {
-        Some(number) => format!("there is no {number} to be undone"),
-        None => "there is nothing to be undone".to_owned(),
+        Some(number) => format!("there is no record {number} to undo"),
+        None => "there is no command to undo".to_owned(),
     };
     let list = unfinished::in_state_dir("braid history --saved".to_owned(), &globals.state_dir);
     CliError::new(Code::NothingToUndo, what)
-        .because(format!(
-            "records of what commands overwrote are in {}",
-            globals.state_dir.display()
-        ))
-        .remedy(Risk::Look, "What can be undone", list)
+        .because(format!("the undo records are in {}", globals.state_dir.display()))
+        .remedy(Risk::Look, "See what can be undone", list)
 }
 
 fn damaged(record_file: &RecordFile, damage: &Damage, globals: &Globals) -> CliError {
@@ -287,14 +284,15 @@ fn damaged(record_file: &RecordFile, damage: &Damage, globals: &Globals) -> CliE
     match older {
         Some(number) => {
             let command = command_line(number, globals);
-            error.remedy(Risk::Change, "Undo what was done before that", command)
+            error.remedy(Risk::Change, "Undo an earlier command", command)
         }
         None => error,
     }
 }
 
-fn refused(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
-    let what = format!("what `{}` overwrote cannot be put back safely any more", record.command);
+fn refused(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
+    let what =
+        format!("the bytes that `{}` overwrote can no longer be put back safely", record.command);
     let members: Vec<_> = found.iter().map(|one| shell_word(&one.label)).collect();
     CliError::new(Code::UndoUnsafe, what).about(record_file.path.display().to_string()).remedy(
         Risk::Look,
@@ -316,25 +314,26 @@ fn changed(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>
     error.because("nothing was changed")
 }
 
-fn not_told(
-    record_file: &RecordFile,
-    record: &Record,
-    found: &[PresentDevice<'_>],
-    globals: &Globals,
-) -> CliError {
-    let line = format!("braid undo {} --nobody-wrote", record_file.number);
-    refused(record_file, record, found)
-        .because("members of a RAID-0 or a linear array do not say whether it was written since; if it was, the old bytes would lie in newer data")
+fn not_told(kept: &Kept, record: &Record, found: &[Found<'_>], globals: &Globals) -> CliError {
+    let line = format!("braid undo {} --nobody-wrote", kept.number);
+    refused(kept, record, found)
+        .because(
+            "members of a RAID-0 or a linear array do not tell whether it was written since; \
+                  if so, the old bytes would overwrite newer data",
+        )
         .because("nothing was changed")
         .remedy(
             Risk::Destroy,
-            "If nobody has written to the array since",
+            "If no program has written to the array since",
             unfinished::in_state_dir(line, &globals.state_dir),
         )
 }
 
-fn zeroed(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
-    refused(record_file, record, found)
-        .because("zeroes were written over the data areas (--zero): what the old superblocks describe is gone")
+fn zeroed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
+    refused(kept, record, found)
+        .because(
+            "zeroes were written over the data areas (--zero): the data of the old \
+                  superblocks is gone",
+        )
         .because("nothing was changed")
 }

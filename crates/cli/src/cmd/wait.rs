@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             let what = format!("{name} is not {} after {seconds} s", words(args.what));
             let error = CliError::new(Code::WaitedInVain, what).about(name);
             let error = error.because(text);
-            Err(error.remedy(Risk::Look, "See how it is", format!("braid status {word}")))
+            Err(error.remedy(Risk::Look, "See its state", format!("braid status {word}")))
         }
     }
 }
@@ -125,7 +125,7 @@ fn served(word: &str, limit: Option<Duration>) -> Result<RunningArray, CliError>
         if limit.is_some_and(|limit| began.elapsed() >= limit) {
             let what = format!("{word} is not served after {} s", began.elapsed().as_secs());
             let late = CliError::new(Code::WaitedInVain, what).about(word).caused_by(&error);
-            return Err(late.remedy(Risk::Look, "See what is served", "braid list"));
+            return Err(late.remedy(Risk::Look, "See the served arrays", "braid list"));
         }
         std::thread::sleep(LOOK);
     }
@@ -214,8 +214,8 @@ fn checked(array: &Array, before: u64, manner: Manner) -> Judgement {
         }
         Some(last) => {
             let is_well = last.done_bytes == last.total_bytes;
-            let result = if is_well { "all of it agrees" } else { "it ended before its end" };
-            Judgement::So { is_well, text: format!("{name} was checked: {result}") }
+            let result = if is_well { "all of it agrees" } else { "it ended early" };
+            Seen::So { is_well, text: format!("{name} was checked: {result}") }
         }
         None => so(format!("{name} is not being checked")),
     }
@@ -260,20 +260,20 @@ fn about_to_begin(array: &Array, kind: JobKind) -> Judgement {
 
 fn never(why: Why, name: &str, word: &str) -> CliError {
     let new = |code: Code, because: String| {
-        let what = format!("what is waited for does not come to {name} by itself");
+        let what = format!("{name} does not reach the awaited state by itself");
         CliError::new(code, what).about(name).because(because)
     };
     let look =
-        |error: CliError| error.remedy(Risk::Look, "See how it is", format!("braid status {word}"));
+        |error: CliError| error.remedy(Risk::Look, "See its state", format!("braid status {word}"));
     match why {
         Why::Paused => {
             let error = new(Code::JobsPaused, "its jobs are paused".into());
-            error.remedy(Risk::Change, "Have jobs go on", format!("braid resume {word}"))
+            error.remedy(Risk::Change, "Resume the jobs", format!("braid resume {word}"))
         }
         Why::Refused(kind) => {
             let because = format!("its {} could not be finished", kind.word());
             let error = new(Code::JobRefused, because);
-            error.remedy(Risk::Change, "Try that again", format!("braid rebuild {word}"))
+            error.remedy(Risk::Change, "Try it again", format!("braid rebuild {word}"))
         }
         Why::ReadOnly => {
             let error = new(Code::ServedReadOnly, "it is served read-only".into());
@@ -281,7 +281,7 @@ fn never(why: Why, name: &str, word: &str) -> CliError {
             error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
         }
         Why::NoSpare => {
-            let because = "a member is missing, and no spare waits to take its place";
+            let because = "a member is missing, and no spare waits to replace it";
             look(new(Code::NoSpare, because.into()))
         }
     }

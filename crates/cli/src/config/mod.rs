@@ -165,13 +165,13 @@ pub(crate) fn check_own(config: &Config) -> Result<(), CliError> {
     let word = |path: &Path| shell_word(&path.display().to_string()).into_owned();
     let folder = config.path.parent().unwrap_or(Path::new("/"));
     let (file, folder) = (word(&config.path), word(folder));
-    let what = format!("{label} may be changed by others than {}", whose());
+    let what = format!("{label} can be changed by users other than {}", whose());
     let error = CliError::new(Code::ConfigOfOthers, what).about(label).because(why);
-    let error = error.because("it says which commands are run for events, and as that user");
+    let error = error.because("it names commands that braid runs for events, as that user");
     let own = format!("chown {} {folder} {file} && chmod go-w {folder} {file}", geteuid().as_raw());
     let look = format!("ls -ldL {folder} {file}");
-    let error = error.remedy(Risk::Look, "See whose they are", look);
-    Err(error.remedy(Risk::Change, "If all that it says is right, make it your own", own))
+    let error = error.remedy(Risk::Look, "See their owners", look);
+    Err(error.remedy(Risk::Change, "If its content is right, make it your own", own))
 }
 
 fn whose() -> String {
@@ -186,7 +186,7 @@ fn cannot_be_used(path: &Path) -> CliError {
 
 fn missing(folder: &Path, name: &str, why: &str) -> CliError {
     let path = path_of(folder, name);
-    let what = format!("nothing says how '{name}' is served");
+    let what = format!("'{name}' has no configuration");
     let error = CliError::new(Code::ConfigMissing, what).about(name);
     let error = error.because(format!("{}: {why}", path.display()));
     let names = names(folder);
@@ -194,7 +194,7 @@ fn missing(folder: &Path, name: &str, why: &str) -> CliError {
         Some(other) => error.because(format!("is '{other}' meant?")),
         None => error,
     };
-    error.remedy(Risk::Look, "See which arrays there are, and a file for each", "braid scan")
+    error.remedy(Risk::Look, "See which arrays exist, and a file for each", "braid scan")
 }
 
 /// Why a file cannot be used.
@@ -208,7 +208,7 @@ fn unfit(path: &Path, wrong: &FileError) -> CliError {
     let command = format!("sed -n {}p {}", wrong.line, shell_word(&label));
     error.remedy(Risk::Look, "See the line", command).remedy(
         Risk::Look,
-        "What there is to say",
+        "See the options",
         "braid serve --help",
     )
 }
@@ -240,12 +240,12 @@ fn parse(path: &Path, text: &str, known: &[ServeOption]) -> Result<Config, FileE
         file.top(key, value, &mut config)?;
     }
     if config.array.is_none() && config.members.is_empty() {
-        let what = "it says neither `array = \"UUID\"` nor `members = [\"PATH\", ...]`".to_owned();
-        return Err(FileError { line: 1, what, likely: None });
+        let what = "it has neither `array = \"UUID\"` nor `members = [\"PATH\", ...]`".to_owned();
+        return Err(Wrong { line: 1, what, likely: None });
     }
     if !config.members.is_empty() && !config.devices.is_empty() {
-        let what = "`members` are all that there are, so nothing is looked for among `devices`";
-        return Err(FileError { line: 1, what: what.to_owned(), likely: None });
+        let what = "`members` lists all members, so `devices` is not searched";
+        return Err(Wrong { line: 1, what: what.to_owned(), likely: None });
     }
     Ok(config)
 }
@@ -465,9 +465,7 @@ mod tests {
         assert!(wrong("").1.contains("neither"));
         assert_eq!(wrong("members = [\"a\"]\n").1, "`members` has paths that begin with a slash");
         assert!(wrong("array = \"a\"\nwait-seconds = 1e3\n").1.contains("from 0 to"));
-        assert!(
-            wrong("members = [\"/a\"]\ndevices = [\"/b\"]\n").1.contains("nothing is looked for")
-        );
+        assert!(wrong("members = [\"/a\"]\ndevices = [\"/b\"]\n").1.contains("is not searched"));
         assert!(
             wrong("array = \"a\"\n[policy]\nread-only = \"yes\"\n").1.contains("true or false")
         );

@@ -95,7 +95,7 @@ impl Log {
         };
         let Some(text) = args.log.clone().or_else(from_environment) else { return Ok(None) };
         let filter = filter(&text).map_err(|why| {
-            let what = format!("{text} is no level of the log");
+            let what = format!("{text} is not a log level");
             CliError::new(Code::Usage, what).because(why).remedy(
                 Risk::Look,
                 "See how",
@@ -168,7 +168,10 @@ fn filter(text: &str) -> Result<Targets, String> {
                 targets.with_target(target, level(word)?)
             }
             Some((target, _)) => {
-                return Err(format!("{target:?} is no part of braid: those begin with {CRATES}"));
+                return Err(format!(
+                    "{target:?} is not a part of braid: their names begin with \
+                                    {CRATES}"
+                ));
             }
         };
     }
@@ -262,8 +265,10 @@ impl Out {
     }
 
     fn lost(&self, count: u64) -> Vec<u8> {
-        let text =
-            format!("{count} lines of the log are lost: they came faster than they are written");
+        let text = format!(
+            "{count} lines of the log are lost: they came faster than they could be \
+                     written"
+        );
         match self {
             Self::Text => text.into_bytes(),
             Self::Json => {

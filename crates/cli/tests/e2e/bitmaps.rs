@@ -163,11 +163,11 @@ fn a_member_that_was_away_catches_up_by_a_bitmap_that_was_made_since() {
 #[test]
 fn what_an_array_keeps_for_a_crash_is_shown() {
     for (shape, words, word, shown) in [
-        (RAID_5, &["--consistency", "resync"][..], "resync", "all of it is resynced"),
-        (RAID_5, &["--consistency", "ppl"], "ppl", "in parity logs first"),
-        (RAID_6, &["--consistency", "log"], "log", "in parity logs first"),
+        (RAID_5, &["--consistency", "resync"][..], "resync", "a crash needs a full resync"),
+        (RAID_5, &["--consistency", "ppl"], "ppl", "go to parity logs first"),
+        (RAID_6, &["--consistency", "log"], "log", "go to parity logs first"),
         (RAID_5, &["--consistency", "bitmap"], "bitmap", "one for 64M"),
-        (RAID_5, &[], "log", "in parity logs first"),
+        (RAID_5, &[], "log", "go to parity logs first"),
         (RAID_1, &[], "bitmap", "one for 64M"),
         (RAID_0, &[], "none", "RAID-0"),
     ] {

@@ -286,7 +286,7 @@ fn a_file_that_others_may_write_runs_no_hook() {
         let cause = refused.json["cause"].as_str().expect("a cause");
         assert!(cause.contains(why), "{cause}");
         assert!(!ran.exists(), "the hook was run");
-        array.follow(&refused.json, "If all that it says is right, make it your own");
+        array.follow(&refused.json, "If its content is right, make it your own");
         let served = array.braid(&words, &[]);
         assert!(served.status.success(), "{served:?}");
         std::fs::remove_file(&ran).expect("the hook was run");
@@ -319,10 +319,10 @@ fn a_name_in_the_place_of_members_leads_to_its_file() {
     let refused = array.refused(&["serve", "tank"], &[]);
     refused.is("B050", 1);
     let cause = refused.json["cause"].as_str().expect("a cause");
-    assert!(cause.contains("a name goes with --name"), "{cause}");
+    assert!(cause.contains("--name takes a name"), "{cause}");
     let served = array.serve();
     let refused = array.refused(&["serve", "tank"], &[]);
-    array.follow(&refused.json, "An array of this name is served; see how it is");
+    array.follow(&refused.json, "An array of this name is served; see its state");
     served.stop();
 }
 
@@ -346,7 +346,7 @@ fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     let pattern = array.path("m*").display().to_string();
     std::fs::write(&file, before.replace("array = ", "aray = ")).expect("a file");
     let ran = array.braid(&["scan", "--config-dir", &etc, &pattern, "--write"], &[]);
-    assert!(ran.stderr.contains("stays as it is"), "{ran:?}");
+    assert!(ran.stderr.contains("stays unchanged"), "{ran:?}");
     assert!(std::fs::read_to_string(&file).expect("a file").starts_with("aray"), "{ran:?}");
     let missing = refused("tnak");
     missing.is("B095", 10);

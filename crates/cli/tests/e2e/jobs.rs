@@ -287,7 +287,7 @@ fn a_check_goes_on_without_the_one_who_asked_and_ends_when_told_to() {
     let job = || status(&array, "tank")["jobs"][0].clone();
     wait_until("a check", LIMIT, || job()["kind"] == "check");
     let paused = said(&array, &["pause", "tank"]);
-    assert_eq!(paused.stdout, "checking tank is paused; have it go on with  braid resume tank\n");
+    assert_eq!(paused.stdout, "checking tank is paused; resume it with  braid resume tank\n");
     assert_eq!(said(&array, &["pause", "tank"]).stdout, "jobs of tank are paused already\n");
     assert_eq!(job()["state"], "paused");
     let text = said(&array, &["status", "tank"]).stdout;

@@ -106,7 +106,7 @@ fn a_member_is_failed_removed_and_another_one_is_rebuilt() {
         );
         let added = said(&array, &["add", "tank", text(&new)]).stdout;
         assert!(
-            added.contains("takes a slot that is free") && added.contains("braid wait tank"),
+            added.contains("takes a free slot") && added.contains("braid wait tank"),
             "{added}"
         );
         wait_for_rebuild(&array);

@@ -134,7 +134,7 @@ fn a_path_that_is_not_text_is_named_by_the_link_that_is_offered() {
     command.env("BRAID_RUNTIME_DIR", array.runtime());
     let error = error_of(&Background::spawn_command(command, "").wait());
     let chosen = [("PATH", "odd*"), ("NAME", "link")];
-    array.follow_with(&error, "Name it by a link that is: first", &chosen);
+    array.follow_with(&error, "Name it by a link in UTF-8; first make the link", &chosen);
     done(&array, &["spare", "tank", text(&array.path("link"))]);
     assert!(has(&array, &array.path("link"), "waiting"));
     served.stop();
@@ -269,9 +269,9 @@ fn a_word_that_means_no_array_is_answered_with_one_that_does() {
     served.stop();
     let served = array.serve();
     for (words, label) in [
-        (&["get", "tank", "nothing"][..], "See them all"),
+        (&["get", "tank", "nothing"][..], "See all settings"),
         (&["help", "nothing"], "See the verbs"),
-        (&["history", "--since", "yesterday"], "Of the last day"),
+        (&["history", "--since", "yesterday"], "See the last day"),
     ] {
         array.follow(&refusal(&array, words, &[]), label);
     }
@@ -287,10 +287,10 @@ fn top_without_a_terminal_is_looked_at_by_the_commands_that_are_offered() {
     let array = Array::create(RAID_1);
     let served = array.serve();
     let error = refusal(&array, &["top", "tank"], &[]);
-    let twice = array.follow(&error, "Look twice, and end");
+    let twice = array.follow(&error, "Sample twice, and end");
     assert_eq!(json_of(&twice)["arrays"].as_array().map(Vec::len), Some(1), "{twice:?}");
     // The command runs until it is interrupted.
-    let label = "Look again and again";
+    let label = "Print the state repeatedly";
     let command = offered(&error, label);
     let ran = array.type_line(&format!("timeout -s INT 3 {command}"));
     assert!(ran.stdout.contains("\"tank\"") && ran.stderr.is_empty(), "{ran:?}");

@@ -81,7 +81,7 @@ fn a_spare_that_waits_replaces_a_member() {
     assert!(command.ends_with("--with DEVICE"), "{command}");
     done(&array, &["spare", "tank", text(&new)]);
     let words = said(&array, &["replace", "tank", "1"]).stdout;
-    assert!(words.contains("takes slot 1 of tank once it holds all"), "{words}");
+    assert!(words.contains("takes slot 1 of tank after the copy"), "{words}");
     wait_for_rebuild(&array);
     assert_eq!(status(&array, "tank")["slots"][1]["member"], text(&new));
     let members = [array.without(&[1]), vec![new]].concat();

@@ -214,7 +214,7 @@ fn a_record_that_is_torn_or_edited_is_not_believed() {
     }
     // The remedy offers the previous record.
     let error = refusal(&array, &["undo"], &[]);
-    let ran = array.follow(&error, "Undo what was done before that");
+    let ran = array.follow(&error, "Undo an earlier command");
     assert!(ran.stdout.contains("everything is back already"), "{ran:?}");
     // Without an intact record no undo is offered.
     std::fs::write(array.path("state/undo/1.undo"), "").expect("a record");
@@ -240,10 +240,10 @@ fn a_device_that_is_missing_or_in_use_keeps_all_from_being_undone() {
 #[test]
 fn there_is_nothing_to_be_undone_where_nothing_was_overwritten() {
     let array = Array::create(RAID_5);
-    assert_refused(&array, &["undo"], "B014", "records of what commands overwrote are in");
+    assert_refused(&array, &["undo"], "B014", "the undo records are in");
     let old = made_over(&array, &[]);
     let error = assert_refused(&array, &["undo", "7"], "B014", "");
-    assert!(error["title"].to_string().contains("no 7"), "{error}");
+    assert!(error["title"].to_string().contains("no record 7"), "{error}");
     // The existing number works.
     done(&array, &["undo", "1"]);
     assert_as(&array.members, &old);
@@ -275,7 +275,7 @@ fn an_undo_that_was_interrupted_goes_on() {
     files.fail(2, Fail { file_op: FileOp::Write, bytes: 0..u64::MAX, errno: 5 });
     let error = refusal(&array, &["undo"], &[]);
     assert_eq!(error["code"], "B055", "{error}");
-    for words in ["put back before that: ", "`braid undo 1` goes on where it was"] {
+    for words in ["put back so far: ", "`braid undo 1` goes on where it was"] {
         assert!(error["cause"].to_string().contains(words), "{error}");
     }
     assert_as(&array.members[..2], &old);
@@ -296,7 +296,7 @@ fn over_a_raid_0_a_person_says_that_nobody_wrote() {
     let words = ["create", "new", "--level", "0", "--destroy", "tank"];
     assert!(array.braid(&words, &array.members).status.success());
     write_some(&array, &array.members);
-    let words = ["do not say whether it was written", "nothing was changed"];
+    let words = ["do not tell whether it was written", "nothing was changed"];
     let error = assert_refused(&array, &["undo"], "B016", words[0]);
     assert!(error["cause"].to_string().contains(words[1]), "{error}");
     done(&array, &["undo", "--nobody-wrote"]);
@@ -471,7 +471,7 @@ fn a_logical_block_that_matters_stays_and_a_running_array_is_stopped_first() {
     array.follow_with(&error, "Name them", &[("MEMBER...", &line)]);
     assert_eq!(compat(&array, &[])["members"], Value::Array(vec![]), "it was done");
     let served = array.serve();
-    let error = assert_refused(&array, &words, "B061", "once it is stopped");
+    let error = assert_refused(&array, &words, "B061", "after a stop");
     assert_eq!(status(&array, "tank")["state"], "ok");
     array.follow(&error, "Stop it first");
     served.stop();

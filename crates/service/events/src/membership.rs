@@ -6,7 +6,7 @@ use crate::kind::Kind;
 /// A device became a member, without a slot (`is_spare`), or again (`returns`).
 #[must_use]
 pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Change {
-    let what = if is_spare { "waits as a spare" } else { "takes a slot that is free" };
+    let what = if is_spare { "waits as a spare" } else { "takes a free slot" };
     let again = if returns { "again " } else { "" };
     let message = format!("{member} is a member of {array} {again}and {what}");
     let change = Change::now(Kind::DiskAdded, message).of(member, None);
@@ -48,7 +48,11 @@ mod tests {
                 Kind::DiskAdded,
                 "/m4 is a member of tank and waits",
             ),
-            (added("tank", "/m4", (false, true)), Kind::DiskAdded, "tank again and takes a slot"),
+            (
+                added("tank", "/m4", (false, true)),
+                Kind::DiskAdded,
+                "tank again and takes a free slot",
+            ),
             (
                 moved("tank", "/m4", "pool"),
                 Kind::MoveSpare,

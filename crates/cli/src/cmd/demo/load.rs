@@ -152,7 +152,7 @@ pub(super) fn compare(offset: u64, expected: &[u8], got: &[u8]) -> Result<(), Cl
     let pairs = || expected.iter().zip(got);
     let Some(at) = pairs().position(|(expected, got)| expected != got) else { return Ok(()) };
     let count = pairs().filter(|(expected, got)| expected != got).count();
-    let what = format!("byte {} of the array is not what was written there", offset + at as u64);
+    let what = format!("byte {} of the array differs from the byte written", offset + at as u64);
     let why = format!("0x{:02x} was written and 0x{:02x} was read", expected[at], got[at]);
     let length = expected.len();
     let more = format!("{count} of the {length} bytes from byte {offset} on differ");

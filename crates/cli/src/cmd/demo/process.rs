@@ -50,7 +50,11 @@ impl Interrupt {
         if !self.0.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let error = CliError::new(Code::Interrupted, "interrupted; the temporary folder is gone");
+        let error = CliError::new(
+            Code::Interrupted,
+            "interrupted; the temporary folder is \
+                                                      removed",
+        );
         Err(error.because("every process that was started has been ended"))
     }
 }
@@ -72,7 +76,7 @@ pub(super) fn member_error(what: impl Into<String>, error: &std::io::Error) -> C
 
 fn command(arguments: &[String]) -> Result<Command, CliError> {
     let program =
-        own_program().map_err(|error| system("the path of this program is not known", &error))?;
+        own_program().map_err(|error| system("the path of this program is unknown", &error))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     Ok(command)

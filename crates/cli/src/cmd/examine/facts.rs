@@ -88,7 +88,7 @@ fn optional(superblock: &Superblock) -> Vec<Line> {
         lines.push(("bitmap", format!("{offset} sectors from the superblock")));
     }
     if state.log_counts == Some(LogHome::File) {
-        let words = "what was being written is in its bitmap file (serve --bitmap-file FILE)";
+        let words = "interrupted writes are marked in its bitmap file (serve --bitmap-file FILE)";
         lines.push(("own log", words.to_owned()));
     }
     if let Some(ppl) = superblock.intent.ppl {
@@ -149,7 +149,7 @@ fn own_log_words(member: &ProbedMember, own: &OwnLog) -> String {
         Some(state) if state.log_counts == Some(LogHome::Members) => parity_log_words(&own.log),
         Some(state) if state.is_clean() => "the array is clean and needs none".to_string(),
         _ => {
-            "it does not count: parity did not agree yet, or somebody wrote without it".to_string()
+            "it is void: parity did not agree yet, or another program wrote without it".to_string()
         }
     };
     format!("{place}; {counts}")
@@ -171,7 +171,7 @@ fn bitmap_words(bitmap: &Bitmap) -> String {
 /// A bitmap file in lines.
 pub(super) fn bitmap_file_lines(file: &BitmapFile) -> Vec<Line> {
     let mut lines = vec![
-        ("holds", "the bitmap of an array: it is no member of it".to_string()),
+        ("holds", "the bitmap of an array, not a member".to_string()),
         ("array", format_uuid(&file.uuid)),
         (
             "bitmap",
@@ -359,7 +359,7 @@ fn slots(superblock: &Superblock) -> String {
 fn state_words(superblock: &Superblock) -> String {
     match superblock.state.resync_offset {
         u64::MAX => "clean".to_string(),
-        0 => "active: redundancy was not right everywhere when this was written".to_string(),
+        0 => "active: redundancy was not in sync everywhere when this was written".to_string(),
         sector => format!("resync reached sector {sector}"),
     }
 }

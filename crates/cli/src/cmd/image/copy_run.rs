@@ -131,8 +131,14 @@ impl CopyRun<'_> {
         let name = self.source.identity().path.display().to_string();
         CliError::new(Code::MemberIo, format!("reading {name} failed"))
             .about(name)
-            .because("it does not give what it gave before either: it is switched off, or has dropped off its bus")
-            .because("what was asked for last counts as not asked for; type it again when the disk is back")
+            .because(
+                "sectors that it returned before fail too: it is switched off, or has \
+                      dropped off its bus",
+            )
+            .because(
+                "the latest reads count as untried; run the command again when the disk is \
+                      back",
+            )
             .remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
     }
 

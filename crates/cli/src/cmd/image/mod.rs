@@ -115,7 +115,7 @@ fn image(
                     map_path.display(),
                     format_size(map.bytes(State::Done))
                 );
-                return Err(refused("the copy is not there, and its map is", why));
+                return Err(refused("the copy does not exist, but its map does", why));
             }
             // The map comes first, because a copy without a map could not be resumed.
             let map = Map::new(size_bytes);
@@ -127,17 +127,14 @@ fn image(
             let kind =
                 if there.file_type().is_block_device() { "a block device" } else { "no file" };
             Err(refused(
-                "a disk is copied into a file",
-                format!("it is {kind}, and would be overwritten"),
+                "a disk can only be copied into a file",
+                format!("it is {kind}, which the copy would overwrite"),
             ))
         }
         Ok(there) => {
             let Some(map) = maps::read(map_path, size_bytes)? else {
-                let why = format!(
-                    "there is no map {} that says what of it has been copied",
-                    map_path.display()
-                );
-                return Err(refused("the file is there already", why));
+                let why = format!("no map {} lists its copied parts", map_path.display());
+                return Err(refused("the file exists already", why));
             };
             // ddrescue lets a copy grow, so a killed run may have left it short.
             let is_shorter = there.len() < size_bytes
@@ -152,14 +149,15 @@ fn image(
                     there.len(),
                     args.source.display()
                 );
-                return Err(refused("the file is no copy of this disk", why));
+                return Err(refused("the file is not a copy of this disk", why));
             }
             let image = open_member(&args.image, Access::ReadWrite)?;
             if let Some(at) = differs(source, image.as_ref(), &map) {
                 let why = format!(
-                    "at byte {at} the disk holds something else than the copy: it is another disk, or was written to since"
+                    "at byte {at} the disk and the copy differ: it is another disk, or was \
+                     written to since"
                 );
-                return Err(refused("the file is no copy of this disk", why));
+                return Err(refused("the file is not a copy of this disk", why));
             }
             Ok((image, map))
         }
@@ -240,7 +238,7 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, CopyEnd), globals: &G
     } else {
         let image = printable(&args.image.display().to_string()).into_owned();
         outln!("{image} has {} of {}", format_size(done), format_size(size));
-        outln!("  what it has is in {}", printable(&map_path.display().to_string()));
+        outln!("  its map is {}", printable(&map_path.display().to_string()));
         let places =
             if bad.len() == 1 { "1 place".to_owned() } else { format!("{} places", bad.len()) };
         match ended {
@@ -251,7 +249,7 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, CopyEnd), globals: &G
                 outln!("  {} in {places} could not be read", format_size(size - done - untried));
                 if untried > 0 {
                     let untried = format_size(untried);
-                    outln!("  {untried} were not asked for any more: it fails in too many places");
+                    outln!("  {untried} were not tried: the disk fails in too many places");
                 }
                 outln!("  ask the disk again:                   {}", again(" --retries 3"));
                 // A map elsewhere must be named, or the copy counts as complete.
@@ -262,7 +260,8 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, CopyEnd), globals: &G
                 let (named, image) = (named.unwrap_or_default(), word(&args.image));
                 let image = printable(&image);
                 outln!(
-                    "  compute it from the array's others:   braid rescue --fill {image}{named} {image} OTHER..."
+                    "  compute it from the other members:    braid rescue --fill {image}{named} \
+                     {image} OTHER..."
                 );
                 outln!(
                     "  go on without it (nothing is written): braid rescue{named} {image} OTHER..."

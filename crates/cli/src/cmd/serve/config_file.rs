@@ -78,7 +78,7 @@ pub(super) fn check_words(members: &[PathBuf]) -> Result<(), CliError> {
     for word in words {
         let what = format!("{word} does not exist");
         let error = CliError::new(Code::MemberMissing, what).about(word).because(
-            "`serve` takes the members of an array, which are files or devices; a name goes with --name",
+            "`serve` takes the members of an array, files or devices; --name takes a name",
         );
         let name = shell_word(word);
         let path = config::path_of(&folder, word);
@@ -91,14 +91,14 @@ pub(super) fn check_words(members: &[PathBuf]) -> Result<(), CliError> {
             let error = match running::find(word) {
                 Ok(_) => error.remedy(
                     Risk::Look,
-                    "An array of this name is served; see how it is",
+                    "An array of this name is served; see its state",
                     format!("braid status {name}"),
                 ),
                 Err(_) => error,
             };
             let error =
-                error.remedy(Risk::Look, "See which arrays there are, and of what", "braid scan");
-            return Err(error.remedy(Risk::Look, "See which files are here", "ls -l"));
+                error.remedy(Risk::Look, "See which arrays exist, and their members", "braid scan");
+            return Err(error.remedy(Risk::Look, "See the files in this folder", "ls -l"));
         }
     }
     Ok(())

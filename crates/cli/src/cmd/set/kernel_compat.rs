@@ -129,21 +129,14 @@ fn clear(
         last_writes: 0,
     });
     let command = command_line(array, members);
-    let planned = PlannedCommand {
-        command: &command,
-        array,
-        zeroes: false,
-        undoes: None,
-        mark: Mark::Nothing,
-    };
-    let saved = undo::save(&globals.state_dir, planned, overwritten.collect())?;
-    for member in cleared {
-        let new = written(member);
-        let write = member.device.write_at(&new.bytes, new.offset, true);
-        write.and_then(|()| member.device.flush()).map_err(|error| {
-            let error = io_error(member.label, "writing", &error);
-            error
-                .because(format!("`braid undo {}` puts back what was written before", saved.number))
+    let deed = Deed { command: &command, array, zeroes: false, undoes: None, mark: Mark::Nothing };
+    let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
+    for seat in seats {
+        let new = written(seat);
+        let write = seat.device.write_at(&new.bytes, new.offset, true);
+        write.and_then(|()| seat.device.flush()).map_err(|error| {
+            let error = io_error(seat.label, "writing", &error);
+            error.because(format!("`braid undo {}` puts the old bytes back", saved.number))
         })?;
     }
     Ok(saved.number)
@@ -171,19 +164,19 @@ fn tell(
         }));
     }
     let name = printable(array);
-    if cleared.is_empty() {
-        outln!("nothing to clear: {name} says no logical block, and kernels before 6.19 take it");
+    if seats.is_empty() {
+        outln!(
+            "nothing to clear: {name} has no logical block size, and kernels before 6.19 \
+                accept it"
+        );
     } else {
         let verb = if dry_run { "would be cleared" } else { "cleared" };
-        outln!("the logical block of {name} (512 B, which every kernel goes by anyway): {verb}");
-        cleared.iter().for_each(|member| outln!("  {}", printable(member.label)));
+        outln!("the logical block of {name} (512 B, which every kernel assumes anyway): {verb}");
+        seats.iter().for_each(|seat| outln!("  {}", printable(seat.label)));
     }
     if !missing.is_empty() {
         let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        outln!(
-            "  slot {} has no member here; one that is found later is as it was",
-            slots.join(", ")
-        );
+        outln!("  slot {} has no member here; a member found later is unchanged", slots.join(", "));
     }
     if let Some(number) = saved {
         outln!("`braid undo {number}` takes this back, until {name} is served");
@@ -199,7 +192,7 @@ fn not_named(array: &str) -> CliError {
             let command = command_line(array, &[]);
             return CliError::new(Code::Usage, what)
                 .about(array)
-                .because("it is not served, and where its members are only you know")
+                .because("it is not served, so braid does not know its members")
                 .remedy(Risk::Change, "Name them", format!("{command}MEMBER..."));
         }
         Err(error) => return error,
@@ -209,7 +202,7 @@ fn not_named(array: &str) -> CliError {
     let word = shell_word(array).into_owned();
     CliError::new(Code::MemberLocked, format!("{} is being served", running.array.name))
         .about(array)
-        .because("its superblocks are written again and again; a kernel takes it over once it is stopped")
+        .because("braid keeps writing its superblocks; a kernel can take it over after a stop")
         .remedy(Risk::Change, "Stop it first", format!("braid stop {word}"))
         .remedy(Risk::Change, "Then name its members", command_line(array, &members))
 }
@@ -226,6 +219,9 @@ fn too_large(array: &str, bytes: u32, members: &[String]) -> CliError {
     let what = format!("the logical block of {array} is of {size}, and cannot be cleared");
     CliError::new(Code::LogicalBlockLarge, what)
         .about(array)
-        .because("its users wrote it in blocks of that size, and kernels before 6.19 would offer smaller ones")
+        .because(
+            "its users wrote blocks of that size, and kernels before 6.19 would offer \
+                  smaller ones",
+        )
         .remedy(Risk::Look, "See what it says", format!("braid examine {}", words(members, &[])))
 }

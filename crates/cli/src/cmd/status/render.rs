@@ -53,11 +53,11 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         line("bitmap", &words);
     }
     if array.settings.get("consistency") == Some(&"resync".into()) {
-        line("bitmap", "none: all of it is resynced after a crash");
+        line("bitmap", "none: a crash needs a full resync");
     }
     match array.parity_logs {
         None => {}
-        Some(ParityLogs::Kept) => line("logs", "what is written is in parity logs first"),
+        Some(ParityLogs::Kept) => line("logs", "writes go to parity logs first"),
         Some(ParityLogs::Pending) => {
             line("logs", "nothing is logged yet: parity logs wait for parity to agree");
         }
@@ -66,10 +66,7 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
     if let Some(journal) = &array.journal {
         let (used, size) = (format_size(journal.used_bytes), format_size(journal.size_bytes));
         let path = &journal.path;
-        line(
-            "journal",
-            &format!("{path}: {used} of {size} in use; all that is written is there first"),
-        );
+        line("journal", &format!("{path}: {used} of {size} in use; all writes go there first"));
     }
     let clients = &array.clients;
     let dirty = format_size(array.dirty_bytes);
@@ -156,7 +153,7 @@ fn next_check(next: &str, manner: Manner) -> String {
     if next > rfc3339_utc(manner.utc_seconds).as_str() {
         format!("; the next one at {at}")
     } else {
-        format!("; the next one is due since {at} and begins as soon as it can")
+        format!("; the next one is due since {at} and begins as soon as possible")
     }
 }
 
