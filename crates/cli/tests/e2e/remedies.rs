@@ -294,7 +294,7 @@ fn a_damaged_member_that_may_be_the_newest_is_left_out_by_the_command_that_says_
     array.patch_superblock(0, EVENTS_AT, &newer, false);
     let error = refusal(&array, &["serve"], &array.members);
     assert_eq!(error["code"], "B037", "{error}");
-    array.follow(&error, "Go on from the intact ones, without the writes that they missed");
+    array.follow(&error, "Go on from the intact ones, without their missed writes");
     assert_served(&array, &array.members[1..]);
 }
 

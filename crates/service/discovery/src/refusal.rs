@@ -310,8 +310,7 @@ fn with_remedies(
                 .remedy(Risk::Look, "See the data of the intact ones", look)
                 .remedy(
                     Risk::Destroy,
-                    "Go on from the intact ones, without the writes that they \
-                                        missed",
+                    "Go on from the intact ones, without their missed writes",
                     serve,
                 )
         }

@@ -182,7 +182,7 @@ impl Answers {
             let what = format!("{} has stopped", self.facts.name);
             let error = CliError::new(Code::NotServed, what).about(&self.facts.name);
             let error = error.because("the process that served it is about to end");
-            refusal(409, &error.remedy(Risk::Look, "See what is served", "braid list"))
+            refusal(409, &error.remedy(Risk::Look, "See the served arrays", "braid list"))
         })
     }
 
@@ -319,7 +319,7 @@ impl ServedArray for Answers {
     fn misused(&self, misuse: &Misuse) -> Refusal {
         let socket = braid_console::output::shell::shell_word(&self.facts.control).into_owned();
         let ask = |path: &str| format!("curl --unix-socket {socket} http://braid/{path}");
-        let list = || ("See what is served", "braid list".to_owned());
+        let list = || ("See the served arrays", "braid list".to_owned());
         let (code, (label, command)) = match misuse {
             Misuse::Stranger(_) => {
                 (Code::ControlDenied, ("Whose it is", format!("ls -l {socket}")))

@@ -206,12 +206,7 @@ impl UnfinishedCommand {
                     "See the state of the members",
                     format!("braid examine {}", words.join(" ")),
                 )
-                .remedy(
-                    Risk::Destroy,
-                    "Discard its data; added again it is rebuilt from the \
-                                        others",
-                    wipe,
-                );
+                .remedy(Risk::Destroy, "Discard its data; added again it is rebuilt", wipe);
         }
         let without: Vec<String> =
             away.iter().map(|path| format!(" --without {}", shell_word(path))).collect();
