@@ -340,7 +340,7 @@ fn a_copy_of_a_stale_member_is_not_filled() {
     members.push(copy.clone());
     let refusal = array.refused(&["rescue", "--fill", text(&copy)], &members);
     refusal.is("B107", 12);
-    assert!(refusal.json.to_string().contains("of a later time"), "{}", refusal.json);
+    assert!(refusal.json.to_string().contains("is newer than the rest"), "{}", refusal.json);
 }
 
 #[test]

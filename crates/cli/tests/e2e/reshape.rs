@@ -566,7 +566,7 @@ fn a_backup_of_another_array_or_time_is_refused() {
     put(backup(&uuid, seconds - 3 * 3600, parts.clone(), &both.content));
     let refused = array.refused(&words, &array.members);
     refused.is("B108", 12);
-    array.follow(&refused.json, "Look at it with what the file has, which may be wrong");
+    array.follow(&refused.json, "Look at it with the file's data, which may be wrong");
     let with = [&words[1..], &["--accept-older"]].concat();
     let risk = accepting(&story(&array, &with, &array.members));
     let older = [&with[..], &["--accept-risk", &risk]].concat();

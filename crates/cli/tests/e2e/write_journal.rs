@@ -710,7 +710,7 @@ fn a_journal_that_is_ahead_of_all_members_is_not_replayed_onto_them() {
     for words in [&[][..], &["--without-journal"]] {
         let refusal = array.serve_refused(words, &devices);
         refusal.is("B025", 12);
-        assert!(refusal.json.to_string().contains("missed what it has"), "{}", refusal.json);
+        assert!(refusal.json.to_string().contains("lack its writes"), "{}", refusal.json);
         array.follow(&refusal.json, "See what each member is");
     }
     let mut served = array.serve_with(&["--read-only"], &devices);

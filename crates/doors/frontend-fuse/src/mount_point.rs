@@ -39,7 +39,7 @@ pub enum MountPointError {
         kind: String,
     },
     /// The stale mount of a killed server cannot be removed.
-    #[error("what a killed server left on {} cannot be unmounted", path.display())]
+    #[error("the mount that a killed server left on {} cannot be unmounted", path.display())]
     Stale {
         /// The path.
         path: PathBuf,

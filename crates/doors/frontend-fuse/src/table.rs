@@ -19,7 +19,7 @@ pub(crate) struct MountEntry {
 pub(crate) fn at(place: &Path) -> std::io::Result<Option<MountEntry>> {
     let list = std::fs::read("/proc/self/mountinfo").map_err(|error| {
         // Without this, the error would seem to be about `place`.
-        let why = format!("what is mounted cannot be read from /proc/self/mountinfo: {error}");
+        let why = format!("the mounts cannot be read from /proc/self/mountinfo: {error}");
         std::io::Error::new(error.kind(), why)
     })?;
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))

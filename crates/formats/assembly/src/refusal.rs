@@ -95,7 +95,8 @@ pub enum JournalFault {
     },
     /// It has updates of the array that no member here has, so its stripes are newer than theirs.
     #[error(
-        "{label} counts {events} events, and the members here {newest_events}: they have missed what it has, and more"
+        "{label} counts {events} events, and the members here {newest_events}: they lack its \
+         writes, and more"
     )]
     Ahead {
         /// Its device.
@@ -136,7 +137,7 @@ pub enum BitmapFileFault {
     )]
     NoRoom,
     /// The level has no redundancy.
-    #[error("the array has no redundancy, so there is nothing that a bitmap could be about")]
+    #[error("the array has no redundancy, so it needs no bitmap")]
     Level,
     /// Members have a bitmap themselves.
     #[error("the array has a bitmap on its members, and keeps one of them")]
@@ -146,7 +147,8 @@ pub enum BitmapFileFault {
     OtherLog,
     /// It was written when the array had more events than any member here.
     #[error(
-        "it counts {events} events, and the members here {newest_events}: they have missed what others, which are not here, have"
+        "it counts {events} events, and the members here {newest_events}: they lack writes of \
+         members that are not here"
     )]
     Ahead {
         /// Its events.
@@ -211,7 +213,8 @@ pub enum Refusal {
     },
     /// The array's write journal does not count.
     #[error(
-        "it has a write journal, and {fault}; writes that only the journal has may be missing anywhere in its {array_sectors} sectors"
+        "it has a write journal, and {fault}; writes that are only in the journal may be missing \
+         anywhere in its {array_sectors} sectors"
     )]
     JournalMissing {
         /// The cause.

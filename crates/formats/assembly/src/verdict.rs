@@ -282,11 +282,11 @@ impl fmt::Display for Reason {
             Self::Superblock(error) => error.fmt(f),
             Self::BadBlockLog(error) => write!(f, "its bad-block log cannot be read: {error}"),
             Self::TooShort { missing_bytes } => {
-                write!(f, "it is {missing_bytes} bytes too short for what the array keeps on it")
+                write!(f, "it is {missing_bytes} bytes too short for its part of the array")
             }
             Self::SameDevice { used } => write!(f, "it is the same device as {used}"),
             Self::SlotContested { slot, by } => {
-                write!(f, "{by} claims slot {slot}, too, and which of them is newer cannot be told")
+                write!(f, "{by} claims slot {slot}, too, and neither is newer")
             }
             Self::TablesDiffer { other } => {
                 write!(f, "it and {other} are equally new and disagree about who is in the array")

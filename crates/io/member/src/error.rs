@@ -59,8 +59,8 @@ pub enum MemberError {
     /// The member was opened for reading only.
     #[error("the member was opened for reading only")]
     ReadOnly,
-    /// An earlier flush or durable write failed, so this one can promise nothing.
-    #[error("an earlier flush failed; what was written before it may be lost")]
+    /// An earlier flush or durable write failed, so this one cannot promise anything.
+    #[error("an earlier flush failed; writes before it may be lost")]
     FlushFailedBefore {
         /// The first failure's error number, if the operating system gave one.
         errno: Option<i32>,

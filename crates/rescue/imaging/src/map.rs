@@ -60,7 +60,7 @@ pub enum MapError {
     #[error("it has more than {BLOCKS_MAX} stretches")]
     TooLong,
     /// A line is malformed.
-    #[error("line {line} is no line of a map: {what}")]
+    #[error("line {line} is not a line of a map: {what}")]
     Line {
         /// Counted from 1.
         line: usize,
@@ -68,7 +68,7 @@ pub enum MapError {
         what: &'static str,
     },
     /// It names bytes that the disk does not have.
-    #[error("it goes up to byte {end}, and there are {size_bytes}")]
+    #[error("it goes up to byte {end}, beyond the size of {size_bytes}")]
     Beyond {
         /// The end of these bytes.
         end: u64,

@@ -177,7 +177,8 @@ fn finished(
         outjson!(&json!({ "committed": array, "undo": saved }));
     } else {
         outln!(
-            "written; `braid undo {saved}` takes it back, while nobody has written to the members since"
+            "written; `braid undo {saved}` takes it back, as long as no program writes to the \
+             members"
         );
     }
     Ok(Exit::Done)
@@ -185,7 +186,7 @@ fn finished(
 
 fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
     io_error(label, "writing", error)
-        .because(format!("`braid undo {saved}` puts back what was written before that"))
+        .because(format!("`braid undo {saved}` takes back the writes before that"))
         .because("the same command, once the member can be written, goes on where it was")
 }
 
@@ -341,7 +342,7 @@ fn check(args: &RescueConfig, change: &Change, device: &dyn Member) -> Result<()
 
 fn too_much(args: &RescueConfig, bytes: u64) -> CliError {
     let what = format!(
-        "the overlay changes {} of the members, and no more than {} can be saved to be taken back",
+        "the overlay changes {} of the members, and only {} can be saved for an undo",
         format_size(bytes),
         format_size(COMMIT_BYTES_MAX)
     );

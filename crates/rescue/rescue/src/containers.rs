@@ -63,9 +63,10 @@ pub(super) fn split(
             None => scan.others.push(whole),
             Some(Err(Damage { kind, what })) => {
                 let (label, kind) = (printable(&whole.label), kind.name());
-                scan.notes
-                    .push(format!("{label} has {kind} metadata that does not count: {what}."));
-                scan.others.push(whole);
+                found
+                    .notes
+                    .push(format!("{label} has {kind} metadata that braid ignores: {what}."));
+                found.others.push(whole);
             }
             Some(Ok(label)) => {
                 let serial = serial(args, &whole);
@@ -192,7 +193,8 @@ fn notes(
         State::Dirty => ", and was being written when it was last seen",
         State::Syncing => ", and its redundancy was being made or checked when it was last seen",
         State::Rebuilding => {
-            ", and a disk was being rebuilt when it was last seen: what is missing is made of the others"
+            ", and a disk was being rebuilt at its last update: missing data is computed from the \
+             others"
         }
     };
     notes.push(about + ".");
@@ -203,7 +205,8 @@ fn notes(
         let first = paths.first().cloned().unwrap_or_default();
         let named = format!("--serial {first}=SERIAL");
         notes.push(format!(
-            "{name}: nobody knows which of its disks {} is, as copies have no serial numbers; by slot they are {}. Say it with {}, or find out: {}",
+            "{name}: {} may be any of its disks, because copies have no serial numbers; by slot \
+             they are {}. Name it with {}, or find out: {}",
             printable(&paths.join(", ")),
             printable(&serials.join(", ")),
             printable(&named),
@@ -347,7 +350,7 @@ pub(super) fn not_written(args: &RescueConfig, volume: &ContainerVolume) -> CliE
         .because(
             "superblocks of md's are made up in memory to read it, and its disks must not get them",
         )
-        .because("what a firmware or mdadm knows of the volume would not fit what was written")
+        .because("the state that firmware or mdadm keeps of the volume would not match the writes")
         .remedy(Risk::Look, "Look at it; nothing is written", args.command(""))
 }
 

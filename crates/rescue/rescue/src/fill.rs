@@ -73,20 +73,21 @@ pub(super) fn fill(
     if found.overlays.iter().any(Option::is_some) {
         return Err(refused(
             image,
-            "there is an overlay over the members, which would be computed with",
+            "the members have an overlay, which would enter the computation",
             args,
         )
         .remedy(Risk::Destroy, "Throw it away", args.command("--discard")));
     }
     if found.plan.array.as_ref().is_ok_and(|array| array.dirty) {
-        let why = "the array was being written when it ended, so its parity may not fit, and what is computed may be wrong";
+        let why = "the array stopped during a write, so its parity may not fit, and computed data \
+                   may be wrong";
         return Err(refused(image, why, args));
     }
     let left_out =
         indices.iter().find(|index| !matches!(found.plan.member_uses[**index], MemberUse::Used));
     if let Some(index) = left_out {
         let why = format!("the array does without it: {}", found.plan.verdicts[*index].reason);
-        let newer = "what the others make is of a later time than the rest of the copy";
+        let newer = "data computed from the others is newer than the rest of the copy";
         return Err(refused(image, &why, args).because(newer));
     }
     let mut copy_map = map_of(args, image, (&disks, &found.group.members[indices[0]]))?;
@@ -141,14 +142,14 @@ pub(super) fn fill(
             format_size(bytes)
         );
         match left {
-            0 => outln!("  it lacks nothing any more"),
+            0 => outln!("  it is complete now"),
             _ => outln!(
                 "  it still lacks {} in {} places: too much is missing there, or it is none of the array's data",
                 format_size(left),
                 missing.len()
             ),
         }
-        outln!("  see what stands on the array:  {}", printable(&args.command("")));
+        outln!("  see the contents of the array: {}", printable(&args.command("")));
     }
     Ok(if missing.is_empty() { Exit::Done } else { Exit::Attention })
 }
@@ -169,7 +170,7 @@ fn map_of(
             map.set(0..copy.len(), State::Done);
             Ok(CopyMap { path: maps::beside(image), map })
         }
-        None => Err(refused(image, "it has no map that says what it lacks", args)),
+        None => Err(refused(image, "it has no map that lists its missing parts", args)),
     }
 }
 

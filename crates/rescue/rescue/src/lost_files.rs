@@ -93,11 +93,15 @@ pub(super) fn lost(
     let name = printable(&found.group.name).into_owned();
     if found.lost_is_cut {
         outln!(
-            "{name}: so much is lacking that only the first of it was tried: there may be more than this"
+            "{name}: so much is lacking that only a first part was tried; more files may be \
+             affected"
         );
     }
     if bytes == 0 && !found.lost_is_cut {
-        outln!("{name}: nothing is lost: what copies lack is made of the others, or holds no data");
+        outln!(
+            "{name}: nothing is lost: the parts that copies lack are computed from the others, \
+                or hold no data"
+        );
         return Ok(Exit::Done);
     }
     outln!(
@@ -153,12 +157,13 @@ fn files(
         "xfs" => {
             Err("xfs_db takes no part of a file: copy this volume out, and ask it there".to_owned())
         }
-        "btrfs" => Err(
-            "btrfs says it of what is mounted: mount it read-only, copy, and see what is an I/O error"
-                .to_owned(),
-        ),
-        "" => Err("whose it is cannot be told: what stands there is not known".to_owned()),
-        other => Err(format!("whose it is cannot be told of {other}")),
+        "btrfs" => {
+            Err("only a mounted btrfs tells: mount it read-only, copy its files, and look for I/O \
+             errors"
+                .to_owned())
+        }
+        "" => Err("the owner is unknown: the contents there are not recognised".to_owned()),
+        other => Err(format!("the owner of {other} is unknown")),
     }
 }
 

@@ -112,19 +112,19 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
             let why = "an older braid made it, which can commit it or throw it away";
             return Err(unfit(args, folder, why));
         }
-        OverlayList::Nothing => {
-            let why = format!("{path} is gone, which says what belongs together");
+        Listed::Nothing => {
+            let why = format!("{path}, the list of the overlay's files, is gone");
             return Err(damaged(args, folder, None, &why));
         }
-        OverlayList::Damaged => {
-            let why = format!("{path} is not as it was written");
+        Listed::Damaged => {
+            let why = format!("{path} was changed");
             return Err(damaged(args, folder, None, &why));
         }
         OverlayList::Entries(entries) => entries,
     };
     if let Some(name) = names.iter().find(|name| !entries.iter().any(|entry| entry.name == **name))
     {
-        let why = format!("{name}.map is not in {path}, which says what belongs together");
+        let why = format!("{name}.map is not in {path}, the list of the overlay's files");
         return Err(damaged(args, folder, None, &why));
     }
     Ok(entries)
@@ -263,7 +263,7 @@ fn open_listed(
     let bytes: u64 = changed.iter().map(|range| range.end - range.start).sum();
     if let Some(first) = changed.first() {
         let why = format!(
-            "{}.data does not hold what was written: {} of {label}, from byte {} on",
+            "{}.data lost its writes: {} of {label}, from byte {} on",
             entry.name,
             format_size(bytes),
             first.start
@@ -317,7 +317,7 @@ fn damaged(args: &RescueConfig, folder: &Path, label: Option<&str>, why: &str) -
         let without = format!("--serve --read-only --without {}", shell_word(label));
         error.about(label).remedy(
             Risk::Look,
-            "Read the array without this member, with what was written over the others",
+            "Read the array without this member, with the other overlays",
             args.command(&without),
         )
     });
@@ -350,7 +350,7 @@ fn unfit(args: &RescueConfig, folder: &Path, why: &str) -> CliError {
 pub(super) fn missing(args: &RescueConfig, folder: &Path) -> CliError {
     let what = format!("there is no overlay in {}", folder.display());
     CliError::new(Code::OverlayMissing, what)
-        .because("nothing was written since the members were as they are")
+        .because("nothing was written over the members")
         .remedy(Risk::Look, "Look at the array", args.command(""))
 }
 

@@ -67,17 +67,17 @@ pub(super) fn not_served(args: &RescueConfig, found: &RescueArray, refused: &Ref
 pub(super) fn risk_not_accepted(args: &RescueConfig, code: Code, risk: u64) -> CliError {
     CliError::new(
         code,
-        "some of the array may be wrong, and serving it for writing has to be asked for",
+        "some data of the array may be wrong; serving it for writing needs an explicit option",
     )
     .because(format!("{risk} stripes may read wrong"))
     .remedy(
         Risk::Look,
-        "Read it; what may be wrong is an I/O error",
+        "Read it; doubtful data is an I/O error",
         args.command("--serve --read-only"),
     )
     .remedy(
         Risk::Change,
-        "Serve it over the overlay; members stay as they are",
+        "Serve it over the overlay; members stay unchanged",
         args.command(&format!("--serve --accept-risk {risk}")),
     )
 }
@@ -92,7 +92,8 @@ fn ranges_words(ranges: &[Range<u64>]) -> String {
 
 fn missed_words(missed: &MissedWrites) -> String {
     match missed {
-        MissedWrites::Anywhere => "what it lacks may be anywhere, as no bitmap goes back so far; what it holds is read as it is"
+        Missed::Anywhere => "the writes that it lacks may be anywhere, because no bitmap goes \
+                             back so far; its data is read unchanged"
             .to_owned(),
         MissedWrites::Within(ranges) if ranges.is_empty() => {
             "the bitmap names nothing that it could lack".to_owned()
@@ -100,7 +101,10 @@ fn missed_words(missed: &MissedWrites) -> String {
         MissedWrites::Within(ranges) => {
             let sectors: u64 = ranges.iter().map(|range| range.end - range.start).sum();
             let size = format_size(sectors * SECTOR_BYTES);
-            format!("what it lacks is within {size} of its data (sectors {})", ranges_words(ranges))
+            format!(
+                "the writes that it lacks are within {size} of its data (sectors {})",
+                ranges_words(ranges)
+            )
         }
     }
 }
@@ -148,7 +152,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
             if matches!(verdict.verdict, Verdict::Duplicate | Verdict::Contradictory) {
                 let without = format!("--without {}", shell_word(label));
                 next.push((
-                    format!("See what the others make without {label}"),
+                    format!("See the data of the others without {label}"),
                     args.command(&without),
                 ));
             }
@@ -189,8 +193,8 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     });
     let mut next: Vec<_> = solve.into_iter().collect();
     next.extend([
-        ("Read it; what may be wrong is an I/O error", again("--serve --read-only")),
-        ("Repair it on an overlay; members stay as they are", again(&serve)),
+        ("Read it; doubtful data is an I/O error", again("--serve --read-only")),
+        ("Repair it on an overlay; members stay unchanged", again(&serve)),
     ]);
     if found.array_overlay.is_some() {
         next.push(("Throw the overlay away", again("--discard")));
@@ -217,7 +221,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
         let file = label.split('#').next().unwrap_or(label);
         if *lacks > 0 && std::path::Path::new(file).is_file() {
             let fill = again(&format!("--fill {}", shell_word(file)));
-            next.push((format!("Put into {file} what can be made of the others"), fill));
+            next.push((format!("Fill {file} with data computed from the others"), fill));
         }
     }
     next
@@ -323,7 +327,7 @@ impl Report<'_> {
         section("What is safe", self.safe(found));
         let mut stands = contents_lines(found);
         stands.extend(self.volumes.lines_of(index, self.found));
-        section("What stands on it", stands);
+        section("Contents of the array", stands);
         let next = next(self.args, found);
         section(
             "Next",
@@ -339,9 +343,9 @@ impl Report<'_> {
         let has_overlay =
             found.array_overlay.is_some() || found.overlays.iter().any(Option::is_some);
         let overlay = match has_overlay {
-            false => format!(
-                "With --serve what is written goes into an overlay in {folder}; there is none yet."
-            ),
+            false => {
+                format!("With --serve all writes go into an overlay in {folder}; none exists yet.")
+            }
             true => {
                 let size = format_size(overlay::taken_bytes(&found.folder));
                 format!("All this is seen through the overlay in {folder} ({size}).")
@@ -350,7 +354,8 @@ impl Report<'_> {
         vec![
             "Nothing was written. Members are opened for reading only.".to_owned(),
             overlay,
-            "Do not create an array over these members, and run no fsck on them: that is what cannot be taken back."
+            "Do not create an array over these members, and run no fsck on them: that cannot be \
+             undone."
                 .to_owned(),
         ]
     }
@@ -519,16 +524,17 @@ fn lost_words(found: &RescueArray) -> Option<String> {
             "Copies lack so much that only the first of it was tried. That is made of the others."
                 .to_owned()
         }
-        0 => {
-            "What copies lack is made of the others: nothing of the array is lost by it.".to_owned()
-        }
+        0 => "The missing parts of copies are computed from the others: no data of the array is \
+             lost."
+            .to_owned(),
         _ => {
             let sectors = |range: &Range<u64>| range.start / SECTOR_BYTES..range.end / SECTOR_BYTES;
             let sectors: Vec<Range<u64>> = found.lost.iter().map(sectors).collect();
             let (size, places) = (format_size(bytes), ranges_words(&sectors));
             let size = if found.lost_is_cut { format!("at least {size}") } else { size };
             format!(
-                "Of what copies lack, {size} of the array cannot be made of the others either: an I/O error there (sectors {places})."
+                "Of the missing parts of copies, {size} of the array cannot be computed from the \
+                 others either: an I/O error there (sectors {places})."
             )
         }
     })
@@ -581,7 +587,8 @@ fn meaning(found: &RescueArray) -> Vec<String> {
 fn left_out(label: &str, reason: &Reason, can_be_asked_for: bool) -> String {
     let why = match reason {
         Reason::MarkedFaulty { .. } => {
-            "the array gave it up, and goes by those that stayed, however few events lie between"
+            "the array dropped it, and trusts the members that stayed, however close their event \
+             counts"
         }
         Reason::SlotContested { by, .. } => {
             return format!(
@@ -589,7 +596,7 @@ fn left_out(label: &str, reason: &Reason, can_be_asked_for: bool) -> String {
             );
         }
         Reason::RanApart { .. } => "the array ran on without it, and it without the array",
-        _ => "it is older than what it would stand beside",
+        _ => "it is older than the other members",
     };
     let how = match can_be_asked_for {
         true => format!(" (--with {label} believes it all the same)"),
@@ -605,11 +612,10 @@ fn array_meaning(array: &AssembledArray, has_believed: bool) -> Vec<String> {
     let list = missing.join(", ");
     match missing.len() {
         0 => {}
-        1 => {
-            lines.push(format!("Slot {list} is missing; what it held is computed from the others."))
+        1 => lines.push(format!("Slot {list} is missing; its data is computed from the others.")),
+        _ => {
+            lines.push(format!("Slots {list} are missing; their data is computed from the others."))
         }
-        _ => lines
-            .push(format!("Slots {list} are missing; what they held is computed from the others.")),
     }
     let why = match has_believed {
         true => "Who is believed may lack writes",
@@ -617,7 +623,7 @@ fn array_meaning(array: &AssembledArray, has_believed: bool) -> Vec<String> {
     };
     if let Some(risk) = &array.withheld_risk {
         lines.push(format!(
-            "{why}, so what is computed may be wrong there. {}.",
+            "{why}, so computed data may be wrong there. {}.",
             capital(&at_risk_words(risk))
         ));
     } else if array.dirty {
@@ -625,7 +631,7 @@ fn array_meaning(array: &AssembledArray, has_believed: bool) -> Vec<String> {
     }
     if let Some(fault) = &array.journal_fault {
         lines.push(format!(
-            "Its write journal does not count ({fault}): newest writes may be missing anywhere."
+            "Its write journal is ignored ({fault}): the newest writes may be missing anywhere."
         ));
     }
     lines
@@ -644,7 +650,7 @@ fn contents_lines(found: &RescueArray) -> Vec<String> {
     };
     let mut lines = Vec::new();
     if found.stripes_at_risk() > 0 {
-        lines.push("as it reads with what is at risk, which may be wrong:".to_owned());
+        lines.push("as it reads with the data at risk, which may be wrong:".to_owned());
     }
     if let Some(table) = &contents.table {
         lines.push(match table.scheme {
@@ -672,8 +678,8 @@ fn contents_lines(found: &RescueArray) -> Vec<String> {
                 format!("{}-p{}{name}", found.group.name, partition.number)
             }
         };
-        let hint = if is_too_large(volume) { "; it wants more than there is" } else { "" };
-        lines.push(format!("{what}  {size}  {}{hint}", content_words(volume)));
+        let hint = if is_too_large(volume) { "; it needs more than exists" } else { "" };
+        lines.push(format!("{what}  {size}  {}{hint}", holds(volume)));
     }
     lines
 }

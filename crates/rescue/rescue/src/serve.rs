@@ -99,14 +99,14 @@ pub(super) fn serve(
             format!("{} ({size})", printable(&folder.display().to_string()))
         };
         let places: Vec<String> = folders.iter().map(place).collect();
-        errln!("the members are as they were; what was written is in {}", places.join(" and in "));
+        errln!("the members are unchanged; the writes are in {}", places.join(" and in "));
         let shown = |array, more| printable(&args.command_for(array, more)).into_owned();
         errln!("  go on:              {}", shown(None, "--serve"));
         // A commit handles one array.
         for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
             if !is_moving && one.volume.is_none() {
-                errln!("  what would change:  {}", shown(array, "--commit -n"));
+                errln!("  see the changes:    {}", shown(array, "--commit -n"));
             }
             errln!("  throw it away:      {}", shown(array, "--discard"));
         }
@@ -153,12 +153,12 @@ fn refuse_several_at_risk(args: &RescueConfig, found: &[RescueArray]) -> Result<
     let names: Vec<&str> = at_risk.iter().map(|one| one.group.name.as_str()).collect();
     let mut error = CliError::new(
         Code::SeveralArrays,
-        "of several arrays some may be wrong, and each has to be asked for by itself",
+        "several arrays may be wrong in part: name each by itself",
     )
     .because(names.join(", "))
     .remedy(
         Risk::Look,
-        "Read it; what may be wrong is an I/O error",
+        "Read it; doubtful data is an I/O error",
         args.command("--serve --read-only"),
     );
     for one in at_risk {
@@ -166,7 +166,7 @@ fn refuse_several_at_risk(args: &RescueConfig, found: &[RescueArray]) -> Result<
         let command = args.command_for(Some(&one.group.uuid), &more);
         error = error.remedy(
             Risk::Change,
-            "Serve it over the overlay; members stay as they are",
+            "Serve it over the overlay; members stay unchanged",
             command,
         );
     }

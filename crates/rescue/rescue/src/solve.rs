@@ -103,15 +103,19 @@ impl SolveResult {
 
     fn next(&self, args: &RescueConfig) -> String {
         match self.solution.guesses.is_empty() {
-            true => "  Nothing on them has an address. Name all members that there are; what is encrypted says nothing.\n".to_owned(),
-            false => format!("\nNext\n  Look at what the first would give; nothing is written:\n    {}\n", printable(&args.command("--solve --guess 1"))),
+            true => "  Nothing on them has an address. Name all members; encrypted data tells \
+                     nothing.\n"
+                .to_owned(),
+            false => format!(
+                "\nNext\n  Look at what the first would give; nothing is written:\n    {}\n",
+                printable(&args.command("--solve --guess 1"))
+            ),
         }
     }
 
     pub(super) fn to_text(&self, args: &RescueConfig) -> String {
         let solution = &self.solution;
-        let mut text =
-            String::from("How these members were put together, by what stands on them\n");
+        let mut text = String::from("How these members were put together, from their contents\n");
         let volumes = solution.volumes.iter().map(|volume| {
             format!("{} of {}", volume.kind.name(), format_size(volume.size_sectors * SECTOR_BYTES))
         });
@@ -148,11 +152,10 @@ impl SolveResult {
             );
         }
         text += &table.render("  ");
-        let numbers =
-            solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_from_superblocks(guess));
-        let numbers: Vec<String> = numbers.map(|(_, number)| number.to_string()).collect();
-        if !numbers.is_empty() {
-            text += &format!("  what is left of superblocks says so: {}\n", numbers.join(", "));
+        let told = solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_told(guess));
+        let told: Vec<String> = told.map(|(_, number)| number.to_string()).collect();
+        if !told.is_empty() {
+            text += &format!("  remains of superblocks confirm it: {}\n", told.join(", "));
         }
         text += match (self.chosen, solution.belief) {
             (Some(0), Belief::Certain) => {

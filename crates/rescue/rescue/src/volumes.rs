@@ -209,7 +209,7 @@ impl Volumes {
         let missing = match volume.missing.is_empty() {
             true => String::new(),
             false => {
-                format!("; what is on {} is lost, as it is not here", volume.missing.join(", "))
+                format!("; the data on {}, which is not here, is lost", volume.missing.join(", "))
             }
         };
         format!("{what}{how}{missing}")

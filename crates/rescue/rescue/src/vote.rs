@@ -51,16 +51,17 @@ pub(super) fn check(
             error.because(why).remedy(Risk::Look, "See how the array is", args.command(""))
         };
         if array.geometry.lost_max() == 0 {
-            let why = "its level keeps neither copies nor parity: there is nothing to compare";
+            let why = "its level has neither copies nor parity to compare";
             return Err(cannot(Code::NoRedundancy, why));
         }
         let is_filled = array.slots.iter().flatten().any(|occupant| !occupant.is_in_sync());
         if array.dirty || is_filled {
-            let why = "it was being written, or a member filled, when it ended: what would be compared would be made alike first";
+            let why = "it stopped during a write or a rebuild: a resync would first make the \
+                       compared data equal";
             return Err(cannot(Code::JobRefused, why));
         }
         if array.degraded > 0 {
-            let why = "a member is missing: what the others hold has nothing to be compared with";
+            let why = "a member is missing: the data of the others has no copy to compare with";
             return Err(cannot(Code::CheckDegraded, why));
         }
     }
@@ -68,7 +69,7 @@ pub(super) fn check(
         let what = format!("{} cannot be compared", found.group.name);
         let without = args.command("--check --overlay \"$(mktemp -d)\"");
         return Err(CliError::new(Code::JobRefused, what)
-            .because("there is an overlay over the members, and what it has is not what they hold")
+            .because("the members have an overlay with other data than theirs")
             .remedy(Risk::Look, "Look at the members without it", without));
     }
     let folder = found.folder.join("check");
@@ -122,7 +123,7 @@ pub(super) fn check(
         for (member, sectors) in &result.by_member {
             let label = label(*member);
             outln!(
-                "  {} holds in {} what the others say it should not",
+                "  {} disagrees in {} with the others",
                 printable(&label),
                 sectors_words(*sectors)
             );
@@ -132,7 +133,7 @@ pub(super) fn check(
             );
         }
         if progress.ambiguous > 0 {
-            outln!("  in {} nobody can know who is wrong", sectors_words(progress.ambiguous));
+            outln!("  in {} the wrong member is unknown", sectors_words(progress.ambiguous));
         }
         for one in &result.findings {
             outln!("  {}", printable(&run_words(&run(one, label))));

@@ -21,14 +21,14 @@ pub enum MemberRefusal {
     /// It is being recovered: it cannot be copied from.
     #[error("it does not hold all that it should yet")]
     Unrecovered,
-    /// The chosen replacement is no spare.
-    #[error("what is to take its place is no spare of the array")]
+    /// What is to take its place is no spare.
+    #[error("its replacement is not a spare of the array")]
     NoSpare,
     /// It was opened read-only, has lost too much, or is being stopped.
     #[error("the array takes no writes")]
     NoWrites,
-    /// Parity logs are being made or dropped: whether a new member needs one is undecided.
-    #[error("what the array keeps for a crash is being changed")]
+    /// Parity logs are being made or given up: whether who comes needs one is not decided.
+    #[error("the array's bitmap or log is being changed")]
     Changing,
 }
 
@@ -52,7 +52,8 @@ pub enum BitmapRefusal {
     InDoubt,
     /// A member is out, or being filled, and only the bitmap knows a returning one's missed writes.
     #[error(
-        "a member is missing or being recovered, and only its bitmap tells what one lacks that comes back"
+        "a member is missing or being recovered, and only the bitmap tells what a returning \
+         member lacks"
     )]
     Degraded,
     /// The last change is not finished.
@@ -84,7 +85,7 @@ pub enum LogRefusal {
     /// A member is out, or still being filled.
     #[error("a member is missing or being recovered")]
     Degraded,
-    /// The last change is not finished.
-    #[error("what it keeps is being changed")]
+    /// The last change is under way.
+    #[error("its bitmap or log is being changed")]
     Busy,
 }

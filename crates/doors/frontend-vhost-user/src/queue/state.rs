@@ -365,5 +365,6 @@ impl State {
 }
 
 fn say_broken(why: &Broken) {
-    tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring makes no sense, and is not served any more");
+    tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring is invalid, \
+                                                                       and is no longer served");
 }

@@ -78,8 +78,8 @@ pub enum OverlayError {
         #[source]
         source: io::Error,
     },
-    /// The file was made over other content.
-    #[error("{} was not made over what this member holds now", .path.display())]
+    /// The file was made over something else.
+    #[error("{} was made over other contents of this member", .path.display())]
     OfOther {
         /// The file.
         path: PathBuf,
@@ -448,10 +448,12 @@ impl<M: Member> Overlay<M> {
         if !is_read || found != data_head(head.id) {
             return Err(damaged(&data_path, "is not the file of blocks that belongs to this map"));
         }
-        let map = read_map(&file, &head, length.div_ceil(BLOCK_BYTES)).map_err(system(&map_path))?.ok_or_else(|| {
-            damaged(&map_path, "is not as it was written: it was cut or changed, or blocks that it names are gone")
-        })?;
-        let next = map.stored_blocks().map(|(_, stored)| stored.slot + 1).max().unwrap_or(1);
+        let map = read_map(&file, &head, length.div_ceil(BLOCK_BYTES))
+            .map_err(system(&map_path))?
+            .ok_or_else(|| {
+                damaged(&map_path, "was changed: it was cut or edited, or its blocks are gone")
+            })?;
+        let next = map.kept().map(|(_, kept)| kept.slot + 1).max().unwrap_or(1);
         let mut is_free = vec![true; next as usize];
         map.stored_blocks().for_each(|(_, stored)| is_free[stored.slot as usize] = false);
         let free = (1..next).filter(|slot| is_free[*slot as usize]).collect();
@@ -783,7 +785,7 @@ fn read_head(file: &File, path: &Path) -> Result<Head, OverlayError> {
             "was made by an older braid, which has to commit it or throw it away",
         ));
     }
-    Head::of(&bytes).ok_or_else(|| damaged(path, "does not begin as it was written"))
+    Head::of(&bytes).ok_or_else(|| damaged(path, "does not begin like an overlay"))
 }
 
 /// The map that the log describes; `None` if the log does not match the head, or is invalid.

@@ -431,7 +431,7 @@ fn unfit(args: &RescueConfig, path: &Path, why: &str) -> CliError {
         true => error,
         false => error.remedy(
             Risk::Look,
-            "Look at it with what the file has, which may be wrong",
+            "Look at it with the file's data, which may be wrong",
             args.command("--accept-older"),
         ),
     }
@@ -530,21 +530,29 @@ pub(super) fn overlay_name(reshape: &UnfinishedReshape, members: &[&Disk]) -> (S
 
 /// The refusal to commit: writes over an array in the middle of a reshape belong to no member.
 pub(super) fn not_committed(args: &RescueConfig) -> CliError {
-    CliError::new(Code::Reshaping, "an array in the middle of a reshape cannot be written to its members")
-        .because("what was written lies over the array, and where that is on members changes with the reshape")
-        .because("nothing was changed")
-        .remedy(Risk::Look, "Look at it", args.command(""))
-        .remedy(Risk::Change, "Serve it over the overlay; members stay as they are", args.command("--serve"))
+    CliError::new(
+        Code::Reshaping,
+        "an array in the middle of a reshape cannot be written to its members",
+    )
+    .because(
+        "the overlay's writes have array addresses, and their place on members changes \
+                  with the reshape",
+    )
+    .because("nothing was changed")
+    .remedy(Risk::Look, "Look at it", args.command(""))
+    .remedy(
+        Risk::Change,
+        "Serve it over the overlay; members stay unchanged",
+        args.command("--serve"),
+    )
 }
 
 /// The refusal of commands that need one shape, on an array that has two.
 pub(super) fn not_one_shape(args: &RescueConfig) -> CliError {
     let what = "an array in the middle of a reshape is not checked, and copies of its disks are not filled";
     CliError::new(Code::Reshaping, what)
-        .because("that goes by one shape of the array, and it has two")
-        .because(
-            "what a copy lacks is made of the others where the array is read, or is an I/O error",
-        )
+        .because("that needs one shape of the array, and it has two")
+        .because("reads compute the missing parts of a copy from the others, or fail")
         .because("nothing was changed")
         .remedy(Risk::Look, "Look at it", args.command(""))
 }

@@ -116,7 +116,8 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
             "All of it is in the new shape, and is read there.".to_owned()
         }
         _ => format!(
-            "What lies {after} is in the new shape, what lies {before} in the old one, and each is read where it is."
+            "Data {after} it has the new shape, data {before} it the old one; each is read at its \
+             present place."
         ),
     });
     for backup in &reshape.backups {
@@ -125,7 +126,7 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
         lines.push(match parts.is_empty() {
             true => format!("{} has nothing that is needed.", backup.label),
             false => {
-                let why = "what has been moved since the checkpoint may have been written over it";
+                let why = "data moved since the checkpoint may have overwritten it";
                 let from =
                     format!("{} is read from the backup in {}", parts.join(", "), backup.label);
                 format!("{from}: {why}.")
@@ -136,7 +137,8 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
     let apart = reshape.progress.as_ref().map_or(0, |progress| progress.apart.len());
     if apart > 0 {
         lines.push(format!(
-            "{apart} places elsewhere are in the other shape: a disk may have lost what was in its cache. What is around them is at risk, too."
+            "{apart} places elsewhere have the other shape: a disk may have lost its cache. Their \
+             surroundings are at risk, too."
         ));
     }
     for range in &reshape.at_risk {
@@ -146,15 +148,16 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
                  begun there."
             }
             Some(_) => {
-                "md was at work there: it may be in either shape, and is read as if md had been where it was most likely."
+                "md was at work there: it may have either shape, and is read at md's most likely \
+                 position."
             }
         };
         lines.push(format!("At risk: {}. {why}", place(range)));
     }
-    if reshape.at_risk.is_empty() {
-        let why = match reshape.backups.is_empty() {
-            true => "md does not write over what it still needs",
-            false => "what md may have written over is in the backup",
+    if moving.at_risk.is_empty() {
+        let why = match moving.backups.is_empty() {
+            true => "md does not overwrite data that it still needs",
+            false => "the backup has the data that md may have overwritten",
         };
         lines.push(format!("Nothing is lost by where it stopped: {why}."));
     } else if reshape.backups.is_empty() && reshape.left_aside.is_empty() {
