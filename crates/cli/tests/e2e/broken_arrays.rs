@@ -120,7 +120,7 @@ fn who_created_an_array_again_is_told_of_solve() {
     let members = broken.members().iter().map(|path| text(path).to_owned());
     let said = broken.array.run_braid(words.into_iter().chain(members).collect());
     let next = said.stdout.split_once("\nNext\n").expect("what comes next").1;
-    assert!(next.starts_with("  If it was created again over another"), "{said:?}");
+    assert!(next.starts_with("  If it was created over another array"), "{said:?}");
     assert!(next.contains("braid rescue --solve"), "{said:?}");
 }
 

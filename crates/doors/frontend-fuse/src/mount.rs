@@ -158,7 +158,7 @@ fn by_helper(path: &Path, read_only: bool) -> Result<OwnedFd, MountError> {
     if !status.success() {
         return Err(MountError::Helper(words));
     }
-    received(&ours)?.ok_or_else(|| MountError::Helper("it handed no descriptor over".into()))
+    received(&ours)?.ok_or_else(|| MountError::Helper("it passed no descriptor".into()))
 }
 
 /// The descriptor that the helper sent; the sender has ended, so this does not wait.

@@ -26,10 +26,10 @@ pub enum ClaimError {
     #[error("/dev/ublk-control may not be used by this user")]
     Denied,
     /// This process gets no rings.
-    #[error("ublk is spoken by io_uring, which the kernel refuses to this process")]
+    #[error("ublk needs io_uring, which the kernel refuses to this process")]
     NoRing(#[source] io::Error),
     /// The driver lacks a feature.
-    #[error("the kernel's ublk_drv is too old: Linux 6.6 is the first that will do")]
+    #[error("the kernel's ublk_drv is too old: braid needs Linux 6.6")]
     TooOld,
     /// A living server has the device.
     #[error("/dev/ublkb{id} is served by process {pid}")]
@@ -40,7 +40,7 @@ pub enum ClaimError {
         pid: i32,
     },
     /// The device is another array's, or another program's.
-    #[error("/dev/ublkb{0} is there, and is not this array's")]
+    #[error("/dev/ublkb{0} exists, and belongs to another array")]
     Foreign(u32),
     /// The kernel does not release a dead server's device.
     #[error("/dev/ublkb{0} has a dead server, and the kernel does not let go of it")]

@@ -53,7 +53,7 @@ pub struct RangeAtRisk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadOnlyReason {
     /// A member has no parity log, or one without room for a band.
-    #[error("its members have no room of their own for their parity logs")]
+    #[error("its members have no separate room for their parity logs")]
     Ppl,
     /// Writes must go through the journal, or md's next start would undo them. The journal is
     /// missing, too small for a few batches, or its meta blocks cannot name the array's blocks.
@@ -68,10 +68,10 @@ pub enum ReadOnlyReason {
     #[error("it has a bitmap of a version that braid does not know")]
     BitmapUnknown,
     /// On some member its bitmap would overlap data or other metadata.
-    #[error("a member has no room for its bitmap where its superblock says that it is")]
+    #[error("a member has no room for its bitmap at the place in its superblock")]
     BitmapPlace,
     /// Several devices replace one member, or a member that was not recovered itself.
-    #[error("slot {slot} has replacements that cannot be gone on with")]
+    #[error("slot {slot} has replacements that braid cannot continue")]
     Replacement {
         /// The slot.
         slot: u16,
@@ -140,10 +140,10 @@ pub enum BitmapFileFault {
     #[error("the array has no redundancy, so it needs no bitmap")]
     Level,
     /// Members have a bitmap themselves.
-    #[error("the array has a bitmap on its members, and keeps one of them")]
+    #[error("the array already has a bitmap on its members")]
     Internal,
     /// The array has a PPL or a write journal.
-    #[error("the array has a log of md's, which it keeps no bitmap beside")]
+    #[error("the array has an md log, and keeps no bitmap beside it")]
     OtherLog,
     /// It was written when the array had more events than any member here.
     #[error(
@@ -201,11 +201,12 @@ pub enum Refusal {
         bits: u32,
     },
     /// Bytes that md writes as zero are not zero, so the format is newer.
-    #[error("its superblock is of a newer kind than braid knows")]
+    #[error("its superblock has a newer format than braid knows")]
     NewerFormat,
     /// A reshape is under way.
     #[error(
-        "a reshape is under way (at sector {position_sectors}), and braid does not go on with one"
+        "a reshape is under way (at sector {position_sectors}), and braid does not continue \
+         reshapes"
     )]
     Reshaping {
         /// Its position.
@@ -289,7 +290,8 @@ pub enum Refusal {
     DirtyAndDegraded(AtRisk),
     /// As [`Refusal::DirtyAndDegraded`], and the parity logs do not cover everything at risk.
     #[error(
-        "it was interrupted while writing, slot {} is missing, and its partial parity log has not the answer: {}",
+        "it was interrupted while writing, slot {} is missing, and its partial parity log does \
+         not help: {}",
         list(.missing), unread_words(.unread)
     )]
     PplNotReplayed {
@@ -347,7 +349,7 @@ fn list<T: ToString>(items: &[T]) -> String {
 fn unread_words(unread: &[(Slot, PplLogError)]) -> String {
     let word = |(slot, error): &(Slot, PplLogError)| format!("of the log of slot {slot}, {error}");
     match unread {
-        [] => "it knows nothing of a resync that was not finished".to_owned(),
+        [] => "it does not cover an unfinished resync".to_owned(),
         _ => unread.iter().map(word).collect::<Vec<_>>().join(", "),
     }
 }

@@ -105,7 +105,7 @@ pub(super) fn split(
             let what = if is_spare {
                 "in no volume; its container has a spare"
             } else {
-                "in no volume that can be put together"
+                "in no complete volume"
             };
             scan.notes
                 .push(format!("{} is of a container of {kind}, {what}.", printable(&whole.label)));
@@ -159,17 +159,17 @@ fn check_serials(
         let serial = as_intel_has_it(&named.serial);
         let Some((_, label, _)) = disks.iter().find(|(whole, ..)| whole.path == named.member)
         else {
-            let what = format!("{} is no disk of a container", named.member.display());
+            let what = format!("{} is not a disk of a container", named.member.display());
             return Err(CliError::new(Code::Usage, what)
                 .because("--serial says MEMBER=SERIAL")
-                .remedy(Risk::Look, "See how it is named", "braid rescue --help"));
+                .remedy(Risk::Look, "See the names", "braid rescue --help"));
         };
         if label.own.is_none() && !label.disks.iter().any(|disk| disk.identity == serial) {
             let known: Vec<&str> = label.disks.iter().map(|disk| disk.identity.as_str()).collect();
             let what = format!("{} lists no disk {serial}", named.member.display());
             return Err(CliError::new(Code::Usage, what)
                 .because(format!("its disks are {}", known.join(", ")))
-                .remedy(Risk::Look, "See how it is named", "braid rescue --help"));
+                .remedy(Risk::Look, "See the names", "braid rescue --help"));
         }
     }
     Ok(())
@@ -190,8 +190,8 @@ fn notes(
     let mut about = format!("{name} is a volume of {kind}");
     about += match array.state {
         State::Clean => "",
-        State::Dirty => ", and was being written when it was last seen",
-        State::Syncing => ", and its redundancy was being made or checked when it was last seen",
+        State::Dirty => ", and was being written at its last update",
+        State::Syncing => ", and its redundancy was being made or checked at its last update",
         State::Rebuilding => {
             ", and a disk was being rebuilt at its last update: missing data is computed from the \
              others"
@@ -229,8 +229,9 @@ fn notes(
     for occupant in array.occupants.iter().filter(|occupant| occupant.is_stale) {
         let label = printable(&disks[occupant.disk].0.label);
         notes.push(format!(
-            "{label} is older than {name}, or was given up: it was last written as generation {}, the volume is at {}.",
-            occupant.generation, array.generation
+            "{label} is older than {name}, or was dropped: its last generation is {}, the \
+             volume's is {}.",
+            seat.generation, array.generation
         ));
     }
     notes
@@ -246,7 +247,7 @@ fn member(
     let name = format!("{}@{}", whole.label, array.name);
     let cannot = |why: &str| Ok(Err(format!("{} is left out: {why}.", printable(&name))));
     let Some(member_sectors) = member_sectors(array, (level, layout, chunk)) else {
-        return cannot("its size makes no sense");
+        return cannot("its size is impossible");
     };
     let data_sectors = match level {
         Level::Linear => occupant.sectors,
@@ -261,7 +262,7 @@ fn member(
     let Some(bytes) =
         bytes.filter(|bytes| bytes.end <= size_bytes && data_sectors <= occupant.sectors)
     else {
-        return cannot("the volume reaches out of the disk");
+        return cannot("the volume extends beyond the disk");
     };
     let slot = u16::try_from(occupant.slot).expect("few slots");
     let part = Part::new(Arc::clone(&whole.device), bytes.start, bytes.end - bytes.start);
@@ -347,9 +348,7 @@ pub(super) fn not_written(args: &RescueConfig, volume: &ContainerVolume) -> CliE
         volume.name, volume.kind
     );
     CliError::new(Code::MetadataForeign, what)
-        .because(
-            "superblocks of md's are made up in memory to read it, and its disks must not get them",
-        )
+        .because("braid reads it through md superblocks in memory, which must not reach its disks")
         .because("the state that firmware or mdadm keeps of the volume would not match the writes")
         .remedy(Risk::Look, "Look at it; nothing is written", args.command(""))
 }

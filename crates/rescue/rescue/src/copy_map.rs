@@ -31,7 +31,7 @@ pub(super) fn of(
             let what = format!("there is no map {}", named.map.display());
             CliError::new(Code::Usage, what).because("--map says MEMBER=FILE").remedy(
                 Risk::Look,
-                "See how it is named",
+                "See the names",
                 "braid rescue --help",
             )
         })?;
@@ -47,10 +47,10 @@ pub(super) fn check(args: &RescueConfig) -> Result<(), CliError> {
     match of_none {
         None => Ok(()),
         Some(named) => {
-            let what = format!("{} is none of the members", named.member.display());
+            let what = format!("{} is not one of the members", named.member.display());
             Err(CliError::new(Code::Usage, what).because("--map says MEMBER=FILE").remedy(
                 Risk::Look,
-                "See how it is named",
+                "See the names",
                 "braid rescue --help",
             ))
         }

@@ -277,11 +277,11 @@ impl Remnant {
         };
         let flaw = match flaw {
             Flaw::Place => String::new(),
-            Flaw::Magic => "whose magic alone is gone (as wipefs leaves it)".to_owned(),
+            Flaw::Magic => "with only its magic gone (as wipefs leaves it)".to_owned(),
             Flaw::Bit => "with one bit that is wrong".to_owned(),
-            Flaw::Bytes(1) => "with one byte that the other members have otherwise".to_owned(),
+            Flaw::Bytes(1) => "with one byte that differs from the other members".to_owned(),
             Flaw::Bytes(count) => {
-                format!("with {count} bytes that the other members have otherwise")
+                format!("with {count} bytes that differ from the other members")
             }
         };
         let parts = [flaw, place].into_iter().filter(|part| !part.is_empty());

@@ -59,7 +59,7 @@ pub(super) fn fill(
     let is_of = |index: &usize| disks.all[found.group.members[*index]].path == image;
     let indices: Vec<usize> = (0..found.labels.len()).filter(is_of).collect();
     if indices.is_empty() {
-        let what = format!("{} is no member of this array", image.display());
+        let what = format!("{} is not a member of this array", image.display());
         let labels = found.labels.join(", ");
         return Err(CliError::new(Code::Usage, what).because(format!("they are {labels}")).remedy(
             Risk::Look,
@@ -68,7 +68,7 @@ pub(super) fn fill(
         ));
     }
     if !fs::metadata(image).is_ok_and(|there| there.is_file()) {
-        return Err(refused(image, "it is a device, and nothing is written to members", args));
+        return Err(refused(image, "it is a device, and this command writes only to copies", args));
     }
     if found.overlays.iter().any(Option::is_some) {
         return Err(refused(
@@ -86,7 +86,7 @@ pub(super) fn fill(
     let left_out =
         indices.iter().find(|index| !matches!(found.plan.member_uses[**index], MemberUse::Used));
     if let Some(index) = left_out {
-        let why = format!("the array does without it: {}", found.plan.verdicts[*index].reason);
+        let why = format!("the array does not need it: {}", found.plan.verdicts[*index].reason);
         let newer = "data computed from the others is newer than the rest of the copy";
         return Err(refused(image, &why, args).because(newer));
     }
@@ -144,7 +144,8 @@ pub(super) fn fill(
         match left {
             0 => outln!("  it is complete now"),
             _ => outln!(
-                "  it still lacks {} in {} places: too much is missing there, or it is none of the array's data",
+                "  it still lacks {} in {} places: too much is missing there, or the array does \
+                 not use them",
                 format_size(left),
                 missing.len()
             ),
@@ -178,7 +179,7 @@ fn refused(image: &Path, why: &str, args: &RescueConfig) -> CliError {
     CliError::new(Code::ImageUnfit, "the copy is not filled")
         .about(image.display().to_string())
         .because(why)
-        .remedy(Risk::Look, "See how the array is", args.command(""))
+        .remedy(Risk::Look, "See the state of the array", args.command(""))
 }
 
 /// The engine reads missing bytes and writes them again. Returns each copy's used data sectors.

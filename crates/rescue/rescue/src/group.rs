@@ -53,7 +53,7 @@ pub(super) fn one_of<T: Named>(
     found.pop().ok_or_else(|| {
         let examine = format!("braid examine {}", args.words());
         let error = CliError::new(Code::NoSuperblock, "no member of an array was found")
-            .because("none of them has a superblock of md's that is sound")
+            .because("none of them has an intact md superblock")
             .remedy(Risk::Look, "See what is on them", examine);
         let ways = disks.ways(args).into_iter();
         ways.fold(error, |error, (risk, label, command)| error.remedy(risk, label, command))
@@ -64,7 +64,7 @@ pub(super) fn groups(disks: &Disks, args: &RescueConfig) -> Result<Vec<Group>, C
     for name in args.with.iter().chain(&args.without) {
         if disks.called(name).is_empty() {
             let labels: Vec<&str> = disks.all.iter().map(|disk| disk.label.as_str()).collect();
-            let what = format!("{name} is none of the members");
+            let what = format!("{name} is not one of the members");
             let error =
                 CliError::new(Code::Usage, what).because(format!("they are {}", labels.join(", ")));
             return Err(error.remedy(Risk::Look, "See how", "braid rescue --help"));

@@ -86,7 +86,10 @@ pub(super) fn open(
     let is_of_one = |there: &Entry| disks.all.iter().any(|disk| name(disk) == there.name);
     if let Some(other) = list.iter().find(|there| !is_of_one(there)) {
         let other = &other.name;
-        let why = format!("{other} is of a member that is not named, or that was written to since");
+        let why = format!(
+            "{other} belongs to a member that was not named, or was written to \
+                           since"
+        );
         return Err(unfit(args, &folder, &why));
     }
     let of = |disk: &Disk| {
@@ -109,7 +112,7 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
         OverlayList::Nothing
             if names.iter().any(|name| is_older(&folder.join(format!("{name}.map")))) =>
         {
-            let why = "an older braid made it, which can commit it or throw it away";
+            let why = "an older braid made it; that version can commit or discard it";
             return Err(unfit(args, folder, why));
         }
         Listed::Nothing => {
@@ -158,8 +161,8 @@ pub(super) fn open_array(
     if let Some(other) = list.iter().find(|there| there.name != *name) {
         let other = &other.name;
         let why = format!(
-            "{other} is of other members, of the array in another state, or with another backup; or how far a reshape got was found otherwise now \
-             (--as-recorded)"
+            "{other} is of other members, of another state of the array, or with another backup; \
+             or the found position of a reshape differs now (--as-recorded)"
         );
         return Err(unfit(args, folder, &why));
     }
@@ -253,7 +256,7 @@ fn open_listed(
     let overlay = opened.map_err(|error| overlay_error(args, (folder, label), &error))?;
     let (id, sequence) = overlay.identity_and_sequence();
     if id != entry.id || sequence < entry.sequence {
-        let why = format!("{}.map is of another time than the others", entry.name);
+        let why = format!("{}.map is older or newer than the others", entry.name);
         return Err(damaged(args, folder, Some(label), &why));
     }
     if args.serve && args.read_only {
@@ -277,7 +280,7 @@ fn open_listed(
         .because("nothing was changed")
         .remedy(
             Risk::Look,
-            "Read it but for that, which is made of the other members or an I/O error",
+            "Read it without that part, which is computed from the others or an I/O error",
             args.command("--serve --read-only"),
         )
         .remedy(Risk::Destroy, "Throw it away", args.command("--discard")));

@@ -95,8 +95,8 @@ fn missed_words(missed: &MissedWrites) -> String {
         Missed::Anywhere => "the writes that it lacks may be anywhere, because no bitmap goes \
                              back so far; its data is read unchanged"
             .to_owned(),
-        MissedWrites::Within(ranges) if ranges.is_empty() => {
-            "the bitmap names nothing that it could lack".to_owned()
+        Missed::Within(ranges) if ranges.is_empty() => {
+            "the bitmap marks no write that it could lack".to_owned()
         }
         MissedWrites::Within(ranges) => {
             let sectors: u64 = ranges.iter().map(|range| range.end - range.start).sum();
@@ -127,7 +127,7 @@ fn outcome_words(outcome: &Outcome) -> String {
             }
         }
         Outcome::Fails(Refusal::TooFewMembers { .. }) => {
-            "nothing can be read, as too few are left".to_owned()
+            "nothing can be read: too few are left".to_owned()
         }
         Outcome::Fails(refused) => format!("nothing can be read: {refused}"),
     }
@@ -162,7 +162,10 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
                     ..args.clone()
                 };
                 next.push((
-                    format!("If {label} was a member before it was a spare, try it in the slots that are free"),
+                    format!(
+                        "If {label} was a member before it was a spare, try it in the free \
+                             slots"
+                    ),
                     with.command(""),
                 ));
             }
@@ -186,10 +189,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     let may_be_another =
         nothing_is_known && !args.solve && found.volume.is_none() && array.is_none();
     let solve = may_be_another.then(|| {
-        (
-            "If it was created again over another, find out how that was put together",
-            again("--solve"),
-        )
+        ("If it was created over another array, find the layout of that one", again("--solve"))
     });
     let mut next: Vec<_> = solve.into_iter().collect();
     next.extend([
@@ -208,12 +208,12 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     }
     if found.probed.iter().any(|one| one.bad_blocks.as_ref().is_ok_and(|named| !named.is_empty())) {
         next.push((
-            "If the members' logs of bad blocks are wrong, read in spite of them",
+            "If the members' bad-block logs are wrong, ignore them",
             again("--ignore-bad-blocks"),
         ));
     }
     if !found.lost.is_empty() {
-        next.push(("Find the files that this costs", again("--lost")));
+        next.push(("Find the lost files", again("--lost")));
     }
     let mut next: Vec<_> =
         next.into_iter().map(|(what, command)| (what.to_owned(), command)).collect();
@@ -302,7 +302,7 @@ impl Report<'_> {
         let disks = disks.filter(|(disk, named)| disk.probed.probe.newest().is_none() || *named);
         let words = |(disk, named): (&Disk, bool)| match (&disk.probed.probe.superblocks[..], named)
         {
-            (_, true) => "left out, as was asked for".to_owned(),
+            (_, true) => "left out on request".to_owned(),
             ([Err(error), ..], _) => format!("its superblock is damaged: {error}"),
             _ => disk.contents.volumes.iter().map(content_words).collect::<Vec<_>>().join("; "),
         };
@@ -348,7 +348,7 @@ impl Report<'_> {
             }
             true => {
                 let size = format_size(overlay::taken_bytes(&found.folder));
-                format!("All this is seen through the overlay in {folder} ({size}).")
+                format!("All this includes the overlay in {folder} ({size}).")
             }
         };
         vec![
@@ -521,7 +521,8 @@ fn lost_words(found: &RescueArray) -> Option<String> {
     let bytes: u64 = found.lost.iter().map(|range| range.end - range.start).sum();
     Some(match bytes {
         0 if found.lost_is_cut => {
-            "Copies lack so much that only the first of it was tried. That is made of the others."
+            "Copies lack so much that only a first part was tried. That part is computed from the \
+             others."
                 .to_owned()
         }
         0 => "The missing parts of copies are computed from the others: no data of the array is \
@@ -547,13 +548,13 @@ fn meaning(found: &RescueArray) -> Vec<String> {
         match &plan.member_uses[index] {
             MemberUse::Believed { missed, .. } => {
                 lines.push(format!(
-                    "{label} is needed, and of those that dropped out it has come furthest: {}.",
+                    "{label} is needed, and is the newest of the members that dropped out: {}.",
                     missed_words(missed)
                 ));
             }
             MemberUse::LeftOut { .. } | MemberUse::Apart if found.asked.contains(&index) => {
                 let why = &plan.verdicts[index].reason;
-                lines.push(format!("{label} was asked for, and cannot be believed: {why}."));
+                lines.push(format!("{label} was requested, but cannot be believed: {why}."));
             }
             MemberUse::LeftOut { can_be_asked_for, .. } => {
                 lines.push(left_out(label, &plan.verdicts[index].reason, *can_be_asked_for));
@@ -592,10 +593,11 @@ fn left_out(label: &str, reason: &Reason, can_be_asked_for: bool) -> String {
         }
         Reason::SlotContested { by, .. } => {
             return format!(
-                "{label} and {by} are copies of one member, and nothing tells which of them is right: look with one left out."
+                "{label} and {by} are copies of one member, and either may be right: look with \
+                 one left out."
             );
         }
-        Reason::RanApart { .. } => "the array ran on without it, and it without the array",
+        Reason::RanApart { .. } => "the array and this member ran on without each other",
         _ => "it is older than the other members",
     };
     let how = match can_be_asked_for {
@@ -618,8 +620,8 @@ fn array_meaning(array: &AssembledArray, has_believed: bool) -> Vec<String> {
         }
     }
     let why = match has_believed {
-        true => "Who is believed may lack writes",
-        false => "It was being written when it ended",
+        true => "Believed members may lack writes",
+        false => "It stopped during a write",
     };
     if let Some(risk) = &array.withheld_risk {
         lines.push(format!(
@@ -627,7 +629,8 @@ fn array_meaning(array: &AssembledArray, has_believed: bool) -> Vec<String> {
             capital(&at_risk_words(risk))
         ));
     } else if array.dirty {
-        lines.push(format!("{why}; nothing has to be computed, and redundancy is to be resynced."));
+        lines
+            .push(format!("{why}; no data has to be computed, and its redundancy needs a resync."));
     }
     if let Some(fault) = &array.journal_fault {
         lines.push(format!(

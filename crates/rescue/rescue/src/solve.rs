@@ -88,15 +88,13 @@ impl SolveResult {
         let error = match self.solution.guesses.is_empty() {
             true => CliError::new(
                 Code::NotSolved,
-                "nothing says how these members were put together",
+                "the layout of these members could not be found",
             )
             .because(
                 "no file system, table or volume was found on them whose parts have addresses",
             ),
-            false => {
-                CliError::new(Code::NotSolved, "how these members were put together is not certain")
-                    .because("one of the guesses has to be chosen with --guess")
-            }
+            false => CliError::new(Code::NotSolved, "the layout of these members is not certain")
+                .because("choose one of the guesses with --guess"),
         };
         error.remedy(Risk::Look, "See what was found", look)
     }
@@ -122,7 +120,7 @@ impl SolveResult {
         let volumes: Vec<String> = volumes.collect();
         if !volumes.is_empty() {
             let (signs, volumes) = (solution.signs, volumes.join(", "));
-            text += &format!("  {signs} places say where they belong: {volumes}\n");
+            text += &format!("  {signs} places tell their own address: {volumes}\n");
         }
         if solution.unreadable_sectors > 0 {
             text += &format!("  {} sectors could not be read\n", solution.unreadable_sectors);
@@ -161,7 +159,7 @@ impl SolveResult {
             (Some(0), Belief::Certain) => {
                 "  the first is certain: nothing else explains nearly as much\n"
             }
-            (Some(_), _) => "  the one that was chosen is gone on with\n",
+            (Some(_), _) => "  continuing with the chosen one\n",
             (None, _) => "  none of them is certain\n",
         };
         if self.chosen.is_none() {

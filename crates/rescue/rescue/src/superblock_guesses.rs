@@ -259,7 +259,7 @@ fn tried(
         let slot = slot_of(guess).unwrap_or(0);
         let found = it.confirmed + it.explained;
         let sought = it.confirmed + it.refuted + it.addresses;
-        format!("{found} of {sought} things stand where they belong in slot {slot}")
+        format!("{found} of {sought} structures have their right place in slot {slot}")
     };
     let all = weighed.iter().map(says).collect::<Vec<_>>().join(", ");
     let is_decided = match weighed {
@@ -271,7 +271,8 @@ fn tried(
             format!("{name} is called a spare, and is taken for the member of slot {best}: {all}")
         }
         false => format!(
-            "{name} is called a spare, and is taken for the member of slot {best}; nothing tells whether it was that of another slot (--with {name}=SLOT)"
+            "{name} is called a spare, and is taken for the member of slot {best}; it may belong \
+             to another slot (--with {name}=SLOT)"
         ),
     }
 }
@@ -279,7 +280,7 @@ fn tried(
 fn not_free(args: &RescueConfig, name: &str, slot: usize, free: &[usize]) -> CliError {
     let free: Vec<String> = free.iter().map(ToString::to_string).collect();
     let why = match free.is_empty() {
-        true => "none is that would let the array be read".to_owned(),
+        true => "no slot would make the array readable".to_owned(),
         false => format!("free are {}", free.join(", ")),
     };
     CliError::new(Code::Usage, format!("slot {slot} is not free for {name}")).because(why).remedy(

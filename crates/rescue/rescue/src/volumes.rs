@@ -71,7 +71,8 @@ impl Volumes {
                         let same = |other: &braid_lvm::PhysicalVolume| other.uuid == one.uuid;
                         if physical_volumes.iter().any(same) {
                             let why = format!(
-                                "the physical volume {} is there twice, so neither is believed; look at one of the arrays alone (--array)",
+                                "the physical volume {} exists twice, so neither is believed; \
+                                 look at one of the arrays alone (--array)",
                                 one.uuid
                             );
                             faults.push((array, why));
@@ -232,7 +233,7 @@ impl Volumes {
         };
         let left_out = self.groups.iter().filter(|group| group.left_out > 0);
         let left_out = left_out.map(|group| {
-            format!("{} more volumes of {} are not looked at", group.left_out, group.name)
+            format!("{} more volumes of {} are not examined", group.left_out, group.name)
         });
         faults.chain(here.map(line)).chain(left_out).collect()
     }
@@ -305,7 +306,8 @@ impl Volumes {
             if lost > 0 {
                 let name = printable(&volume.export).into_owned();
                 errln!(
-                    "warning: nothing tells where some of {name} lies, as its pool's metadata is damaged; it is an I/O error there"
+                    "warning: the place of a part of {name} is unknown, because its pool's \
+                     metadata is damaged; reads there fail"
                 );
             }
             let place = |part: &braid_lvm::Part| {

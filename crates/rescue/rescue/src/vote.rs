@@ -48,7 +48,7 @@ pub(super) fn check(
     if let Ok(array) = &found.plan.array {
         let cannot = |code: Code, why: &str| {
             let error = CliError::new(code, format!("{} cannot be compared", found.group.name));
-            error.because(why).remedy(Risk::Look, "See how the array is", args.command(""))
+            error.because(why).remedy(Risk::Look, "See the state of the array", args.command(""))
         };
         if array.geometry.lost_max() == 0 {
             let why = "its level has neither copies nor parity to compare";
@@ -92,8 +92,8 @@ pub(super) fn check(
     volume.request_job(JobRequest::Resume);
     let result = check_result(&hear, || volume.job().is_none());
     volume.stop();
-    let Some((progress, end)) = result.end.as_ref().copied() else {
-        return Err(CliError::new(Code::MemberIo, "too much cannot be read to compare anything"));
+    let Some((progress, end)) = heard.end.as_ref().copied() else {
+        return Err(CliError::new(Code::MemberIo, "too much is unreadable to compare anything"));
     };
     let label = |member: MemberId| found.labels[usize::from(member.0)].clone();
     if globals.json {

@@ -75,7 +75,7 @@ pub enum TlsError {
         what: String,
     },
     /// Users beyond the key's owner and group may read it.
-    #[error("{path} may be read by every user (mode {mode:o})")]
+    #[error("{path} is readable by every user (mode {mode:o})")]
     KeyOpen {
         /// The file.
         path: PathBuf,

@@ -257,7 +257,10 @@ impl UnfinishedReshape {
         let (passed, kept): (Vec<_>, _) = backups.into_iter().partition(is_passed);
         self.backups = kept;
         self.left_aside.extend(passed.iter().map(|backup| {
-            format!("the backup in {}: md had gone on long before that was copied", backup.label)
+            format!(
+                "the backup in {}: md was already far beyond it when it was copied",
+                backup.label
+            )
         }));
     }
 
@@ -305,13 +308,16 @@ impl UnfinishedReshape {
             && array.saturating_add(BACKUP_NEWER_SECONDS) >= own;
         if !is_near && !accept_older {
             let when = [own, array].map(format_utc);
-            return Err(format!("it is of {}, and the superblocks are of {}", when[0], when[1]));
+            return Err(format!(
+                "its time is {}, and that of the superblocks {}",
+                when[0], when[1]
+            ));
         }
         // The same head also precedes the data, which reveals a backup whose write was cut short.
         let start = backup.metadata.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
         let twin = start.and_then(|at| head_at(&backup.place, at));
-        if twin.as_ref() != Some(&backup.metadata) {
-            return Err("it was cut short while it was written".to_owned());
+        if twin.as_ref() != Some(&backup.says) {
+            return Err("it was cut short during its write".to_owned());
         }
         Ok(())
     }
@@ -415,7 +421,7 @@ fn open_backup(path: &Path) -> Result<Backup, CliError> {
 }
 
 fn no_backup(path: &Path, why: &str) -> CliError {
-    let what = format!("{} is no backup file of mdadm's", path.display());
+    let what = format!("{} is not a backup file of mdadm", path.display());
     let look = format!("ls -l {}", shell_word(&path.display().to_string()));
     CliError::new(Code::BackupUnfit, what).because(why).remedy(Risk::Look, "Look at it", look)
 }

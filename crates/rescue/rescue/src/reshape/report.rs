@@ -79,7 +79,7 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
     let mut lines = vec![format!("What changes: {}.", changes(reshape).join(", "))];
     if reshaping.is_striping() {
         lines.push(
-            "md has it be a RAID-4 without parity meanwhile, and so do its superblocks.".to_owned(),
+            "Meanwhile md, and so its superblocks, treat it as a RAID-4 without parity.".to_owned(),
         );
     }
     let done = reshaping.done_basis_points();
@@ -98,9 +98,10 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
                 false => "and went on",
             };
             format!(
-                "It runs {way}. md recorded that it is at sector {recorded} of {end}, {on}: by {} places on the array it got to somewhere \
-                 between {} and {}, most likely to {position}: {percent} are done.",
-                progress.places, between.start, between.end
+                "It runs {way}. md recorded that it is at sector {recorded} of {end}, {on}: by {} places on the \
+                 array it reached a sector between {} and {}, most likely {position}: {percent} \
+                 are done.",
+                reached.places, between.start, between.end
             )
         }
     });
@@ -110,10 +111,10 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
     };
     lines.push(match (position == 0, position == reshaping.size_sectors, reshaping.backwards) {
         (true, _, false) | (_, true, true) => {
-            "Nothing is in the new shape yet; all of it is read in the old one.".to_owned()
+            "No data has the new shape yet; all is read in the old one.".to_owned()
         }
         (_, true, false) | (true, _, true) => {
-            "All of it is in the new shape, and is read there.".to_owned()
+            "All data has the new shape, and is read there.".to_owned()
         }
         _ => format!(
             "Data {after} it has the new shape, data {before} it the old one; each is read at its \
@@ -124,7 +125,7 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
         let parts = backup.metadata.parts.iter().filter_map(|part| reshape.read_from(part));
         let parts: Vec<String> = parts.map(|(range, _)| place(&range)).collect();
         lines.push(match parts.is_empty() {
-            true => format!("{} has nothing that is needed.", backup.label),
+            true => format!("{} has no needed data.", backup.label),
             false => {
                 let why = "data moved since the checkpoint may have overwritten it";
                 let from =
@@ -144,8 +145,8 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
     for range in &reshape.at_risk {
         let why = match reshape.progress {
             None => {
-                "The new shape begins where the old one still is, so this may have been written over in part, and is right if md had not \
-                 begun there."
+                "The new shape begins where the old one still is, so this may be partly \
+                 overwritten; it is right if md had not begun there."
             }
             Some(_) => {
                 "md was at work there: it may have either shape, and is read at md's most likely \
@@ -162,7 +163,8 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
         lines.push(format!("Nothing is lost by where it stopped: {why}."));
     } else if reshape.backups.is_empty() && reshape.left_aside.is_empty() {
         lines.push(
-            "mdadm copied that into a file if it was given one (`--grow --backup-file`): name it (--backup-file FILE)."
+            "mdadm copied that data into a file if it was given one (`--grow --backup-file`): \
+             name it (--backup-file FILE)."
                 .to_owned(),
         );
     }
