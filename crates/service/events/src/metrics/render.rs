@@ -79,26 +79,26 @@ impl Arrays {
             (of(one, labels), 1.0)
         };
         let facts = self.snapshots.iter().map(facts).collect();
-        families.gauge("braid_array_info", "What the array is", facts)?;
+        families.gauge("braid_array_info", "Facts about the array, as labels", facts)?;
         let states = self.by("state", |one| {
             let now = one.state();
             State::ALL.map(|state| (state.word().to_owned(), u64::from(state == now)))
         });
         families.gauge(
             "braid_array_state",
-            "How the array is: 1 for the state it is in",
+            "State of the array: 1 for the present state",
             states,
         )?;
         let can_lose = self.each(|one| one.can_lose);
         families.gauge(
             "braid_array_can_lose_disks",
-            "How many more members may be lost",
+            "Number of further members the array can lose",
             can_lose,
         )?;
         let degraded = self.each(|one| one.disks.missing);
         families.gauge(
             "braid_array_degraded_disks",
-            "Slots without a member that holds all it should",
+            "Slots without a fully rebuilt member",
             degraded,
         )?;
         let disks = self.by("role", |one| {
@@ -112,13 +112,13 @@ impl Arrays {
             ]
             .map(|(role, count)| (role.to_owned(), count))
         });
-        families.gauge("braid_array_disks", "Members by what they are", disks)?;
+        families.gauge("braid_array_disks", "Members by their role", disks)?;
         let sizes = self.each(|one| one.size_bytes);
         families.gauge("braid_array_size_bytes", "The size of the array", sizes)?;
         let dirty = self.each(|one| one.dirty_bytes);
         families.gauge(
             "braid_array_dirty_bytes",
-            "Bytes that were answered and are not on the members",
+            "Bytes acknowledged and not on the members yet",
             dirty,
         )?;
         let bitmaps = self.by("state", |one| {
@@ -128,11 +128,7 @@ impl Arrays {
         });
         families.gauge("braid_array_bitmap_bits", "Bits of the write-intent bitmap", bitmaps)?;
         let lost = self.each(|one| one.standing.lost_bytes);
-        families.counter(
-            "braid_array_lost_bytes",
-            "Bytes that had been answered and are lost",
-            lost,
-        )?;
+        families.counter("braid_array_lost_bytes", "Bytes acknowledged and lost", lost)?;
         let checked =
             self.snapshots.iter().filter_map(|one| Some((one, one.standing.checked.as_ref()?)));
         let times = checked
@@ -153,7 +149,7 @@ impl Arrays {
         let found = checked.map(found).collect();
         families.gauge(
             "braid_scrub_mismatches",
-            "Sectors that do not agree with the others, by the last check",
+            "Sectors that disagreed with the others in the last check",
             found,
         )
     }
@@ -174,7 +170,7 @@ impl Arrays {
         });
         families.gauge(
             "braid_member_state",
-            "How the member is: 1 for the state it is in",
+            "State of the member: 1 for the present state",
             states.collect(),
         )?;
         let corrected = self.snapshots.iter().flat_map(|one| {
@@ -184,11 +180,12 @@ impl Arrays {
                 Some((of(one, labels), number(member.corrected_read_errors)))
             })
         });
-        let help = "Sectors' runs that the member could not read and that were written again from the others";
+        let help = "Runs of sectors that the member could not read and that were rewritten from \
+                    the others";
         families.counter("braid_member_corrected_read_errors", help, corrected.collect())?;
         let sat_out =
             self.snapshots.iter().map(|one| (of(one, []), number(one.sat_out_ms) / 1000.0));
-        let help = "Time that slow members were read around, all of them together";
+        let help = "Time that reads avoided slow members, all of them together";
         families.counter("braid_members_sat_out_seconds", help, sat_out.collect())?;
         let waiting = self.snapshots.iter().flat_map(|one| {
             one.elevators.iter().flat_map(move |elevator| {
@@ -237,11 +234,11 @@ impl Arrays {
             self.snapshots.iter().filter_map(sample).collect::<Vec<_>>()
         };
         let ratio = each(|job| if job.end == 0 { 1.0 } else { number(job.done) / number(job.end) });
-        families.gauge("braid_sync_progress_ratio", "How far the job is, 0 to 1", ratio)?;
+        families.gauge("braid_sync_progress_ratio", "Progress of the job, 0 to 1", ratio)?;
         let done = each(|job| number(job.done * SECTOR_BYTES));
-        families.gauge("braid_sync_done_bytes", "Up to where the job has come", done)?;
+        families.gauge("braid_sync_done_bytes", "Position of the job", done)?;
         let size = each(|job| number(job.end * SECTOR_BYTES));
-        families.gauge("braid_sync_size_bytes", "Up to where it goes", size)?;
+        families.gauge("braid_sync_size_bytes", "End of the job", size)?;
         let differing = each(|job| number(job.differing));
         let help = "Sectors that did not agree with the others, so far";
         families.gauge("braid_sync_differing_sectors", help, differing)?;
@@ -312,7 +309,7 @@ impl Arrays {
             inner("op", |front| vec![("read", front.read_bytes), ("write", front.written_bytes)]);
         families.counter("braid_io_bytes", "Bytes that clients read and wrote", bytes)?;
         let errors = inner("error", |front| front.errors.clone());
-        families.counter("braid_io_errors", "Errors that clients were answered", errors)
+        families.counter("braid_io_errors", "Errors returned to clients", errors)
     }
 
     fn telling(&self, families: &mut Families<'_>) -> Result<(), Error> {
@@ -320,15 +317,15 @@ impl Arrays {
             let kinds = one.standing.events.iter();
             kinds.map(|(kind, count)| (kind.to_string(), *count)).collect::<Vec<_>>()
         });
-        families.counter("braid_events", "Events told since the start", kinds)?;
+        families.counter("braid_events", "Events reported since the start", kinds)?;
         let dropped = self.each(|one| one.told.dropped);
         families.counter(
             "braid_events_dropped",
-            "Changes that came too fast to be told",
+            "Changes dropped because they came too fast",
             dropped,
         )?;
         let unwritten = self.each(|one| one.told.unwritten);
-        families.gauge("braid_events_unwritten", "Events that are in no history", unwritten)?;
+        families.gauge("braid_events_unwritten", "Events missing in the history", unwritten)?;
         let hooks = self.snapshots.iter().flat_map(|one| {
             one.told.outlets.iter().flat_map(move |(hook, counts)| {
                 let results = [
@@ -343,7 +340,7 @@ impl Arrays {
                 })
             })
         });
-        families.counter("braid_hook_events", "What became of events at hooks", hooks.collect())
+        families.counter("braid_hook_events", "Events at hooks by result", hooks.collect())
     }
 }
 

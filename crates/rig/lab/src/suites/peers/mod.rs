@@ -53,9 +53,9 @@ fn run(settings: &Settings) -> Report {
     }
     report.note(
         "at depth 1 each of the four raw members has one request in flight, four in all; file \
-         systems: btrfs with its own RAID (metadata of RAID-5 is raid1, of RAID-6 raid1c3), and \
-         btrfs and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE \
-         and a loop device; all members are loop devices on files in memory",
+         systems: btrfs with its own RAID (metadata of RAID-5 is raid1, of RAID-6 raid1c3); btrfs \
+         and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE and a \
+         loop device; all members are loop devices on files in memory",
     );
     report.note(
         "no sync: fs_mark leaves its files in the page cache, not on a device, when the clock \
