@@ -69,8 +69,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let first = look(word)?;
     let asked_to_end = Arc::new(AtomicBool::new(false));
     flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
-    let asker = Asker::start(word, Duration::from_secs(args.interval));
-    let asker = asker
+    let poller = Poller::start(word, Duration::from_secs(args.interval));
+    let poller = poller
         .map_err(|error| system("the thread that watches arrays could not be started", &error))?;
     end_with_terminal().map_err(|error| system("the terminal cannot be watched", &error))?;
     let view = View::new(first, args.interval, globals.paint_out.is_on());

@@ -290,7 +290,7 @@ fn damaged(record_file: &RecordFile, damage: &Damage, globals: &Globals) -> CliE
     }
 }
 
-fn refused(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
+fn refused(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
     let what =
         format!("the bytes that `{}` overwrote can no longer be put back safely", record.command);
     let members: Vec<_> = found.iter().map(|one| shell_word(&one.label)).collect();
@@ -314,9 +314,14 @@ fn changed(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>
     error.because("nothing was changed")
 }
 
-fn not_told(kept: &Kept, record: &Record, found: &[Found<'_>], globals: &Globals) -> CliError {
-    let line = format!("braid undo {} --nobody-wrote", kept.number);
-    refused(kept, record, found)
+fn not_told(
+    record_file: &RecordFile,
+    record: &Record,
+    found: &[PresentDevice<'_>],
+    globals: &Globals,
+) -> CliError {
+    let line = format!("braid undo {} --nobody-wrote", record_file.number);
+    refused(record_file, record, found)
         .because(
             "members of a RAID-0 or a linear array do not tell whether it was written since; \
                   if so, the old bytes would overwrite newer data",
@@ -329,8 +334,8 @@ fn not_told(kept: &Kept, record: &Record, found: &[Found<'_>], globals: &Globals
         )
 }
 
-fn zeroed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
-    refused(kept, record, found)
+fn zeroed(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
+    refused(record_file, record, found)
         .because(
             "zeroes were written over the data areas (--zero): the data of the old \
                   superblocks is gone",

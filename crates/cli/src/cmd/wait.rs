@@ -215,7 +215,7 @@ fn checked(array: &Array, before: u64, manner: Manner) -> Judgement {
         Some(last) => {
             let is_well = last.done_bytes == last.total_bytes;
             let result = if is_well { "all of it agrees" } else { "it ended early" };
-            Seen::So { is_well, text: format!("{name} was checked: {result}") }
+            Judgement::So { is_well, text: format!("{name} was checked: {result}") }
         }
         None => so(format!("{name} is not being checked")),
     }

@@ -241,11 +241,11 @@ fn parse(path: &Path, text: &str, known: &[ServeOption]) -> Result<Config, FileE
     }
     if config.array.is_none() && config.members.is_empty() {
         let what = "it has neither `array = \"UUID\"` nor `members = [\"PATH\", ...]`".to_owned();
-        return Err(Wrong { line: 1, what, likely: None });
+        return Err(FileError { line: 1, what, likely: None });
     }
     if !config.members.is_empty() && !config.devices.is_empty() {
         let what = "`members` lists all members, so `devices` is not searched";
-        return Err(Wrong { line: 1, what: what.to_owned(), likely: None });
+        return Err(FileError { line: 1, what: what.to_owned(), likely: None });
     }
     Ok(config)
 }

@@ -117,7 +117,7 @@ fn a_process_without_rings_is_told_so() {
     let Some(error) = with_dev.refused(&through, &[]) else { return };
     assert!(cause(&error).contains("io_uring"), "{error}");
     if Path::new("/proc/sys/kernel/io_uring_disabled").exists() {
-        place.look(&error, "See whether io_uring is switched off");
+        with_dev.look(&error, "See whether io_uring is switched off");
     }
 }
 

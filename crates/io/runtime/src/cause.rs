@@ -16,17 +16,17 @@ impl fmt::Display for CauseWords<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cause { asked, sector, sectors, .. } = *self.0;
         let what = match asked {
-            Asked::Read => "read",
-            Asked::Write => "write",
-            Asked::Zero => "zeroing",
-            Asked::Flush => "flush",
-            Asked::Superblock => "superblock write",
-            Asked::BadBlocks => "bad-block log write",
-            Asked::Bitmap => "bitmap write",
-            Asked::ParityLog => "parity log write",
-            Asked::Journal => "journal write",
-            Asked::Nothing => return formatter.write_str("an operator requested it"),
-            Asked::Look => return formatter.write_str("its name no longer leads to it"),
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Zero => "zeroing",
+            RequestKind::Flush => "flush",
+            RequestKind::Superblock => "superblock write",
+            RequestKind::BadBlocks => "bad-block log write",
+            RequestKind::Bitmap => "bitmap write",
+            RequestKind::ParityLog => "parity log write",
+            RequestKind::Journal => "journal write",
+            RequestKind::Nothing => return formatter.write_str("an operator requested it"),
+            RequestKind::Look => return formatter.write_str("its name no longer leads to it"),
         };
         formatter.write_str(what)?;
         match sectors {

@@ -63,10 +63,8 @@ pub(super) fn split(
             None => scan.others.push(whole),
             Some(Err(Damage { kind, what })) => {
                 let (label, kind) = (printable(&whole.label), kind.name());
-                found
-                    .notes
-                    .push(format!("{label} has {kind} metadata that braid ignores: {what}."));
-                found.others.push(whole);
+                scan.notes.push(format!("{label} has {kind} metadata that braid ignores: {what}."));
+                scan.others.push(whole);
             }
             Some(Ok(label)) => {
                 let serial = serial(args, &whole);
@@ -231,7 +229,7 @@ fn notes(
         notes.push(format!(
             "{label} is older than {name}, or was dropped: its last generation is {}, the \
              volume's is {}.",
-            seat.generation, array.generation
+            occupant.generation, array.generation
         ));
     }
     notes

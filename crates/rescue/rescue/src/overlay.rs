@@ -115,11 +115,11 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
             let why = "an older braid made it; that version can commit or discard it";
             return Err(unfit(args, folder, why));
         }
-        Listed::Nothing => {
+        OverlayList::Nothing => {
             let why = format!("{path}, the list of the overlay's files, is gone");
             return Err(damaged(args, folder, None, &why));
         }
-        Listed::Damaged => {
+        OverlayList::Damaged => {
             let why = format!("{path} was changed");
             return Err(damaged(args, folder, None, &why));
         }

@@ -92,10 +92,12 @@ fn ranges_words(ranges: &[Range<u64>]) -> String {
 
 fn missed_words(missed: &MissedWrites) -> String {
     match missed {
-        Missed::Anywhere => "the writes that it lacks may be anywhere, because no bitmap goes \
+        MissedWrites::Anywhere => {
+            "the writes that it lacks may be anywhere, because no bitmap goes \
                              back so far; its data is read unchanged"
-            .to_owned(),
-        Missed::Within(ranges) if ranges.is_empty() => {
+                .to_owned()
+        }
+        MissedWrites::Within(ranges) if ranges.is_empty() => {
             "the bitmap marks no write that it could lack".to_owned()
         }
         MissedWrites::Within(ranges) => {
@@ -682,7 +684,7 @@ fn contents_lines(found: &RescueArray) -> Vec<String> {
             }
         };
         let hint = if is_too_large(volume) { "; it needs more than exists" } else { "" };
-        lines.push(format!("{what}  {size}  {}{hint}", holds(volume)));
+        lines.push(format!("{what}  {size}  {}{hint}", content_words(volume)));
     }
     lines
 }

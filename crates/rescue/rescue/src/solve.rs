@@ -150,7 +150,8 @@ impl SolveResult {
             );
         }
         text += &table.render("  ");
-        let told = solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_told(guess));
+        let told =
+            solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_from_superblocks(guess));
         let told: Vec<String> = told.map(|(_, number)| number.to_string()).collect();
         if !told.is_empty() {
             text += &format!("  remains of superblocks confirm it: {}\n", told.join(", "));

@@ -92,7 +92,7 @@ pub(super) fn check(
     volume.request_job(JobRequest::Resume);
     let result = check_result(&hear, || volume.job().is_none());
     volume.stop();
-    let Some((progress, end)) = heard.end.as_ref().copied() else {
+    let Some((progress, end)) = result.end.as_ref().copied() else {
         return Err(CliError::new(Code::MemberIo, "too much is unreadable to compare anything"));
     };
     let label = |member: MemberId| found.labels[usize::from(member.0)].clone();

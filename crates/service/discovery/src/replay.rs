@@ -299,7 +299,7 @@ impl PplResult {
             torn => format!("; {torn} torn entries cover no write to the members"),
         };
         let done = format!(
-            "{} {was} replayed: {entries} {noun}, {size} of parity recomputed ({place}){torn}",
+            "{} {was} replayed: {entries} {noun}, {size} of parity recomputed ({target}){torn}",
             self.kind
         );
         let mut lines = vec![done];

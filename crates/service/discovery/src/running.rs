@@ -244,7 +244,7 @@ fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)
 }
 
-fn several(word: &str, meant: &[&Running], all: &[Running]) -> CliError {
+fn several(word: &str, meant: &[&RunningArray], all: &[RunningArray]) -> CliError {
     let what = format!("{} served arrays are called {word}", meant.len());
     let error = CliError::new(Code::SeveralServed, what).about(word);
     meant.iter().fold(error, |error, one| {

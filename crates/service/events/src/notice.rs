@@ -233,7 +233,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 ErrorReaction::Replaced(spare) => {
                     (format!("{} is to replace it", label(*spare)), "replaced")
                 }
-                Erring::PutOut => ("it is removed from its slot".to_owned(), "put-out"),
+                ErrorReaction::PutOut => ("it is removed from its slot".to_owned(), "put-out"),
             };
             let message = format!(
                 "{name} errs repeatedly (slot {} of {array}: {errors} read errors lately, all \
@@ -243,7 +243,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let change = Change::now(Kind::ReadErrors, message).of(&name, Some(slot.0));
             let change = change.with("read_errors", u64::from(*errors)).with("then", word);
             match erring {
-                Erring::Stays => change.advising(format!(
+                ErrorReaction::Stays => change.advising(format!(
                     "`braid spare {} DEVICE` copies it to another disk, which takes its place",
                     shell_word(array)
                 )),

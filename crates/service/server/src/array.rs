@@ -196,12 +196,12 @@ pub(super) fn one(
         let told = Arc::clone(&reporter);
         move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error)
     };
-    let sampler = Sampler::start(&hearing.board, &volume, fails);
+    let sampler = Sampler::start(&listeners.board, &volume, fails);
     let sampler =
         sampler.map_err(|error| system("the thread for jobs could not be started", &error))?;
-    let export = described::export(name.clone(), &volume, block_bytes);
-    let beside = Beside::open(others, &options)?;
-    let arrays = beside.exports(&export);
+    let export = array_export::export(name.clone(), &volume, block_bytes);
+    let others = OtherArrays::open(others, &options)?;
+    let arrays = others.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
     let exports: Vec<_> = std::iter::once(Arc::clone(&export)).chain(stretches).collect();
     let listen = |exports, inherited| {
@@ -256,7 +256,7 @@ pub(super) fn one(
     let looking = spare_group.start(move |group| taker.take_spare(group));
     let looking =
         looking.map_err(|error| system("the thread for spares could not be started", &error))?;
-    confining.finish()?;
+    confinement.finish()?;
 
     reporter.serving(
         (volume.size_bytes(), volume.is_read_only()),

@@ -146,14 +146,14 @@ impl Confinement {
         if let Some(why) = self.obstacle {
             return vec![why];
         }
-        let files = match (self.held, self.allowed.connect) {
-            (Held::Fully, _) => None,
-            (Held::Partly, _) => Some("this kernel's landlock lacks some of these rights"),
-            (Held::NotAtAll, true) => Some(
+        let files = match (self.enforcement, self.allowed.connect) {
+            (Enforcement::Fully, _) => None,
+            (Enforcement::Partly, _) => Some("this kernel's landlock lacks some of these rights"),
+            (Enforcement::NotAtAll, true) => Some(
                 "--spare-group opens devices that are unknown at the \
                                             start",
             ),
-            (Held::NotAtAll, false) => Some("this kernel has no landlock"),
+            (Enforcement::NotAtAll, false) => Some("this kernel has no landlock"),
         };
         let kept = (self.kept == KeptCapabilities::FilesOfOthers)
             .then_some("a member is another user's: CAP_DAC_OVERRIDE is kept");

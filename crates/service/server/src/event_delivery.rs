@@ -183,10 +183,11 @@ impl EventDelivery {
             Arc::new(move |complaint| complain(&reporter, &complaint))
         };
         let identity = Identity { array: reporter.name().to_owned(), uuid };
-        let teller = Teller::start(identity, history, ways, &listener);
+        let teller = Teller::start(identity, history, hooks, &listener);
         let teller =
             teller.map_err(|error| system("the thread for events could not be started", &error))?;
-        let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
+        let deferred =
+            DeferredChanges { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
         // Members are numbered in the order of their slots, then replacements.
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);

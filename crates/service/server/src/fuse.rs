@@ -69,8 +69,8 @@ fn place_error(error: &MountPointError) -> CliError {
             let look = format!("findmnt {}", word(path));
             (new(Code::FileTaken, path).remedy(Risk::Look, "See what is mounted", look), path)
         }
-        PlaceError::Stale { path, .. } => (new(Code::FileTaken, path), path),
-        PlaceError::System { path, source } => {
+        MountPointError::Stale { path, .. } => (new(Code::FileTaken, path), path),
+        MountPointError::System { path, source } => {
             let what = format!("the array cannot be mounted at the file {}", path.display());
             (system(what, source), path)
         }

@@ -50,7 +50,7 @@ impl NoticeListeners {
     ) -> Result<Arc<Membership>, CliError> {
         let heard = (&self.reporter, &self.health);
         let kept = (direct, state_dir.to_path_buf(), opens_nothing);
-        let started = Membership::start(heard, telling.of_members(), kept);
+        let started = Membership::start(heard, delivery.of_members(), kept);
         started.map(Arc::new).map_err(|error| {
             system(
                 "the thread for events of members could not \

@@ -338,14 +338,14 @@ impl Reporter {
         let why = change.cause.as_ref().map(|why| format!(" ({}: {why})", why.member));
         let (why, advice) = (why.unwrap_or_default(), change.advice.as_deref().unwrap_or_default());
         match line {
-            Line::Nothing => None,
-            Line::First(range) => Some(format!(
+            RangeLine::Nothing => None,
+            RangeLine::First(range) => Some(format!(
                 "{range} of {} were acknowledged, but not flushed, and could not be written{why}: \
                  {advice}",
                 self.name
             )),
-            Line::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
-            Line::TooMany => Some(format!(
+            RangeLine::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
+            RangeLine::TooMany => Some(format!(
                 "more ranges of {} are lost; the end reports their sum, and --json each range",
                 self.name
             )),

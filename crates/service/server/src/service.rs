@@ -41,7 +41,7 @@ pub(super) fn control_socket(
     if !passed_on.is_empty() {
         return because("several control sockets were passed on, and only one is allowed");
     }
-    match Place::adopt(socket) {
+    match ControlSocket::adopt(socket) {
         Ok(Some(place)) => Ok(Some(place)),
         Ok(None) => because("the control socket must be a Unix socket"),
         Err(error) => Err(refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error))),

@@ -76,8 +76,8 @@ fn place_error(error: &ClaimError) -> CliError {
             let look = "cat /proc/sys/kernel/io_uring_disabled";
             lacks().remedy(Risk::Look, "See whether io_uring is switched off", look)
         }
-        PlaceError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
-        PlaceError::Served { id, pid } => {
+        ClaimError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
+        ClaimError::Served { id, pid } => {
             taken(id).remedy(Risk::Look, "See which server has it", format!("ps {pid}"))
         }
         ClaimError::Foreign(id) | ClaimError::NotReleased(id) => {

@@ -80,7 +80,7 @@ impl Watch {
                     continue;
                 }
                 let is_second = std::mem::replace(&mut asked, true);
-                if is_second || told.send(Heard::Ending(Ending::Signal)).is_err() {
+                if is_second || told.send(WatchEvent::Ending(Ending::Signal)).is_err() {
                     errln!("ended at once by a second signal: the array is left as after a crash");
                     std::process::exit(i32::from(Exit::Interrupted.number()));
                 }

@@ -129,13 +129,19 @@ fn clear(
         last_writes: 0,
     });
     let command = command_line(array, members);
-    let deed = Deed { command: &command, array, zeroes: false, undoes: None, mark: Mark::Nothing };
-    let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
-    for seat in seats {
-        let new = written(seat);
-        let write = seat.device.write_at(&new.bytes, new.offset, true);
-        write.and_then(|()| seat.device.flush()).map_err(|error| {
-            let error = io_error(seat.label, "writing", &error);
+    let planned = PlannedCommand {
+        command: &command,
+        array,
+        zeroes: false,
+        undoes: None,
+        mark: Mark::Nothing,
+    };
+    let saved = undo::save(&globals.state_dir, planned, overwritten.collect())?;
+    for member in cleared {
+        let new = written(member);
+        let write = member.device.write_at(&new.bytes, new.offset, true);
+        write.and_then(|()| member.device.flush()).map_err(|error| {
+            let error = io_error(member.label, "writing", &error);
             error.because(format!("`braid undo {}` puts the old bytes back", saved.number))
         })?;
     }
@@ -164,7 +170,7 @@ fn tell(
         }));
     }
     let name = printable(array);
-    if seats.is_empty() {
+    if cleared.is_empty() {
         outln!(
             "nothing to clear: {name} has no logical block size, and kernels before 6.19 \
                 accept it"
@@ -172,7 +178,7 @@ fn tell(
     } else {
         let verb = if dry_run { "would be cleared" } else { "cleared" };
         outln!("the logical block of {name} (512 B, which every kernel assumes anyway): {verb}");
-        seats.iter().for_each(|seat| outln!("  {}", printable(seat.label)));
+        cleared.iter().for_each(|member| outln!("  {}", printable(member.label)));
     }
     if !missing.is_empty() {
         let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();

@@ -453,7 +453,7 @@ impl<M: Member> Overlay<M> {
             .ok_or_else(|| {
                 damaged(&map_path, "was changed: it was cut or edited, or its blocks are gone")
             })?;
-        let next = map.kept().map(|(_, kept)| kept.slot + 1).max().unwrap_or(1);
+        let next = map.stored_blocks().map(|(_, stored)| stored.slot + 1).max().unwrap_or(1);
         let mut is_free = vec![true; next as usize];
         map.stored_blocks().for_each(|(_, stored)| is_free[stored.slot as usize] = false);
         let free = (1..next).filter(|slot| is_free[*slot as usize]).collect();

@@ -316,7 +316,7 @@ impl UnfinishedReshape {
         // The same head also precedes the data, which reveals a backup whose write was cut short.
         let start = backup.metadata.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
         let twin = start.and_then(|at| head_at(&backup.place, at));
-        if twin.as_ref() != Some(&backup.says) {
+        if twin.as_ref() != Some(&backup.metadata) {
             return Err("it was cut short during its write".to_owned());
         }
         Ok(())

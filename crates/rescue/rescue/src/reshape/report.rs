@@ -101,7 +101,7 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
                 "It runs {way}. md recorded that it is at sector {recorded} of {end}, {on}: by {} places on the \
                  array it reached a sector between {} and {}, most likely {position}: {percent} \
                  are done.",
-                reached.places, between.start, between.end
+                progress.places, between.start, between.end
             )
         }
     });
@@ -155,8 +155,8 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
         };
         lines.push(format!("At risk: {}. {why}", place(range)));
     }
-    if moving.at_risk.is_empty() {
-        let why = match moving.backups.is_empty() {
+    if reshape.at_risk.is_empty() {
+        let why = match reshape.backups.is_empty() {
             true => "md does not overwrite data that it still needs",
             false => "the backup has the data that md may have overwritten",
         };

@@ -154,8 +154,8 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
     });
     let problem = problem
         .unwrap_or_else(|| format!("{member} (slot {number}) does not hold all its data yet"));
-    let Going { now, what, command } =
-        going(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
+    let JobAdvice { now, what, command } =
+        job_advice(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
     let lose = can_lose_words(array.can_lose);
     let unplug = replaced.and_then(|out| out.member.as_deref()).filter(|_| command.is_none());
     let what = match unplug {

@@ -76,7 +76,7 @@ impl HookProcess {
 }
 
 fn gone(why: &str) -> DeliveryError {
-    DeliveryError::Apart(format!("the process that delivers events cannot go on: {why}"))
+    DeliveryError::HookProcess(format!("the process that delivers events cannot go on: {why}"))
 }
 
 impl Deliver for HookProcess {

@@ -92,7 +92,7 @@ fn run(settings: &Settings) -> Report {
         "RAID-5 of four files in {}, chunk 64 KiB; fio, one connection or one job; members: four \
          files of the same kind, or one of them in cases with one request at a time; for \
          sequential writes three quarters of the four files' rate",
-        place().display()
+        members_folder().display()
     ));
     report.note(
         "share of the door: 1 minus the door's rate divided by the rate of the same runtime in \

@@ -100,7 +100,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         .map(|(name, arrays)| (*name, Box::new(move || arrays.read(requests)) as Turn<'_>));
     let each = Metric::less("processor time of a read", "ns");
     let why = (2.0, "arrays evict each other's data from the processor's caches");
-    ARRAYS.race(settings, report, &along(REQUEST, each, why), reads.collect());
+    ARRAYS.race(settings, report, &measurement(REQUEST, each, why), reads.collect());
 }
 
 /// Counts wake-ups of this process while all arrays rest.

@@ -164,7 +164,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
             if !has_room(value) {
                 report.note(format!(
                     "{}: not with {name}, which needs half of the free memory or more",
-                    along.name
+                    measurement.name
                 ));
                 continue;
             }

@@ -178,7 +178,7 @@ fn by_members(settings: &Settings, report: &mut Report, braid: &Path) {
         resident.push((name, memory));
     }
     let why = (1.0, "the process itself costs memory beside its one member");
-    let along = |name, metric| Along { name, metric, most: why };
+    let measurement = |name, metric| Measurement { name, metric, most: why };
     let each = Metric::less("creation, a member", "ms");
     MEMBERS.told(settings, report, &measurement(CREATED, each), created);
     let each = Metric::less("start, a member", "ms");

@@ -154,13 +154,13 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         "sweep: {} places; 3x and 80 % are in reach in {}; braid reaches both in {} of these, and \
          in {} of the others as much as the arms allow; it keeps 80 % of the reads in {} of all, \
          and 75 % in {}; a side is held for more than two periods in {}",
-        places.len(),
-        count(&Place::is_in_reach),
-        count(&|place| place.is_in_reach() && place.holds()),
-        count(&|place| !place.is_in_reach() && place.holds()),
-        count(&|place| place.braid().kept >= KEPT),
-        count(&|place| place.braid().kept >= 0.75),
-        count(&|place| !place.is_fair()),
+        results.len(),
+        count(&CellResult::is_in_reach),
+        count(&|result| result.is_in_reach() && result.holds()),
+        count(&|result| !result.is_in_reach() && result.holds()),
+        count(&|result| result.braid().kept >= KEPT),
+        count(&|result| result.braid().kept >= 0.75),
+        count(&|result| !result.is_fair()),
     ));
 }
 

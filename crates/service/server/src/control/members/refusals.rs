@@ -28,14 +28,14 @@ fn new(context: &RequestContext<'_>, code: Code, what: String) -> CliError {
     CliError::new(code, what).about(&context.facts.name)
 }
 
-fn look(asked: &Asked<'_>, error: CliError) -> CliError {
-    error.remedy(Risk::Look, "See its state", format!("braid status {}", asked.word))
+fn look(context: &RequestContext<'_>, error: CliError) -> CliError {
+    error.remedy(Risk::Look, "See its state", format!("braid status {}", context.word))
 }
 
-pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
-    let what = format!("members of {} can neither be added nor removed", asked.facts.name);
+pub(super) fn no_redundancy(context: &RequestContext<'_>) -> CliError {
+    let what = format!("members of {} can neither be added nor removed", context.facts.name);
     let why = "its level has neither copies nor parity: it needs each of its members, and no more";
-    look(asked, new(asked, Code::NoRedundancy, what).because(why))
+    look(context, new(context, Code::NoRedundancy, what).because(why))
 }
 
 /// Write-mostly needs a level with copies.
@@ -44,9 +44,9 @@ pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
     // superblocks at once.
     if context.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
         let what =
-            format!("write-mostly is not set with metadata 0.90, which {} has", asked.facts.name);
+            format!("write-mostly is not set with metadata 0.90, which {} has", context.facts.name);
         let why = "it uses the flags that its superblocks already have";
-        return Err(look(asked, new(asked, Code::Usage, what).because(why)));
+        return Err(look(context, new(context, Code::Usage, what).because(why)));
     }
     if context.volume.geometry().level().family() == Family::Mirror {
         return Ok(());
@@ -56,19 +56,19 @@ pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
     Err(look(context, new(context, Code::Usage, what).because(why)))
 }
 
-pub(super) fn read_only(asked: &Asked<'_>) -> CliError {
-    let what = format!("members of {} cannot be added or removed now", asked.facts.name);
-    let error = new(asked, Code::ServedReadOnly, what);
+pub(super) fn read_only(context: &RequestContext<'_>) -> CliError {
+    let what = format!("members of {} cannot be added or removed now", context.facts.name);
+    let error = new(context, Code::ServedReadOnly, what);
     let error = error.because("it is served read-only, and a change of members writes superblocks");
-    let stop = format!("braid stop {}", asked.word);
+    let stop = format!("braid stop {}", context.word);
     error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
 }
 
-pub(super) fn has_failed(asked: &Asked<'_>) -> CliError {
-    let what = format!("members of {} can no longer be added or removed", asked.facts.name);
+pub(super) fn has_failed(context: &RequestContext<'_>) -> CliError {
+    let what = format!("members of {} can no longer be added or removed", context.facts.name);
     let why = "more members are lost than its level tolerates: it needs one of the lost members \
                back";
-    look(asked, new(asked, Code::ArrayFailed, what).because(why))
+    look(context, new(context, Code::ArrayFailed, what).because(why))
 }
 
 /// Error for a change that the array refuses although its check passed: its state changed in
@@ -78,10 +78,10 @@ pub(super) fn refused(context: &RequestContext<'_>, refusal: MemberRefusal) -> C
     look(context, new(context, code_of(refusal), what).because(refusal.to_string()))
 }
 
-pub(super) fn not_one(asked: &Asked<'_>, count: usize) -> CliError {
+pub(super) fn not_one(context: &RequestContext<'_>, count: usize) -> CliError {
     let what = format!("only one member can fail or be removed at a time, and {count} were named");
     let why = "name it by its slot or its path, without --destroy; nothing was changed";
-    look(asked, new(asked, Code::Usage, what).because(why))
+    look(context, new(context, Code::Usage, what).because(why))
 }
 
 pub(super) fn no_such_member(
@@ -133,9 +133,9 @@ pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> Cl
         let error = error.because("it is being rebuilt, and takes every write");
         return error.remedy(Risk::Change, "End that, and remove it", command);
     }
-    if asked.volume.may_fail_member(member.look.id).is_err() {
+    if context.volume.may_fail_member(member.look.id).is_err() {
         let error = error.because(format!("{name} needs it now"));
-        return look(asked, error);
+        return look(context, error);
     }
     let left = match context.can_lose(member.slot) {
         0 => "could not lose another member".to_owned(),
@@ -146,8 +146,8 @@ pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> Cl
     error.remedy(Risk::Change, "Let it fail first; the array loses its protection", command)
 }
 
-pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let (name, word) = (&asked.facts.name, &asked.word);
+pub(super) fn needed(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let (name, word) = (&context.facts.name, &context.word);
     let what = format!("{} cannot fail: {name} needs it", member.label);
     let mut error = CliError::new(Code::MemberNeeded, what).about(&member.label);
     let (view, geometry) = (context.volume.view(), context.volume.geometry());
@@ -216,7 +216,7 @@ pub(super) fn not_replaced(
             error.remedy(Risk::Change, "Add another in its place, which is rebuilt", add)
         }
         (MemberRefusal::NoMember, Standing::Replacing) => {
-            look(asked, error.because("it is itself replacing another member"))
+            look(context, error.because("it is itself replacing another member"))
         }
         (MemberRefusal::NoMember, Standing::Waiting) => {
             let error = error.because("it is a spare, and holds no data");
@@ -253,7 +253,7 @@ pub(super) fn not_journaled(
                 JournalError::Blocks => Code::ConsistencyStays,
                 _ => Code::MemberIo,
             };
-            let what = format!("{label} did not become the journal of {}", asked.facts.name);
+            let what = format!("{label} did not become the journal of {}", context.facts.name);
             let error = CliError::new(code, what).about(label).because(error.to_string());
             return look(context, error.because("the array was not changed"));
         }
@@ -265,11 +265,11 @@ pub(super) fn not_journaled(
         LogRefusal::Busy => {
             let what = format!("the bitmap or log of {name} is being changed");
             let why = "a member has not answered yet; the change completes by itself";
-            look(asked, new(asked, Code::BitmapBusy, what).because(why))
+            look(context, new(context, Code::BitmapBusy, what).because(why))
         }
         LogRefusal::Level => {
             let why = "a journal needs parity: levels 4, 5 and 6";
-            look(asked, error.because(why))
+            look(context, error.because(why))
         }
         LogRefusal::HasLogs if context.volume.journal().is_some() => {
             look(context, error.because("it has one"))
@@ -294,9 +294,9 @@ pub(super) fn not_journaled(
     }
 }
 
-pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
-    let what = format!("{} takes no more changes", asked.facts.name);
-    let error = new(asked, Code::ArrayFailed, what);
+pub(super) fn journal_lost(context: &RequestContext<'_>) -> CliError {
+    let what = format!("{} takes no more changes", context.facts.name);
+    let error = new(context, Code::ArrayFailed, what);
     let error = error.because("its write journal is lost, so writes are refused");
     let stop = format!("braid stop {}", context.word);
     error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
@@ -304,17 +304,17 @@ pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
 
 const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
 
-pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let what = format!("{} stays: {} cannot write without it", member.label, asked.facts.name);
+pub(super) fn is_journal(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let what = format!("{} stays: {} cannot write without it", member.label, context.facts.name);
     let error = CliError::new(Code::MemberInUse, what).about(&member.label);
     let error = error.because(JOURNAL).because("nothing was changed");
     let command = format!("braid set {} consistency=log", context.word);
     error.remedy(Risk::Change, "Keep braid's own log instead", command)
 }
 
-pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let (word, label) = (&asked.word, shell_word(&member.label));
-    let what = format!("{} has no spare to replace {label}", asked.facts.name);
+pub(super) fn no_spare(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let (word, label) = (&context.word, shell_word(&member.label));
+    let what = format!("{} has no spare to replace {label}", context.facts.name);
     let error = CliError::new(Code::NoSpare, what).about(&member.label);
     let error = error.because("no device was named, and no spare waits; nothing was changed");
     let command = format!("braid replace {word} {label} --with DEVICE");
@@ -327,7 +327,7 @@ pub(super) fn unanswered(context: &RequestContext<'_>, member: &CurrentMember) -
     let what = format!("{label} was not removed: it still has unanswered requests");
     let error = CliError::new(Code::MemberSilent, what).about(label);
     let error = error.because("it is no longer part of the array, only held open");
-    let again = format!("braid remove {} {}", asked.word, shell_word(label));
+    let again = format!("braid remove {} {}", context.word, shell_word(label));
     error.remedy(Risk::Change, "Try again when it has answered", again)
 }
 
