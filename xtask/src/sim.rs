@@ -46,6 +46,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     run_for(options.seconds, options.from)
 }
 
+/// Runs random worlds of the development build, and nothing else.
+pub(crate) fn run_seeds(seconds: u64) -> Result<()> {
+    show(&Program::Sim.dev()?, &[format!("run --seconds {seconds}")])
+}
+
 /// Runs seeds from `from` on for `seconds` seconds, and the fixed parts.
 pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
     let (debug, release) = (Program::Sim.dev()?, with_hooks()?);

@@ -104,8 +104,34 @@ const STEPS: [Step; 16] = [
     Step::alone("demo", || finish(Command::new(Program::Braid.dev()?).arg("demo"))),
 ];
 
+/// The steps of a quick run, before each commit.
+const QUICK: [Step; 5] = [
+    Step::alone("fmt", || cargo(&["fmt", "--all", "--check"])),
+    Step::alone("clippy", clippy),
+    Step::alone("tidy", || tidy::run().map(done)),
+    Step::alone("test", test_quickly),
+    Step::alone("sim", || sim::run_seeds(SIM_SECONDS).map(done)),
+];
+/// Folders whose tests a quick run leaves out: they take minutes.
+const SLOW_FOLDERS: [&str; 2] = ["crates/rescue/", "crates/rig/"];
+/// Modules of the end-to-end tests that a quick run leaves out: rescue.
+const RESCUE_TESTS: [&str; 8] = [
+    "broken_arrays::",
+    "containers::",
+    "damaged_superblocks::",
+    "image::",
+    "nas::",
+    "rescue::",
+    "reshape::",
+    "solve::",
+];
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Before each commit, in under eight minutes: fmt, clippy, tidy, tests without rescue, and a
+    /// short simulation
+    #[arg(long, conflicts_with_all = ["skip", "only"])]
+    quick: bool,
     /// Leave a step out; the summary says so
     #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(STEPS.map(|step| step.name)))]
     skip: Vec<String>,
@@ -116,8 +142,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let is_wanted = |step: &Step| args.only.as_ref().is_none_or(|only| only == step.name);
-    let steps: Vec<Step> = STEPS.into_iter().filter(is_wanted).collect();
+    let is_wanted = |step: &&Step| args.only.as_ref().is_none_or(|only| only == step.name);
+    let all = if args.quick { &QUICK[..] } else { &STEPS[..] };
+    let steps: Vec<Step> = all.iter().filter(is_wanted).copied().collect();
     if args.only.is_none() {
         has_room()?;
     }
@@ -324,7 +351,22 @@ fn fuzz_briefly() -> Result<StepResult> {
 /// machine has its needs fails; other skipped tests are counted and named.
 fn test() -> Result<StepResult> {
     let notes = remedies::begin()?;
-    let mut programs: Vec<TestProgram> = test_programs()?;
+    let counts = run_tests(test_programs()?, &[], &notes)?;
+    let remedies = remedies::end(&notes, counts.skipped.is_empty())?;
+    Ok(StepResult::Done(format!("{counts}; {remedies}")))
+}
+
+/// Runs the tests but those that take minutes.
+fn test_quickly() -> Result<StepResult> {
+    let mut programs = test_programs()?;
+    let root = tidy::repository_root()?;
+    programs.retain(|it| !SLOW_FOLDERS.iter().any(|slow| it.folder.starts_with(root.join(slow))));
+    let counts = run_tests(programs, &RESCUE_TESTS, &remedies::begin()?)?;
+    Ok(StepResult::Done(format!("{counts}; without rescue and rig")))
+}
+
+/// Runs these programs; `skipped` are names of end-to-end tests that do not run.
+fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> Result<Counts> {
     ensure!(!programs.is_empty(), "cargo made no tests at all");
     programs.sort_by_key(|it| it.name != LONGEST);
     let ends = each(PROGRAMS_AT_A_TIME, &programs, |_, program| {
@@ -334,8 +376,10 @@ fn test() -> Result<StepResult> {
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         // The longest program mostly waits for servers; the one beside it computes.
-        let per_core = if program.name == LONGEST { WAITING_PER_CORE } else { 1 };
-        let end = output_of(&mut command, &notes, per_core);
+        let is_longest = program.name == LONGEST;
+        let per_core = if is_longest { WAITING_PER_CORE } else { 1 };
+        let left_out = skipped.iter().filter(|_| is_longest).flat_map(|name| ["--skip", name]);
+        let end = output_of(command.args(left_out), notes, per_core);
         if let Ok((output, _)) = &end {
             print!("-- {}, {}\n{output}", program.name, seconds(started.elapsed()));
         }
@@ -351,8 +395,7 @@ fn test() -> Result<StepResult> {
     }
     ensure!(failed.is_empty(), "tests fail in {}", failed.join(", "));
     ensure!(counts.passed > 0, "no tests were run at all");
-    let remedies = remedies::end(&notes, counts.skipped.is_empty())?;
-    Ok(StepResult::Done(format!("{counts}; {remedies}")))
+    Ok(counts)
 }
 
 /// The tests' output, and whether they pass.

@@ -21,7 +21,7 @@ pub enum MemberRefusal {
     /// It is being recovered: it cannot be copied from.
     #[error("it does not hold all that it should yet")]
     Unrecovered,
-    /// What is to take its place is no spare.
+    /// Its replacement is no spare.
     #[error("its replacement is not a spare of the array")]
     NoSpare,
     /// It was opened read-only, has lost too much, or is being stopped.
