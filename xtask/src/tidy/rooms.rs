@@ -114,7 +114,8 @@ pub(super) fn forbid(tree: &Tree, findings: &mut Vec<Finding>) {
         let root = tree.sources.iter().find(|source| source.name().ends_with(&end));
         if !root.is_some_and(|source| source.code.contains("#![forbid(unsafe_code)]")) {
             let text = format!("{name} must say #![forbid(unsafe_code)]");
-            findings.push(Finding::new(Rule::ForbidUnsafe, &end[1..], 1, text));
+            let path = root.map_or_else(|| end[1..].to_owned(), Source::name);
+            findings.push(Finding::new(Rule::ForbidUnsafe, &path, 1, text));
         }
     }
 }
@@ -164,7 +165,7 @@ mod tests {
             "engine" => "//! #![forbid(unsafe_code)]\n",
             _ => "//! A.\n#![forbid(unsafe_code)]\n",
         };
-        let path = |name| format!("crates/{name}/src/lib.rs");
+        let path = |name| format!("crates/core/{name}/src/lib.rs");
         let files: Vec<_> = FORBIDDEN.iter().map(|name| (path(name), text(*name))).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, *text)).collect();
         forbid(&tree(&files), &mut findings);
