@@ -44,7 +44,10 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
 fn a_file_in_the_place_of_the_name_is_asked_about_and_may_be_the_name() {
     let folder = Folder::new();
     folder.files(&["a", "b", "c"]);
-    folder.braid_changing_nothing("create --level 5 a b c").refused("B006", 2).says("a file here");
+    folder
+        .braid_changing_nothing("create --level 5 a b c")
+        .refused("B006", 2)
+        .says("'a' is a file");
     let made = folder.braid("create --name a --level 1 b c --json").done().json();
     assert_eq!(made["array"]["name"], "a", "{made}");
 }

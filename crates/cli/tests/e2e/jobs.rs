@@ -156,7 +156,7 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
     );
     let text = said(&array, &["status", "-x"]).stdout;
     for part in
-        ["8 sectors (4 KiB) of redundancy did not agree", "nothing was changed", "braid check tank"]
+        ["8 sectors (4 KiB) of redundancy did not agree", "nothing was written", "braid check tank"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -150,7 +150,7 @@ fn a_journal_that_is_missing_is_named_with_all_that_is_at_risk() {
         assert!(words.contains("number 4") && words.contains("sectors 0..4096"), "{words}");
         assert!(words.contains("braid serve --read-only"), "{words}");
     }
-    assert!(said(vec![1]).contains("slot 1 held") && !said(vec![]).contains("slot 1"));
+    assert!(said(vec![1]).contains("for slot 1") && !said(vec![]).contains("slot 1"));
 }
 
 #[test]
