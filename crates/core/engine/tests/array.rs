@@ -42,13 +42,7 @@ fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
 
 /// A clean array, with these `recovered` sectors in each slot.
 pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
-    let shape = Shape {
-        level,
-        layout: default_layout(level),
-        chunk_sectors: 8,
-        slots,
-        member_sectors: vec![1024; usize::from(slots)],
-    };
+    let shape = Shape::uniform(level, default_layout(level), 8, slots, 1024);
     let member = |slot| {
         Some(MemberSetup {
             id: MemberId(slot),

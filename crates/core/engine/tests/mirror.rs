@@ -15,26 +15,15 @@ fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
 
 /// By slot: the member, and its recovered sectors.
 fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayView> {
-    let shape = Shape {
-        level: Level::Raid1,
-        layout: 0,
-        chunk_sectors: 0,
-        slots: 2,
-        member_sectors: vec![1024; 2],
-    };
+    let shape = Shape::uniform(Level::Raid1, 0, 0, 2, 1024);
     let member = |(id, recovered_sectors)| MemberView::new(MemberId(id), recovered_sectors);
     Arc::new(ArrayView {
         epoch,
-        geometry: Arc::new(Geometry::new(&shape).expect("a plain shape")),
         gate,
-        slots: slots.into_iter().map(|slot| slot.map(member)).collect(),
-        resync_offset: u64::MAX,
-        accepted_risk: None,
-        doubt: None,
-        intent: None,
-        keeps_parity_logs: false,
-        keeps_journal: false,
-        zero_is_fast: false,
+        ..ArrayView::consistent(
+            Geometry::new(&shape).expect("a plain shape"),
+            slots.into_iter().map(|slot| slot.map(member)).collect(),
+        )
     })
 }
 

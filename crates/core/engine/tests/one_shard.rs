@@ -1,6 +1,6 @@
 //! One shard of a stripe cache, driven by hand: orders of events that the world meets too rarely.
 
-use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::array::{ArrayView, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
 use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::computation::Computation;
@@ -35,28 +35,10 @@ impl Driver {
     }
     /// With a file for acknowledged writes.
     fn with_file(tuning: Tuning, cached_blocks_max: Option<u32>) -> Self {
-        let shape = Shape {
-            level: Level::Raid5,
-            layout: 2,
-            chunk_sectors: 128,
-            slots: 4,
-            member_sectors: vec![128 * 100_000; 4],
-        };
+        let shape = Shape::uniform(Level::Raid5, 2, 128, 4, 128 * 100_000);
         let geometry = Geometry::new(&shape).expect("a plain shape");
         let m = |i| Some(MemberView::new(MemberId(i), u64::MAX));
-        let view = ArrayView {
-            epoch: 1,
-            geometry: Arc::new(geometry),
-            gate: Gate::Open,
-            slots: (0..4).map(m).collect(),
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            doubt: None,
-            intent: None,
-            keeps_parity_logs: false,
-            keeps_journal: false,
-            zero_is_fast: false,
-        };
+        let view = ArrayView::consistent(geometry, (0..4).map(m).collect());
         let cache =
             CacheConfig { unit_sectors_max: 128, stripes_max: 4096, cached_blocks_max, tuning };
         let view = Arc::new(view);

@@ -20,13 +20,7 @@ struct ErringArray {
 
 impl ErringArray {
     fn new(level: Level, slots: u16, missing: Option<u16>, then: OnReadErrors) -> Self {
-        let shape = Shape {
-            level,
-            layout: 2,
-            chunk_sectors: 8,
-            slots,
-            member_sectors: vec![64; slots.into()],
-        };
+        let shape = Shape::uniform(level, 2, 8, slots, 64);
         let member = |slot| MemberSetup {
             id: MemberId(slot),
             device_number: slot,

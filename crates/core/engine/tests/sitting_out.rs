@@ -21,13 +21,7 @@ struct PacedArray {
 
 impl PacedArray {
     fn new(level: Level, layout: u32, slots: u16) -> Self {
-        let shape = Shape {
-            level,
-            layout,
-            chunk_sectors: 8,
-            slots,
-            member_sectors: vec![64; slots.into()],
-        };
+        let shape = Shape::uniform(level, layout, 8, slots, 64);
         let member = |slot| MemberSetup {
             id: MemberId(slot),
             device_number: slot,

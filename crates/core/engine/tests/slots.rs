@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::array::{ArrayView, MemberId, MemberView};
 use braid_engine::effect::{MemberIo, MemberIoDone, Report};
 use braid_engine::request::{Operation, Piece, RequestId};
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
@@ -12,29 +12,15 @@ const MEMBER_SECTORS: u64 = 1024;
 
 /// A linear array of so many members.
 fn view(epoch: u64, slots: u16) -> Arc<ArrayView> {
-    let geometry = Geometry::new(&Shape {
-        level: Level::Linear,
-        layout: 0,
-        chunk_sectors: 0,
-        slots,
-        member_sectors: vec![MEMBER_SECTORS; usize::from(slots)],
-    });
+    let geometry = Geometry::new(&Shape::uniform(Level::Linear, 0, 0, slots, MEMBER_SECTORS));
     // A new member is still to be filled.
     let recovered = |slot| if slot < 2 { u64::MAX } else { 0 };
     Arc::new(ArrayView {
         epoch,
-        geometry: Arc::new(geometry.expect("a plain shape")),
-        gate: Gate::Open,
-        slots: (0..slots)
-            .map(|slot| Some(MemberView::new(MemberId(slot), recovered(slot))))
-            .collect(),
-        resync_offset: u64::MAX,
-        accepted_risk: None,
-        doubt: None,
-        intent: None,
-        keeps_parity_logs: false,
-        keeps_journal: false,
-        zero_is_fast: false,
+        ..ArrayView::consistent(
+            geometry.expect("a plain shape"),
+            (0..slots).map(|slot| Some(MemberView::new(MemberId(slot), recovered(slot)))).collect(),
+        )
     })
 }
 

@@ -1,5 +1,6 @@
 //! The numbers that describe an array, not yet validated, and their bounds.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::{GeometryError, Level};
@@ -24,6 +25,21 @@ pub struct Shape {
     /// Sectors of data area per slot. Redundant levels: the superblock's `size`, the same for every
     /// slot. Linear and raid0: each member's own data size.
     pub member_sectors: Vec<u64>,
+}
+
+impl Shape {
+    /// A shape whose slots all have data areas of `member_sectors`.
+    #[must_use]
+    pub fn uniform(
+        level: Level,
+        layout: u32,
+        chunk_sectors: u32,
+        slots: u16,
+        member_sectors: u64,
+    ) -> Self {
+        let member_sectors = vec![member_sectors; usize::from(slots)];
+        Self { level, layout, chunk_sectors, slots, member_sectors }
+    }
 }
 
 /// A capacity computed in 128 bits, as the 64 it must fit.

@@ -121,12 +121,8 @@ impl Reshaping {
         let slots = newest.array.raid_slots;
         let count = |slots: i64| u16::try_from(slots).map_err(|_| refused());
         let member_sectors = newest.array.member_size_sectors;
-        let shape = |slots: u16, (level, layout, chunk_sectors)| Shape {
-            level,
-            layout,
-            chunk_sectors,
-            slots,
-            member_sectors: vec![member_sectors; usize::from(slots)],
+        let shape = |slots: u16, (level, layout, chunk_sectors)| {
+            Shape::uniform(level, layout, chunk_sectors, slots, member_sectors)
         };
         let array = &newest.array;
         let slots_before = i64::from(slots).saturating_sub(i64::from(reshape.delta_disks));

@@ -156,14 +156,7 @@ mod tests {
 
     #[test]
     fn memory_is_dealt_out_evenly_and_bounded() {
-        let geometry = Geometry::new(&Shape {
-            level: Level::Raid5,
-            layout: 2,
-            chunk_sectors: 1024,
-            slots: 4,
-            member_sectors: vec![1 << 20; 4],
-        })
-        .unwrap();
+        let geometry = Geometry::new(&Shape::uniform(Level::Raid5, 2, 1024, 4, 1 << 20)).unwrap();
         let cache = Cache::default();
         let config = cache.config(&geometry, 4, room_of(None));
         // A unit of 64 KiB for each of four slots: 256 KiB.
@@ -180,14 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_be_set_is_what_is_in_force() {
-        let geometry = Geometry::new(&Shape {
-            level: Level::Raid5,
-            layout: 2,
-            chunk_sectors: 64,
-            slots: 4,
-            member_sectors: vec![1 << 20; 4],
-        })
-        .unwrap();
+        let geometry = Geometry::new(&Shape::uniform(Level::Raid5, 2, 64, 4, 1 << 20)).unwrap();
         let set = |memory_bytes, dirty_bytes_max| {
             Cache { memory_bytes, dirty_bytes_max, ..Cache::default() }.in_force(&geometry, 4)
         };

@@ -89,13 +89,13 @@ impl Guess {
 
 /// The map of a shape whose members are large enough for all addresses.
 pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> {
-    Geometry::new(&Shape {
-        level: shape.level,
-        layout: shape.layout,
-        chunk_sectors: shape.chunk_sectors,
-        slots: shape.slots,
-        member_sectors: vec![data_sectors; usize::from(shape.slots)],
-    })
+    Geometry::new(&Shape::uniform(
+        shape.level,
+        shape.layout,
+        shape.chunk_sectors,
+        shape.slots,
+        data_sectors,
+    ))
     .ok()
 }
 

@@ -176,13 +176,7 @@ fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     needs!("mke2fs");
     for block_bytes in [1024, 4096] {
         let content = &volumes::few_large_files(block_bytes);
-        let shape = Shape {
-            level: Level::Raid5,
-            layout: 2,
-            chunk_sectors: 128,
-            slots: 4,
-            member_sectors: vec![24 << 11; 4],
-        };
+        let shape = Shape::uniform(Level::Raid5, 2, 128, 4, 24 << 11);
         let geometry = Geometry::new(&shape).expect("md takes it");
         let array = MemoryArray { shape, geometry, offsets: vec![2048; 4], content };
         let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
@@ -232,13 +226,7 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
     let contents = volumes::all();
     let content = contents.iter().find(|it| it.name == "btrfs").expect("one of them");
-    let shape = Shape {
-        level: Level::Raid5,
-        layout: 2,
-        chunk_sectors: 8,
-        slots: 6,
-        member_sectors: vec![content.sectors / 5 + 8192; 6],
-    };
+    let shape = Shape::uniform(Level::Raid5, 2, 8, 6, content.sectors / 5 + 8192);
     let geometry = Geometry::new(&shape).expect("md takes it");
     let array = MemoryArray { shape, geometry, offsets: vec![2048; 6], content };
     let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
@@ -252,13 +240,13 @@ fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     let contents = volumes::all();
     let content =
         contents.iter().find(|it| it.name == "btrfs in a partition").expect("one of them");
-    let shape = Shape {
-        level: Level::Raid1,
-        layout: 0,
-        chunk_sectors: 0,
-        slots: 3,
-        member_sectors: vec![(content.start + content.sectors).next_multiple_of(8) + 20_000; 3],
-    };
+    let shape = Shape::uniform(
+        Level::Raid1,
+        0,
+        0,
+        3,
+        (content.start + content.sectors).next_multiple_of(8) + 20_000,
+    );
     let geometry = Geometry::new(&shape).expect("md takes it");
     let array = MemoryArray { shape, geometry, offsets: vec![262_144; 3], content };
     let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
@@ -288,13 +276,7 @@ fn little_is_read_of_members_of_4_tb() {
     const READ_MAX_SECTORS: u64 = 640 << 11;
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
     let contents = volumes::all();
-    let shape = Shape {
-        level: Level::Raid6,
-        layout: 2,
-        chunk_sectors: 1024,
-        slots: 6,
-        member_sectors: vec![4_000_000_000_000 / 512; 6],
-    };
+    let shape = Shape::uniform(Level::Raid6, 2, 1024, 6, 4_000_000_000_000 / 512);
     let geometry = Geometry::new(&shape).expect("md takes it");
     let array = MemoryArray { shape, geometry, offsets: vec![262_144; 6], content: &contents[0] };
     let counted: Vec<CountingMember<'_>> = [4, 2, 0, 1, 5, 3]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::array::{ArrayView, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
@@ -53,19 +53,10 @@ impl Engine {
             tuning,
         };
         let member = |slot: u16| MemberView::new(MemberId(slot), u64::MAX);
-        let view = ArrayView {
-            epoch: 1,
-            geometry: Arc::new(geometry.clone()),
-            gate: Gate::Open,
-            slots: (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            doubt: None,
-            intent: None,
-            keeps_parity_logs: false,
-            keeps_journal: false,
-            zero_is_fast: false,
-        };
+        let view = ArrayView::consistent(
+            geometry.clone(),
+            (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
+        );
         Self {
             shard: Shard::new(cache, Arc::new(view)),
             geometry: geometry.clone(),

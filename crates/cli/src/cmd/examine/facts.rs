@@ -298,13 +298,13 @@ fn capacity_sectors(superblock: &Superblock) -> Option<u64> {
     if array.level.family() == Family::Direct {
         return None;
     }
-    let shape = Shape {
-        level: array.level,
-        layout: array.layout,
-        chunk_sectors: array.chunk_sectors,
+    let shape = Shape::uniform(
+        array.level,
+        array.layout,
+        array.chunk_sectors,
         slots,
-        member_sectors: vec![array.member_size_sectors; usize::from(slots)],
-    };
+        array.member_size_sectors,
+    );
     Geometry::new(&shape).ok().map(|geometry| geometry.capacity_sectors())
 }
 

@@ -124,6 +124,24 @@ pub struct ArrayView {
 }
 
 impl ArrayView {
+    /// The first view of a consistent array without a bitmap or a log, in which writes may start.
+    #[must_use]
+    pub fn consistent(geometry: Geometry, slots: Vec<Option<MemberView>>) -> Self {
+        Self {
+            epoch: 1,
+            geometry: Arc::new(geometry),
+            gate: Gate::Open,
+            slots,
+            resync_offset: u64::MAX,
+            accepted_risk: None,
+            doubt: None,
+            intent: None,
+            keeps_parity_logs: false,
+            keeps_journal: false,
+            zero_is_fast: false,
+        }
+    }
+
     /// Whether redundancy agrees with the data in these sectors, in the resync offset's unit.
     #[must_use]
     pub fn agrees(&self, sectors: Range<u64>) -> bool {

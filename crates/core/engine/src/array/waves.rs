@@ -58,13 +58,13 @@ mod tests {
     use braid_geometry::{Level, Shape};
 
     fn waves(level: Level, layout: u32, slots: u16, lost: &[u16]) -> Vec<Vec<u16>> {
-        let geometry = Geometry::new(&Shape {
+        let geometry = Geometry::new(&Shape::uniform(
             level,
             layout,
-            chunk_sectors: if level == Level::Raid1 { 0 } else { 8 },
+            if level == Level::Raid1 { 0 } else { 8 },
             slots,
-            member_sectors: vec![1024; usize::from(slots)],
-        });
+            1024,
+        ));
         let geometry = geometry.expect("a plain shape");
         let members = (0..slots).filter(|slot| !lost.contains(slot));
         let mut waiting: Vec<_> = members.map(|slot| (Some(Slot(slot)), slot)).collect();

@@ -65,7 +65,7 @@ impl WrittenMembers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::{Gate, MemberView};
+    use crate::array::MemberView;
     use braid_geometry::{Geometry, Level, Shape};
 
     fn view(members: &[Option<u16>]) -> ArrayView {
@@ -74,19 +74,10 @@ mod tests {
         let shape =
             Shape { level: Level::Raid1, layout: 0, chunk_sectors: 0, slots, member_sectors };
         let known = |number: &u16| MemberView::new(MemberId(*number), u64::MAX);
-        ArrayView {
-            epoch: 1,
-            geometry: Geometry::new(&shape).expect("a plain shape").into(),
-            gate: Gate::Open,
-            slots: members.iter().map(|number| number.as_ref().map(known)).collect(),
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            doubt: None,
-            intent: None,
-            keeps_parity_logs: false,
-            keeps_journal: false,
-            zero_is_fast: false,
-        }
+        ArrayView::consistent(
+            Geometry::new(&shape).expect("a plain shape"),
+            members.iter().map(|number| number.as_ref().map(known)).collect(),
+        )
     }
 
     /// Slots are those of the ruling view: notes under an older one must not be looked up in it.

@@ -634,13 +634,7 @@ mod tests {
     }
 
     fn raid6() -> StripeGeometry {
-        let shape = Shape {
-            level: Level::Raid6,
-            layout: default_layout(Level::Raid6),
-            chunk_sectors: 64,
-            slots: 6,
-            member_sectors: vec![256; 6],
-        };
+        let shape = Shape::uniform(Level::Raid6, default_layout(Level::Raid6), 64, 6, 256);
         match Geometry::new(&shape) {
             Ok(Geometry::Stripe(geometry)) => geometry,
             other => unreachable!("a plain shape: {other:?}"),

@@ -67,13 +67,13 @@ pub(crate) mod tests {
 
     /// RAID-5 in md's usual layout.
     pub(crate) fn geometry(slots: u16, chunk_sectors: u32, rows: u64) -> StripeGeometry {
-        let shape = Shape {
-            level: Level::Raid5,
-            layout: braid_geometry::default_layout(Level::Raid5),
+        let shape = Shape::uniform(
+            Level::Raid5,
+            braid_geometry::default_layout(Level::Raid5),
             chunk_sectors,
             slots,
-            member_sectors: vec![rows * u64::from(chunk_sectors); usize::from(slots)],
-        };
+            rows * u64::from(chunk_sectors),
+        );
         match Geometry::new(&shape).expect("a plain shape") {
             Geometry::Stripe(geometry) => geometry,
             other => unreachable!("{other:?}"),

@@ -198,13 +198,7 @@ fn three_pieces(id: RequestId) -> Split {
 }
 
 fn pieces(id: RequestId, (start, sectors): (u64, u64)) -> Split {
-    let shape = Shape {
-        level: Level::Raid1,
-        layout: 0,
-        chunk_sectors: 0,
-        slots: 2,
-        member_sectors: vec![8192; 2],
-    };
+    let shape = Shape::uniform(Level::Raid1, 0, 0, 2, 8192);
     let geometry = Geometry::new(&shape).expect("a mirror");
     let (operation, start) = (Operation::Read, LogicalSector(start));
     Regions::new(&geometry, 2).split(&Request { id, operation, start, sectors })

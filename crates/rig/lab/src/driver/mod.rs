@@ -20,7 +20,7 @@ mod load;
 use std::sync::Arc;
 
 use crate::pages::Pages;
-use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::array::{ArrayView, MemberId, MemberView};
 use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
@@ -110,13 +110,13 @@ impl Driver {
     /// If such a RAID-5 is impossible.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
-        let geometry = Geometry::new(&Shape {
-            level: Level::Raid5,
-            layout: default_layout(Level::Raid5),
-            chunk_sectors: plan.chunk_sectors,
-            slots: plan.slots,
-            member_sectors: vec![plan.member_sectors; usize::from(plan.slots)],
-        })
+        let geometry = Geometry::new(&Shape::uniform(
+            Level::Raid5,
+            default_layout(Level::Raid5),
+            plan.chunk_sectors,
+            plan.slots,
+            plan.member_sectors,
+        ))
         .expect("a RAID-5");
         let regions = Regions::new(&geometry, 1);
         let capacity_sectors = geometry.capacity_sectors();
@@ -277,19 +277,7 @@ impl Driver {
 fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
     let member =
         |slot: u16| (plan.missing != Some(slot)).then(|| MemberView::new(MemberId(slot), u64::MAX));
-    ArrayView {
-        epoch: 1,
-        geometry: Arc::new(geometry),
-        gate: Gate::Open,
-        slots: (0..plan.slots).map(member).collect(),
-        resync_offset: u64::MAX,
-        accepted_risk: None,
-        doubt: None,
-        intent: None,
-        keeps_parity_logs: false,
-        keeps_journal: false,
-        zero_is_fast: false,
-    }
+    ArrayView::consistent(geometry, (0..plan.slots).map(member).collect())
 }
 
 fn index(request: RequestId) -> usize {

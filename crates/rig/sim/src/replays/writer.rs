@@ -49,13 +49,13 @@ pub(super) fn xor(target: &mut [u8], source: &[u8]) {
 
 fn geometry(random: &mut Random) -> StripeGeometry {
     let slots = 3 + random.below(3) as u16;
-    let shape = Shape {
-        level: Level::Raid5,
-        layout: random.below(6) as u32,
-        chunk_sectors: CHUNK as u32,
+    let shape = Shape::uniform(
+        Level::Raid5,
+        random.below(6) as u32,
+        CHUNK as u32,
         slots,
-        member_sectors: vec![CHUNK * u64::from(slots) * 2; usize::from(slots)],
-    };
+        CHUNK * u64::from(slots) * 2,
+    );
     match Geometry::new(&shape) {
         Ok(Geometry::Stripe(stripe)) => stripe,
         other => unreachable!("a small RAID-5: {other:?}"),

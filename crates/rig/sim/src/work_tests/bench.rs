@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::members::{SECTOR, bytes, parity, places};
 use crate::memory::{Payload, Payloads, ReachableMemory};
 use crate::random::Random;
-use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::array::{ArrayView, MemberId, MemberView};
 use braid_engine::cause::Answer;
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberIo, MemberIoDone, MemberOperation, Report};
@@ -49,28 +49,16 @@ impl Bench {
 
     /// `change` sets the state of the members.
     pub(crate) fn with_view(level: Level, slots: u16, change: impl FnOnce(&mut ArrayView)) -> Self {
-        let shape = Shape {
+        let shape = Shape::uniform(
             level,
-            layout: braid_geometry::default_layout(level),
-            chunk_sectors: if level == Level::Raid1 { 0 } else { CHUNK },
+            braid_geometry::default_layout(level),
+            if level == Level::Raid1 { 0 } else { CHUNK },
             slots,
-            member_sectors: vec![u64::from(CHUNK) * ROWS; usize::from(slots)],
-        };
+            u64::from(CHUNK) * ROWS,
+        );
         let geometry = Geometry::new(&shape).expect("a plain shape");
         let member = |slot: u16| Some(MemberView::new(MemberId(slot), u64::MAX));
-        let mut view = ArrayView {
-            epoch: 1,
-            geometry: Arc::new(geometry.clone()),
-            gate: Gate::Open,
-            slots: (0..slots).map(member).collect(),
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            doubt: None,
-            intent: None,
-            keeps_parity_logs: false,
-            keeps_journal: false,
-            zero_is_fast: false,
-        };
+        let mut view = ArrayView::consistent(geometry.clone(), (0..slots).map(member).collect());
         change(&mut view);
         let tuning = Tuning { stripes: 32, mode: CacheMode::WriteThrough, ..Tuning::default() };
         let cache = CacheConfig {

@@ -590,13 +590,7 @@ mod tests {
     use braid_ondisk::{JournalArea, JournalEnd, JournalEntry};
 
     fn geometry() -> StripeGeometry {
-        let shape = Shape {
-            level: Level::Raid5,
-            layout: 2,
-            chunk_sectors: 32,
-            slots: 4,
-            member_sectors: vec![320; 4],
-        };
+        let shape = Shape::uniform(Level::Raid5, 2, 32, 4, 320);
         match Geometry::new(&shape) {
             Ok(Geometry::Stripe(stripe)) => stripe,
             other => panic!("{other:?}"),

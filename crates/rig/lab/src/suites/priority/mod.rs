@@ -73,13 +73,13 @@ struct Work {
 
 fn geometry() -> (Geometry, StripeGeometry) {
     // A part of the disk: streams lie apart from each other, but not at its two ends.
-    let geometry = Geometry::new(&Shape {
-        level: Level::Raid5,
-        layout: default_layout(Level::Raid5),
-        chunk_sectors: CHUNK_SECTORS,
-        slots: DISKS,
-        member_sectors: vec![DiskPlan::SATA_2005.sectors() / 4; usize::from(DISKS)],
-    })
+    let geometry = Geometry::new(&Shape::uniform(
+        Level::Raid5,
+        default_layout(Level::Raid5),
+        CHUNK_SECTORS,
+        DISKS,
+        DiskPlan::SATA_2005.sectors() / 4,
+    ))
     .expect("a RAID-5");
     let Geometry::Stripe(stripe) = geometry.clone() else { unreachable!("a RAID-5 has stripes") };
     (geometry, stripe)

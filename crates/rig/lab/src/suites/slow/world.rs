@@ -64,13 +64,13 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(sit_out: SitOut, stall_ns: u64) -> Self {
-        let geometry = Geometry::new(&Shape {
-            level: Level::Raid6,
-            layout: default_layout(Level::Raid6),
-            chunk_sectors: 128,
-            slots: SLOTS,
-            member_sectors: vec![DiskPlan::SATA_2005.sectors() / 4; usize::from(SLOTS)],
-        })
+        let geometry = Geometry::new(&Shape::uniform(
+            Level::Raid6,
+            default_layout(Level::Raid6),
+            128,
+            SLOTS,
+            DiskPlan::SATA_2005.sectors() / 4,
+        ))
         .expect("a RAID-6");
         let member = |slot: u16| MemberSetup {
             id: MemberId(slot),

@@ -229,8 +229,7 @@ pub(super) fn one_of_each() -> [Design; 4] {
 
 fn is_raid6(layout: u32) -> bool {
     let (level, chunk_sectors, slots) = (Level::Raid6, 8, 5);
-    Geometry::new(&Shape { level, layout, chunk_sectors, slots, member_sectors: vec![64; 5] })
-        .is_ok()
+    Geometry::new(&Shape::uniform(level, layout, chunk_sectors, slots, 64)).is_ok()
 }
 
 /// Levels without redundancy, among them members of unequal size.

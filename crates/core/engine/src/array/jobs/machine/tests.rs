@@ -22,13 +22,8 @@ fn roster(slots: u16, recovering: &[(u16, u64)]) -> Roster {
 }
 
 fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
-    let shape = Shape {
-        level,
-        layout,
-        chunk_sectors: if level == Level::Raid1 { 0 } else { 128 },
-        slots,
-        member_sectors: vec![1024; usize::from(slots)],
-    };
+    let shape =
+        Shape::uniform(level, layout, if level == Level::Raid1 { 0 } else { 128 }, slots, 1024);
     Geometry::new(&shape).expect("a plain shape")
 }
 
