@@ -26,7 +26,7 @@ pub struct AllowedCalls {
 
 /// Calls allowed with any arguments.
 const PLAIN: &[libc::c_long] = &[
-    // Bytes.
+    // Calls that read and write bytes.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -47,7 +47,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_copy_file_range,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Files by path, and their metadata.
+    // Calls on files by path, and on their metadata.
     libc::SYS_openat,
     libc::SYS_close,
     libc::SYS_close_range,
@@ -75,7 +75,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
-    // Clients.
+    // Calls that serve clients' connections.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_recvfrom,
@@ -103,7 +103,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_gettimeofday,
     libc::SYS_futex,
     libc::SYS_restart_syscall,
-    // Memory and threads.
+    // Calls for memory and threads.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -112,7 +112,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_mlock2,
     libc::SYS_munlock,
     libc::SYS_membarrier,
-    // On a refusal by another filter, the library uses clone.
+    // If a filter refuses clone3, the C library uses clone.
     libc::SYS_clone3,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -139,7 +139,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_uname,
 ];
 
-/// The same calls under older names, which this processor's kernels also offer.
+/// Older names of the calls in `PLAIN`, which this processor's kernels also offer.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[
     libc::SYS_open,
@@ -177,7 +177,8 @@ type BackendResult<T> = Result<T, seccompiler::BackendError>;
 /// # Errors
 /// The kernel refused, or one thread could not be reached.
 pub fn restrict(allowed: AllowedCalls) -> Result<(), ConfineError> {
-    // Its arguments are in memory, where no filter can tell whether it starts a thread.
+    // The arguments of clone3 are in memory, so no filter can tell whether it starts a thread. With
+    // ENOSYS the C library uses clone.
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let no_such_call = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
     apply(unknown, SeccompAction::Allow, no_such_call)?;
@@ -212,7 +213,7 @@ fn rules(allowed: AllowedCalls) -> BackendResult<Rules> {
     only(libc::SYS_prctl, vec![name, one(0, Compare::Eq, PR_SET_VMA)?]);
     let itself = u64::from(std::process::id());
     only(libc::SYS_tgkill, vec![one(0, Compare::Eq, itself)?]);
-    // Query only: no new limit.
+    // A limit may be queried, not set: the argument with a new limit must be null.
     let none = SeccompCondition::new(2, Length::Qword, Compare::Eq, 0)?;
     only(libc::SYS_prlimit64, vec![SeccompRule::new(vec![none])?]);
     let not_typing =

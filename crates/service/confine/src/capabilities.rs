@@ -41,8 +41,8 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<KeptCapabilities, Conf
     if had.is_empty() {
         return Ok(KeptCapabilities::Nothing);
     }
-    // Without this capability the kernel limits memory that rings register. Without registered
-    // memory rings use their own.
+    // Without CAP_SYS_RESOURCE the kernel limits the memory that rings may register. Rings that
+    // cannot register memory use their own.
     if had.contains(CapabilitySet::SYS_RESOURCE) {
         let maximum = getrlimit(Resource::Memlock).maximum;
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
@@ -50,12 +50,12 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<KeptCapabilities, Conf
     }
     if had.contains(CapabilitySet::SETPCAP) {
         for one in CapabilitySet::all().iter() {
-            // Newer kernels have more capabilities, older ones fewer.
+            // Fails for capabilities that this kernel does not know.
             let _ = remove_capability_from_bounding_set(one);
         }
     }
     let _ = clear_ambient_capability_set();
-    // Tried without, while the process can still regain it.
+    // Tests the paths without the capability in effect, while the process can still regain it.
     let set = |effective, permitted| {
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective, permitted, inheritable }).map_err(system)

@@ -68,11 +68,9 @@ impl Grant {
     }
 }
 
-/// Closes off all files but these, all TCP connections, and signals to outside processes. With
-/// `abstract_sockets`, the process may still connect to sockets whose names are in no folder.
-///
-/// # Errors
-/// The kernel has landlock but refused.
+/// Closes off all files except those of `grants`, all TCP connections, and signals to outside
+/// processes. With `abstract_sockets`, the process may still connect to sockets whose names are in
+/// no folder.
 pub fn restrict(grants: &[Grant], abstract_sockets: bool) -> Result<Enforcement, ConfineError> {
     let scopes = if abstract_sockets {
         Scope::Signal.into()

@@ -65,7 +65,7 @@ fn memory_file() -> io::Result<()> {
     File::from(rustix::fs::memfd_create("memory", flags)?).set_len(4096)
 }
 
-/// A process that may be traced: the parent.
+/// The process that the tests try to trace: the parent.
 fn victim() -> i32 {
     std::os::unix::process::parent_id().cast_signed()
 }
@@ -96,7 +96,7 @@ fn confined(folder: &Path) {
     let granted = folder.join("granted");
     let held = granted.join("held");
     std::fs::write(&held, "held").expect("a file");
-    // Opened in time, since open sockets go on.
+    // Opens the sockets before confinement, which leaves open sockets usable.
     let (told, hears) = UnixDatagram::pair().expect("sockets");
     capabilities::keep(&[&held], true).expect("capabilities");
     let closed = files::restrict(&[Grant::Folder(granted.clone())], false).expect("landlock");
@@ -124,7 +124,7 @@ fn confined(folder: &Path) {
     std::thread::spawn(move || tell_all(&late, "late "))
         .join()
         .expect("threads can still be started");
-    // Operations of a server succeed.
+    // A confined server can still do the operations that it needs.
     assert_eq!(std::fs::read_to_string(&held).expect("granted"), "held");
     std::fs::rename(&held, granted.join("moved")).expect("granted");
     std::fs::create_dir(granted.join("folder")).expect("granted");
@@ -162,7 +162,7 @@ fn compare() {
         assert!(output.status.success(), "{role}: {text}\n{errors}");
         text
     };
-    // In its own namespaces, so that its mounts vanish with it.
+    // The child has its own namespaces, so that its mounts vanish with it.
     let free = said("free");
     let _ = nix::mount::umount(&folder.path().join("granted"));
     let text = said("confined");

@@ -17,7 +17,7 @@ pub struct Globals {
     pub paint_err: Paint,
     /// Folder of saved superblocks.
     pub state_dir: PathBuf,
-    /// The umask at braid's start; its own is stricter.
+    /// The umask that braid was started with; the umask that braid sets for itself is stricter.
     pub umask: Mode,
 }
 

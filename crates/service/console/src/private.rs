@@ -4,8 +4,8 @@
 //! out private, also those of programs that it runs later. A umask that denies the user's own
 //! rights is ignored. The command behind `--run` gets the umask that braid was started with.
 //!
-//! [`check_above`] checks that no other user can replace a folder, [`check_file`] the same of a
-//! file.
+//! [`check_above`] checks that no other user can replace a folder, [`check_file`] that no other
+//! user can replace a file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn umask() -> Mode {
     rustix::process::umask(Mode::RWXG | Mode::RWXO)
 }
 
-/// Checks that only this user can enter the folder. In another folder other users could replace
+/// Checks that only this user can enter the folder. In a folder open to others, they could replace
 /// braid's socket by their own, and read and change the traffic. The error says why.
 pub fn check_own(folder: &Path) -> Result<(), String> {
     let metadata = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;

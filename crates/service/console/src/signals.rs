@@ -51,10 +51,11 @@ pub fn name_of(number: i32) -> String {
     named.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
 }
 
-/// Makes a write beyond the file size limit fail instead of ending the process; for every command.
+/// Every command calls it: a write beyond the file size limit then fails instead of ending the
+/// process.
 pub fn survive_long_writes() {
     let seen = Arc::new(AtomicBool::new(false));
-    // Without the handler such a write ends the process, as by default.
+    // If the handler cannot be registered, such a write ends the process, as by default.
     let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), seen);
 }
 

@@ -27,10 +27,11 @@ fn sync_folder(folder: &Path) -> Result<(), Failed> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(|error| (folder.into(), error))
 }
 
-/// Writes a file durably, and creates its folder if need be. A crash leaves old or new.
+/// Writes a file durably, and creates its folder if need be. A crash leaves the old or the new
+/// content.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().expect("it lies in a folder");
     make_folders(folder).map_err(|(_, error)| error)?;

@@ -68,7 +68,8 @@ impl Operation {
         self.answers_as::<T>(status, "application/json", about)
     }
 
-    /// Adds an answer of another type, such as text or lines of JSON; the schema is a line's.
+    /// Adds an answer of another media type, such as text or lines of JSON. The schema describes
+    /// one line.
     #[must_use]
     pub fn answers_as<T: JsonSchema>(
         mut self,
@@ -161,7 +162,7 @@ impl Api {
         self
     }
 
-    /// Adds a type to the document that no operation answers with.
+    /// Adds to the document a type that no operation answers with.
     #[must_use]
     pub fn describe<T: JsonSchema>(mut self) -> Self {
         let _reference = schema_of::<T>(&mut self.generator);

@@ -51,12 +51,13 @@ pub enum ClientError {
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
     path: &'a Path,
-    /// `None` waits indefinitely.
+    /// Deadline of each answer; `None` waits indefinitely.
     deadline: Option<Duration>,
 }
 
 impl<'a> Client<'a> {
-    /// A client of the socket at `path`, with a deadline for each answer, or `None`.
+    /// A client of the socket at `path`. Each answer has a deadline; with `None` the client waits
+    /// indefinitely.
     #[must_use]
     pub fn new(path: &'a Path, deadline: Option<Duration>) -> Self {
         Self { path, deadline }
@@ -118,8 +119,9 @@ impl<'a> Client<'a> {
         self.ask(Method::PATCH, target, Some(body))
     }
 
-    /// Calls `line` with each line of a continuing answer until it returns false; calls `began`
-    /// once the answer has begun. The deadline covers the connection and the answer's head.
+    /// Sends a GET, and calls `line` with each line of a continuing answer until `line` returns
+    /// false. Calls `began` once the answer has begun. The deadline covers the connection and the
+    /// answer's head.
     ///
     /// # Errors
     /// Every [`ClientError`]; none when the answer ends.
@@ -210,7 +212,7 @@ impl<'a> Client<'a> {
         let stream = stream.map_err(ClientError::Connect)?;
         let passes = !descriptors.is_empty();
         if passes {
-            // The method's first byte, which goes with the descriptors.
+            // Descriptors need a byte to travel with: the first byte of the request's method.
             let first = request.method().as_str().as_bytes()[0];
             passed_descriptors::send(&stream, first, descriptors)
                 .await
@@ -220,7 +222,7 @@ impl<'a> Client<'a> {
             http1::handshake(TokioIo::new(StartedStream::new(stream, passes)))
                 .await
                 .map_err(ClientError::Ended)?;
-        // The sender receives its errors as well.
+        // The sender receives the connection's errors as well.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(ClientError::Ended)
     }
@@ -248,7 +250,8 @@ impl<'a> Client<'a> {
 
 fn request(method: Method, target: &str, body: Option<Vec<u8>>) -> Request<Full<Bytes>> {
     let request = Request::builder().method(method).uri(target).header(HOST, "braid");
-    // Every request that may change state has this type, with or without a body.
+    // The server demands this content type of every request that may change state, even without a
+    // body.
     let request = request.header(CONTENT_TYPE, "application/json");
     let body = Full::new(Bytes::from(body.unwrap_or_default()));
     request.body(body).expect("our own paths are paths")

@@ -8,7 +8,7 @@
 //! For servers whose clients are tasks of one thread. Each connection holds a [`ClientGuard`].
 //!
 //! Invariants
-//! - Silent clients keep no other one out `[check: the_longest_silent_makes_room]`.
+//! - Silent clients do not keep other clients out `[check: the_longest_silent_makes_room]`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ pub struct ClientLimit {
     book: Book,
 }
 
-/// Clients by number, that is in the order of arrival.
+/// Clients by number, which is also their order of arrival.
 type Book = Arc<Mutex<BTreeMap<u64, Client>>>;
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl ClientLimit {
         Self { clients_max, next: 0, book: Book::default() }
     }
 
-    /// Admits a client and runs `serve` for it, if need be after cutting another one off.
+    /// Admits a client and runs `serve` for it. At the limit, cuts another client off first.
     pub async fn admit(&mut self, serve: impl FnOnce(ClientGuard) -> AbortHandle) {
         self.make_room();
         let number = self.next;
@@ -76,7 +76,7 @@ impl ClientLimit {
         }
     }
 
-    /// Cuts off clients without any request.
+    /// Cuts off clients that have sent no request yet.
     pub fn cut_silent(&self) {
         for client in lock(&self.book).values().filter(|client| !client.has_asked) {
             client.task.abort();

@@ -37,7 +37,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub enum Names {
     /// Names of this machine, and `braid`, a placeholder for the socket in HTTP.
     Socket,
-    /// Names of this machine: `localhost`, and loopback addresses.
+    /// Names of this machine only: `localhost`, and loopback addresses.
     Machine,
     /// Any name: other machines use names that the server does not know.
     Any,
@@ -68,7 +68,8 @@ fn check_host(names: Names, request: &Request) -> Result<(), Misuse> {
     if count > 1 {
         return Err(Misuse::Hosts(count));
     }
-    // A name in the target overrides the header (RFC 9112), so both must be the server's.
+    // A host in the request target overrides the Host header (RFC 9112), so both must be the
+    // server's.
     let target = request.uri().authority().map(|authority| authority.as_str());
     let foreign = values(request, &HOST).chain(target).find(|name| !is_own(names, name));
     foreign.map_or(Ok(()), |name| Err(Misuse::Host(name.to_owned())))
@@ -105,7 +106,7 @@ fn is_own(names: Names, host: &str) -> bool {
     match names {
         Names::Any => true,
         Names::Machine => is_of_this_machine(host),
-        // Without a port: no browser reaches a socket by this name.
+        // `braid` is accepted without a port only: no browser reaches a socket by this name.
         Names::Socket => host.eq_ignore_ascii_case("braid") || is_of_this_machine(host),
     }
 }

@@ -17,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page's permissions. SHA-256 sums name script and style; a test prints the new ones.
+/// The page's content security policy. It identifies script and style by SHA-256 sums; if they
+/// change, a test prints the new sums.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-fo6HYwQm78VRDkZOIqNl0HS1bFXpISR7h8cR5TLlZzw='; \
     style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \
@@ -44,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// The text between the page's only tags of this name.
+    /// The text between the page's only pair of tags with this name.
     fn inside(name: &str) -> &'static str {
         let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
         assert_eq!(PAGE.matches(&format!("<{name}")).count(), 1, "one {name}");

@@ -22,10 +22,12 @@ use rustix::net::{
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-/// Most descriptors with one request: devices and locks below them. The kernel's limit is 253.
+/// Most descriptors with one request: devices, and locks on files below them. The kernel's limit is
+/// 253.
 pub const DESCRIPTORS_MAX: usize = 128;
 
-/// Descriptors that came with a request, in the order of sending. The first taker owns them.
+/// Descriptors that came with a request, in the order of sending. The first caller of `take` owns
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct PassedDescriptors(Arc<Mutex<Vec<OwnedFd>>>);
 
@@ -36,7 +38,7 @@ impl PassedDescriptors {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a value from `descriptors`, as if they had arrived.
+    /// Makes a value from `descriptors`, as if they had come with a request.
     #[must_use]
     pub fn of(descriptors: Vec<OwnedFd>) -> Self {
         Self(Arc::new(Mutex::new(descriptors)))
@@ -91,7 +93,7 @@ impl AsyncRead for DescriptorReceiver {
                     buffer.advance(length);
                     return Poll::Ready(Ok(()));
                 }
-                // The readiness was stale or another task's: wait again.
+                // The readiness was stale, or another task has used it up: wait again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -130,7 +132,7 @@ impl AsyncWrite for DescriptorReceiver {
     }
 }
 
-/// Sends descriptors with the first byte of the following data, and that byte.
+/// Sends `descriptors` together with the first byte of the data that follows.
 ///
 /// # Errors
 /// Too many descriptors, or the peer is gone.

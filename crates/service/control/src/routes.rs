@@ -88,7 +88,8 @@ fn looking_api(served: &Shared) -> Api {
         .add(&elevators, looking(served, |served| served.elevators()))
 }
 
-/// The same for a port with unknown clients. The caller restricts names ([`crate::guarded`]).
+/// The router of the page and its operations, for a port with unknown clients. The caller restricts
+/// host names ([`crate::guarded`]).
 pub fn looking_router(served: &Shared) -> Router {
     looking_api(served).router()
 }
@@ -205,7 +206,7 @@ fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
                 }
                 return Ok((StatusCode::ACCEPTED, Json(plan)).into_response());
             }
-            // On this thread: a stop must work while all answering threads are blocked.
+            // Called on this thread: a stop must work while all answering threads are blocked.
             served.stop();
             match stopped.wait().await {
                 Some(Ok(stopped)) => Ok(Json(stopped).into_response()),
@@ -303,7 +304,7 @@ async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Misuse> {
     serde_json::from_slice(&bytes).map_err(|error| Misuse::Body(error.to_string()))
 }
 
-/// A body, if it arrives in time and within the length limit.
+/// Reads a whole body, if it arrives in time and within the length limit.
 async fn whole(body: Body) -> Result<Bytes, Misuse> {
     let body = timeout(BODY_DEADLINE, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     let body = body.map_err(|_| Misuse::Slow(BODY_DEADLINE.as_secs()))?;

@@ -22,35 +22,37 @@ pub trait ServedArray: Send + Sync + 'static {
     /// The array has been stopped meanwhile.
     fn array(&self) -> Result<Array, Refusal>;
 
-    /// Its settings.
+    /// The array's settings.
     ///
     /// # Errors
     /// The array has been stopped meanwhile.
     fn settings(&self) -> Result<SettingsAnswer, Refusal>;
 
-    /// Sets all of these or none. With `dry_run` it only returns the expected result.
+    /// Sets all of these or none. With `dry_run` it changes nothing and returns the expected
+    /// result.
     ///
     /// # Errors
     /// A setting is invalid; the error names it and the valid values.
     fn set(&self, wanted: &Settings, dry_run: bool) -> Result<SettingsAnswer, Refusal>;
 
-    /// State of its elevators.
+    /// State of the array's elevators.
     ///
     /// # Errors
     /// The array has been stopped meanwhile.
     fn elevators(&self) -> Result<Elevators, Refusal>;
 
-    /// Requests a job. With `dry_run` it only returns the expected effect.
+    /// Requests a job. With `dry_run` it changes nothing and returns the expected effect.
     ///
     /// # Errors
     /// The array has no such job, or cannot do it now; nothing is changed.
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal>;
 
-    /// Adds, fails or removes members, perhaps passed open. `dry_run` only returns the effect.
+    /// Adds, fails or removes members; the client may have passed their devices open. With
+    /// `dry_run` it changes nothing and returns the expected effect.
     ///
     /// # Errors
-    /// The array cannot do without the member, or a device cannot become one. Devices before the
-    /// refused one may already be members; the refusal says so.
+    /// The array cannot do without the member, or a device cannot become a member. Devices before
+    /// the refused one may already be members; the refusal says so.
     fn change_members(
         &self,
         wanted: &MembersWanted,
@@ -58,7 +60,7 @@ pub trait ServedArray: Send + Sync + 'static {
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal>;
 
-    /// The effect of a stop now.
+    /// The effect that a stop would have now.
     ///
     /// # Errors
     /// The array has been stopped meanwhile.
@@ -197,13 +199,13 @@ pub fn stopping() -> (StopTeller, StopListener) {
 impl StopTeller {
     /// Reports that the array has stopped and released its members, or has failed to.
     pub fn tell(self, outcome: StopOutcome) {
-        // No client may be waiting.
+        // No client may be waiting for the outcome.
         self.0.send_replace(Some(outcome));
     }
 }
 
 impl StopListener {
-    /// Waits for the outcome; `None` if none will come.
+    /// Waits for the outcome; `None` if the [`StopTeller`] is gone without one.
     pub(crate) async fn wait(mut self) -> Option<StopOutcome> {
         let outcome = self.0.wait_for(Option::is_some).await.ok()?;
         outcome.clone()

@@ -153,7 +153,8 @@ impl Connections {
                             limit.admit(serve).await;
                         }
                     }
-                    // Out of descriptors or kernel memory; or the client is gone again.
+                    // The process is out of descriptors or kernel memory, or the client is gone
+                    // again.
                     Err(_) => sleep(PAUSE).await,
                 },
             }
@@ -163,7 +164,7 @@ impl Connections {
         limit.cut_silent();
         ending.send_replace(true);
         let answered = async { while tasks.join_next().await.is_some() {} };
-        // Unfinished answers end with the tasks.
+        // Answers that are still unfinished end with their tasks.
         let _ = timeout(self.limits.stop_patience, answered).await;
     }
 
@@ -184,7 +185,7 @@ impl Connections {
             "HTTP/1.1 {status}\r\nContent-Type: {PROBLEM_JSON}\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n{body}"
         );
-        // A new connection's buffer has room for it.
+        // The buffer of a new connection has room for the text.
         let _ = stream.try_write(text.as_bytes());
         false
     }

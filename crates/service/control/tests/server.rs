@@ -278,7 +278,7 @@ impl TestServer {
         UnixStream::connect(&self.path).expect("a listener")
     }
 
-    /// The server's answer to `bytes`, until it ends the connection.
+    /// Sends `bytes`, and returns the server's answer up to the end of the connection.
     fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         // The server may cut off before it has read all bytes.
@@ -303,7 +303,7 @@ impl TestServer {
         Client::new(&self.path, Some(Duration::from_secs(20)))
     }
 
-    /// Fails if the answer does not match the document.
+    /// Fails if the answer's status or body does not match the document.
     fn check(&self, method: &str, path: &str, status: u16, body: &Value) {
         let operation = &self.document["paths"][path][method.to_ascii_lowercase()];
         let responses = &operation["responses"];
@@ -414,7 +414,7 @@ fn descriptors_come_with_the_request_that_they_are_sent_with() {
     assert_eq!(read().len(), DESCRIPTORS_MAX);
     let too_many: Vec<_> = (0..=DESCRIPTORS_MAX).map(|_| file("x")).collect();
     assert!(post(&too_many, 129).is_err());
-    // A request gets no descriptors of another one.
+    // The next request gets none of the descriptors that came with an earlier one.
     let array = test.client().get::<Array>("/v1/array");
     assert!(array.is_ok() && read().is_empty());
 }
@@ -496,7 +496,7 @@ fn a_byte_now_and_then_is_no_way_to_stay() {
         std::thread::sleep(LIMIT / 10);
     }
     assert!(begun.elapsed() >= LIMIT / 2, "it was cut off before its time");
-    // The same after a request: the connection stays for the next one, but not for ever.
+    // After a request the connection stays open for the next one, but not for ever.
     let mut stream = test.connect();
     stream.write_all(b"GET /v1/array HTTP/1.1\r\nHost: braid\r\n\r\n").unwrap();
     let begun = Instant::now();
@@ -578,13 +578,13 @@ fn another_user_is_not_answered() {
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     };
-    // As a careless administrator would set it.
+    // A careless administrator lets every user reach the socket.
     open(&test.path);
     open(test.path.parent().unwrap());
     let path = test.path.clone();
     let said = std::thread::spawn(move || {
         let other = rustix::fs::Uid::from_raw(65_534);
-        // For this thread alone.
+        // Changes the user of this thread alone.
         rustix::thread::set_thread_res_uid(other, other, other).unwrap();
         let mut stream = UnixStream::connect(path).unwrap();
         let _ = stream.write_all(b"GET /v1/array HTTP/1.1\r\nHost: braid\r\n\r\n");
@@ -615,7 +615,8 @@ fn a_client_that_stops_the_array_is_answered_when_it_has_stopped() {
     };
     test.check("POST", "/v1/stop", 200, &serde_json::to_value(&stopped).unwrap());
     test.teller.take().unwrap().tell(Ok(stopped.clone()));
-    // As at the end of serving: the answer is sent before the connection is cut.
+    // The server ends right after the report, as at the end of serving: the answer is sent before
+    // the connection is cut.
     drop(test.server.take());
     assert_eq!(asking.join().unwrap().unwrap(), stopped);
 }

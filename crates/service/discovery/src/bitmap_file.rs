@@ -18,7 +18,7 @@ use braid_console::state::remove_files;
 /// Opens and reads a bitmap file.
 ///
 /// # Errors
-/// It cannot be opened, locked or read.
+/// The file cannot be opened, locked or read.
 pub fn open(path: &Path, access: Access) -> Result<(Box<dyn Member>, GivenBitmapFile), CliError> {
     lengthen(path, access);
     let device = open_member(path, access)?;
@@ -29,7 +29,7 @@ pub fn open(path: &Path, access: Access) -> Result<(Box<dyn Member>, GivenBitmap
 /// Reads an open bitmap file.
 ///
 /// # Errors
-/// A read that failed.
+/// A read failed.
 pub fn look(device: &dyn Member, label: &str) -> Result<GivenBitmapFile, CliError> {
     let read = |start: u64, length: u64| {
         let mut bytes = vec![0; usize::try_from(length).expect("a bitmap is small")];
@@ -40,9 +40,8 @@ pub fn look(device: &dyn Member, label: &str) -> Result<GivenBitmapFile, CliErro
     Ok(GivenBitmapFile { label: label.to_owned(), file })
 }
 
-/// Lengthens a bitmap file: mdadm's files end with their bits, braid writes whole blocks and
-/// perhaps a log behind them. md reads no further than the bits. Opening or writing it reports
-/// failures.
+/// Lengthens a bitmap file to whole blocks, with room for a log. mdadm's files end with their bits,
+/// and md reads no further than these. If it fails, opening or writing the file reports that.
 fn lengthen(path: &Path, access: Access) {
     if access != Access::ReadWrite {
         return;
@@ -52,14 +51,14 @@ fn lengthen(path: &Path, access: Access) {
     let mut head = [0; 256];
     if is_short && file.read_exact(&mut head).is_ok() {
         let is_bitmap = UnvalidatedBitmap::recognise(&head).is_some();
-        // On failure the file is still intact.
+        // If this fails, the file is still intact.
         let _longer = is_bitmap.then(|| file.set_len(BITMAP_FILE_BYTES_MIN));
     }
 }
 
-/// Creates an empty file for this bitmap, without holes: md asks the file system for its blocks,
-/// writes them itself, and refuses a file with holes. Besides, a file system that fills up later
-/// does not cost the array its bitmap.
+/// Creates an empty file for this bitmap, without holes. md asks the file system for the file's
+/// blocks, writes them itself, and refuses a file with holes. Besides, a file system that fills up
+/// later does not cost the array its bitmap.
 ///
 /// # Errors
 /// The file exists already, or cannot be created.

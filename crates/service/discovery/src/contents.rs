@@ -1,14 +1,14 @@
 //! Contents of a device, and the names by which the operator confirms their destruction.
 //!
 //! A thing answers to its own name: an array's name (with or without `host:`) or a file system's
-//! label. Without one it answers to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID.
-//! Everything answers to its UUID, too, or without one to `KIND@MEMBER`. A name of several things
-//! is refused, and the error lists these. Unrecognised bytes are `data`.
+//! label. Without a name it answers to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID.
+//! Everything answers to its UUID, too, or without a UUID to `KIND@MEMBER`. A name that several
+//! things have is refused, and the error lists these things. Unrecognised bytes are `data`.
 //!
 //! Wiping removes signatures until nothing is recognised. It runs first in memory
 //! ([`signature_sectors`]), so that the writes are known before the first one.
 //!
-//! Callers refuse (`create`, and a server that adds a device) and write.
+//! The callers decide and write: `create`, and a server that adds a device.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -38,11 +38,11 @@ pub struct Thing {
     pub words: String,
     /// Its UUID, if it has one.
     pub uuid: Option<String>,
-    /// Its kind; kind and UUID together identify it.
+    /// The thing's kind; kind and UUID together identify it.
     pub kind: &'static str,
-    /// The array of which it is a sound member.
+    /// The array whose sound member this thing is.
     pub array: Option<[u8; 16]>,
-    /// The sector of a foreign signature; for md's none is needed.
+    /// The sector of a foreign signature; `None` for md's superblocks.
     pub foreign_sector: Option<u64>,
 }
 
@@ -82,10 +82,10 @@ pub struct Existing {
 }
 
 impl Existing {
-    /// Reads an open device.
+    /// Examines an open device.
     ///
     /// # Errors
-    /// A read that failed.
+    /// A read failed.
     pub fn look(device: Box<dyn Member>, label: &str) -> Result<Self, CliError> {
         let snippets = read_ends(device.as_ref(), label)?;
         let probe = probe(device.size_bytes(), &snippets);
@@ -212,7 +212,7 @@ pub fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTre
     sectors
 }
 
-/// The sectors of all signatures that do not stay.
+/// The sectors of all signatures, without foreign signatures within `kept_sectors`.
 fn signatures(found: &Probe, kept_sectors: &Range<u64>) -> impl Iterator<Item = u64> {
     let superblocks = found.superblocks.iter().flat_map(|found| {
         let offset_bytes = match found {

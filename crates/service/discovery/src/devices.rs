@@ -4,8 +4,8 @@
 //!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ MemberDevice { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
-//! If the last partition ends with the disk, the disk shows the partition's superblock as well
-//! (metadata 0.90 and 1.0 lie at the end). Of these two the smaller device is the member.
+//! If the last partition ends with the disk, both show the partition's superblock (metadata 0.90
+//! and 1.0 are at the end). Of the two devices the smaller one is the member.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use braid_console::error::CliError;
 use braid_console::error::Risk;
 use braid_console::error::code::Code;
 
-/// Most devices to read: more than a machine has, each by a few names.
+/// Most devices to read: more than a machine has, even with a few names for each.
 const DEVICES_MAX: usize = 8192;
 
 /// An example of a pattern, for errors.
@@ -49,7 +49,7 @@ impl MemberDevice {
         bare_name(&self.superblock.array.name)
     }
 
-    /// Whether the choice admits its array.
+    /// Whether `choice` admits the device's array.
     pub fn is_of(&self, choice: &Choice) -> bool {
         choice.admits(&self.superblock.array.uuid, &self.superblock.array.name)
     }
@@ -74,7 +74,8 @@ pub fn all_devices() -> Vec<PathBuf> {
     nodes
 }
 
-/// Nodes of block devices in this folder; an empty one shows when it is opened.
+/// Nodes of block devices in this folder, also of empty devices: these show only when they are
+/// opened.
 fn nodes_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_block = |path: &PathBuf| {
@@ -141,7 +142,7 @@ pub fn look_at(path: &Path) -> Option<MemberDevice> {
     Some(MemberDevice { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
 }
 
-/// Whether all members are present that the newest superblock counts as active.
+/// Whether all members that the newest superblock counts as active are present.
 pub fn is_complete(found: &[&MemberDevice], choice: &Choice, state_dir: &Path) -> bool {
     if found.is_empty() {
         return false;
@@ -153,7 +154,7 @@ pub fn is_complete(found: &[&MemberDevice], choice: &Choice, state_dir: &Path) -
     let assembled = assemble(&probed, &options).array;
     match assembled {
         Ok(array) => !array.may_return() && array.journal_fault.is_none(),
-        // The options will supply the layout.
+        // Only the layout is missing, and the operator's options will supply it.
         Err(refusal) => raid0_layout::is_missing(&refusal),
     }
 }

@@ -1,4 +1,4 @@
-//! Maps of copies: files beside them that list the disk's ranges in the copy.
+//! Maps of copies: a map is a file beside a copy that lists which ranges of the disk the copy has.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub fn beside(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Reads the map of a disk of `size_bytes`; `None` if the file does not exist.
+/// Reads the map of the copy of a disk of `size_bytes`; `None` if the file does not exist.
 pub fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse(text, size_bytes))
 }
@@ -47,7 +47,8 @@ fn parsed(
 /// Replaces a map durably.
 pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let written = || -> io::Result<()> {
-        // If the path is a link, replaces its target, which readers continue to use.
+        // If the path is a link, replaces the file that it leads to: readers continue to use the
+        // link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
@@ -65,10 +66,10 @@ fn cannot_read(path: &Path, error: &io::Error) -> CliError {
     system(format!("the map {} cannot be read", path.display()), error)
 }
 
-/// The map does not fit this disk.
+/// Error for a map that does not fit this disk.
 pub fn unfit(path: &Path, why: &str) -> CliError {
     let name = path.display().to_string();
-    // Reading a pipe would block the operator, too.
+    // Not `head` for a pipe: reading it would block the operator, too.
     let verb = if path.is_file() { "head -n 20" } else { "ls -l" };
     let see = format!("{verb} {}", shell_word(&name));
     CliError::new(Code::MapUnfit, "the map of the copy cannot be used")

@@ -43,7 +43,7 @@ fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
     state_dir.join("arrays").join(format!("{digits}.json"))
 }
 
-/// Records of these members' arrays. A file that is unreadable or invalid is ignored.
+/// The records of these members' arrays. Ignores a file that is unreadable or invalid.
 pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<RecordedState> {
     let sound = members.iter().flat_map(|member| &member.probe.superblocks);
     let mut uuids: Vec<[u8; 16]> =
@@ -108,7 +108,8 @@ fn write(state_dir: &Path, known: &RecordedState) -> io::Result<()> {
 /// The record at the start of an array: the newest superblock, and the member in each slot.
 fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedState {
     let newest = &array.newest;
-    // The start first updates a member that is one event behind.
+    // Takes the superblocks of the open members: the start has updated a member that was one event
+    // behind.
     let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
     let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
         let device = device(occupant.as_ref()?.member)?;
@@ -123,7 +124,7 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedStat
     }
 }
 
-/// Messages to the thread.
+/// Messages to the thread that writes the record.
 enum Word {
     /// Superblocks were updated.
     Recorded,
@@ -133,14 +134,14 @@ enum Word {
     Ended,
 }
 
-/// Reports updates to the thread.
+/// Reports updates of superblocks to the thread that writes the record.
 #[derive(Clone)]
 pub struct Notifier(Sender<Word>);
 
 impl Notifier {
-    /// Superblocks were updated.
+    /// Reports that superblocks were updated.
     pub fn notify(&self) {
-        // Without the thread nothing is kept; the start has reported that.
+        // If the thread did not start, no record is kept; the start has reported that.
         let _ = self.0.send(Word::Recorded);
     }
 }
@@ -161,7 +162,7 @@ impl Keeper {
         Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
     }
 
-    /// For the array's watcher.
+    /// The notifier that the array's watcher calls.
     pub fn notifier(&self) -> Notifier {
         Notifier(self.words.0.clone())
     }
@@ -196,7 +197,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// The array has stopped: writes its last state.
+    /// Writes the last state of the stopped array.
     pub fn end(self) {
         let _ = self.words.0.send(Word::Ended);
         if let Some(thread) = self.thread {
@@ -210,12 +211,12 @@ struct Record {
     known: RecordedState,
     volume: Weak<Volume>,
     writer: Writer,
-    /// The failure has been reported.
+    /// The current failure has been reported.
     is_told: bool,
 }
 
 impl Record {
-    /// Writes the record if it is new. The next message tries a failed write again.
+    /// Writes the record if it has changed. After a failure, the next message tries again.
     fn write_new(&mut self, fails: &dyn Fn(&io::Error)) {
         let recorded = self.volume.upgrade().and_then(|volume| volume.recorded());
         let next = recorded.map(|recorded| after(&self.known, recorded));
@@ -262,7 +263,7 @@ impl Writer {
     fn write(&mut self, known: &RecordedState) -> io::Result<()> {
         let is_late = || io::Error::new(io::ErrorKind::TimedOut, "writing it takes too long");
         if self.is_out {
-            // A late result is about an older record.
+            // Drop the result of the late write: it belongs to an older record.
             self.is_out = self.results.try_recv().is_err();
         }
         if self.is_out || self.orders.send(known.clone()).is_err() {
@@ -291,7 +292,8 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
             Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
                 record.write_new(fails);
                 (due, rests_until) = (None, Instant::now() + PAUSE);
-                // Also after a failed write: clients do not wait for it.
+                // Frees waiting clients after a failed write, too: they do not wait for another
+                // try.
                 if let (Ok(Word::Lost(events)), Some(volume)) = (word, record.volume.upgrade()) {
                     volume.record_kept(events);
                 }
@@ -346,7 +348,8 @@ mod tests {
         }
     }
 
-    /// The state folder is on the hanging disk: all writes of the array used to wait for it.
+    /// Regression: while the state folder was on a hanging disk, all writes of the array waited for
+    /// the record.
     #[test]
     fn a_record_that_hangs_is_not_waited_for_and_is_written_later() {
         let at = Timestamp { seconds: 1, microseconds: 0 };

@@ -16,7 +16,7 @@ pub struct OpenCommand {
     pub label: String,
     /// The command.
     pub command: String,
-    /// The resulting path.
+    /// The path that the command makes.
     pub path: String,
 }
 
@@ -69,13 +69,13 @@ pub fn open_command(kind: ForeignKind, path: &str, wanted: Use) -> Option<OpenCo
     Some(OpenCommand { label: format!("{word} is {kind}: {what}"), command, path })
 }
 
-/// Whether this kind occurs at the start of an array as well, and not only below its members.
+/// Whether this kind may also be at the start of an array itself, on top of its members.
 pub fn may_be_on_top(kind: ForeignKind) -> bool {
     matches!(kind, ForeignKind::Luks | ForeignKind::Bitlocker)
 }
 
-/// Commands for all of `holds`: paths and the kind recognised on each. If some members show
-/// nothing, a kind that `may_be_on_top` gets none: it probably lies on the array, not below it.
+/// Commands for all of `holds`: paths, each with the kind recognised there. If some members show no
+/// kind, a kind that `may_be_on_top` gets no command: it is probably on the array, not below it.
 pub fn open_commands<'a>(
     holds: impl Iterator<Item = (&'a str, Option<ForeignKind>)>,
     wanted: Use,
@@ -96,7 +96,7 @@ fn name_of(path: &str) -> String {
     name.chars().map(|one| if is_plain(one) { one } else { '_' }).collect()
 }
 
-/// `sda.img.gz` is unpacked to `sda.img.raw`, and `a.qcow2` to `a.raw`.
+/// The path without its last ending, so that `a.qcow2` is unpacked to `a.raw`.
 fn path_without_ending(path: &str) -> &str {
     let name = path.rfind('/').map_or(0, |at| at + 1);
     match path[name..].rfind('.') {

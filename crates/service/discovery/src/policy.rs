@@ -2,7 +2,7 @@
 //!
 //! `create` and the server decide whether an array can have a policy.
 
-/// mdadm's minimum, too.
+/// The smallest size for a bit; mdadm has the same minimum.
 const BITMAP_CHUNK_BYTES_MIN: u32 = 4096;
 
 /// The valid sizes for a bit of a bitmap.
@@ -25,7 +25,7 @@ pub enum Policy {
     Journal,
 }
 
-/// Words of the policies; mdadm's `--bitmap` takes the second.
+/// The words for each policy: braid's own first, then the word of mdadm's `--bitmap`.
 const POLICIES: [(Policy, &[&str]); 6] = [
     (Policy::Resync, &["resync", "none"]),
     (Policy::Bitmap, &["bitmap", "internal"]),
@@ -43,7 +43,7 @@ impl Policy {
     }
 }
 
-/// A valid size for a bit of a bitmap.
+/// The size of a bitmap's bit in `bytes`; `None` if the size is not valid.
 pub fn bitmap_chunk(bytes: u64) -> Option<u32> {
     let is_fit = |bytes: &u32| bytes.is_power_of_two() && *bytes >= BITMAP_CHUNK_BYTES_MIN;
     u32::try_from(bytes).ok().filter(is_fit)

@@ -21,7 +21,7 @@ use braid_console::error::system::shortage;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-/// Bytes of a bitmap's superblock, which contains the total length.
+/// Bytes of a bitmap's superblock, which gives the total length.
 const BITMAP_HEAD_BYTES: u64 = 256;
 /// Longest bad-block log: `braid-ondisk` refuses a superblock with a longer one.
 const LOG_BYTES_MAX: u64 = 8 * SECTOR_BYTES;
@@ -106,7 +106,7 @@ fn probed(
 /// Reads a range; the caller has bounded its length.
 type Read<'a> = &'a dyn Fn(u64, u64) -> Result<Vec<u8>, CliError>;
 
-/// Reads the log if the superblock says that it is not empty.
+/// Reads the bad-block log if the superblock says that it is not empty.
 fn bad_block_log(
     superblock: &Superblock,
     size_bytes: u64,
@@ -139,7 +139,7 @@ fn bitmap_of(
     Ok(Some(Bitmap::read(head, &area)))
 }
 
-/// The partial parity log. Its unreadable sectors do not condemn the data beside them.
+/// Reads the partial parity log. An unreadable log does not condemn the member's data.
 fn ppl_of(
     superblock: &Superblock,
     size_bytes: u64,
@@ -157,7 +157,7 @@ fn ppl_of(
     Ok(Some(PplLog::read(&bytes, place, &superblock.uuid_as_stored())))
 }
 
-/// Braid's own parity log; its unreadable sectors likewise.
+/// Reads braid's own parity log. An unreadable log does not condemn the member's data.
 fn own_log_of(
     superblock: &Superblock,
     size_bytes: u64,
@@ -191,7 +191,8 @@ impl<'a> Ahead<'a> {
         move |offset, block| self.read(offset, block)
     }
 
-    /// Reads a block by itself if its piece fails: its neighbours may be good.
+    /// Reads a block by itself if the piece around it cannot be read: the piece's other blocks may
+    /// be good.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> bool {
         if self.copy(offset, block) {
             return true;

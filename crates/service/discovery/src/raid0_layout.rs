@@ -39,7 +39,8 @@ impl Raid0Layout {
     }
 }
 
-/// Whether the layout is missing: further members, or a wait, would not help.
+/// Whether an array is refused because its layout is missing: further members, or a wait, would not
+/// help.
 pub const fn is_missing(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Geometry(GeometryError::Raid0LayoutUnspecified { .. }))
 }
@@ -63,7 +64,7 @@ pub fn check(array: &AssembledArray, chosen: Option<u32>) -> Result<(), CliError
     Err(error.because(why).remedy(Risk::Look, "See how", "braid help mdadm"))
 }
 
-/// `braid rescue` commands that try both layouts.
+/// `braid rescue` options that find the layout or try each of the two.
 pub const fn looks() -> [(&'static str, &'static str); 3] {
     [
         ("Find the layout from the contents of the array", "--solve"),
@@ -72,7 +73,7 @@ pub const fn looks() -> [(&'static str, &'static str); 3] {
     ]
 }
 
-/// Remedies for a missing layout: look at each, then serve the right one.
+/// Remedies for a missing layout: look at the array with each, then serve the right one.
 pub fn with_remedies(error: CliError, members: &str) -> CliError {
     let error = error.because(
         "Linux before 3.14 wrote such arrays with one layout, and until 5.4 with \

@@ -31,7 +31,8 @@ pub struct Ready {
     pub array: AssembledArray,
     /// Verdicts of the members, in the order of the command line.
     pub verdicts: Vec<MemberVerdict>,
-    /// Chosen members by their index on the command line, open. A bitmap file follows them.
+    /// Chosen members by their index on the command line, open. The bitmap file follows the
+    /// members.
     pub members: Vec<Option<OpenMember>>,
     /// Present but unreadable members, and why; the array runs without them if it can.
     pub unreadable: Vec<(String, String)>,
@@ -39,11 +40,12 @@ pub struct Ready {
     pub journal: Option<(usize, OpenMember)>,
     /// The result of a replay after an unclean stop.
     pub replayed: Option<ReplayResult>,
-    /// Keeps bytes that a replay overwrites.
+    /// The folder that keeps bytes which a replay overwrites.
     state_dir: PathBuf,
 }
 
-/// Opens, locks and assembles members, and replays logs: onto them, or in memory if read-only.
+/// Opens, locks and assembles members, and replays logs: onto the members, or in memory if
+/// read-only.
 pub fn ready(
     (paths, bitmap_file): (&[PathBuf], Option<&Path>),
     options: Options,
@@ -75,7 +77,8 @@ impl Ready {
         members.chain(self.array.bitmap_file.as_ref().map(|file| file.label.clone())).collect()
     }
 
-    /// Refuses a degraded array with unread ranges: parity there would not fit data read later.
+    /// Refuses a degraded array in which a replay left ranges unread: parity computed there would
+    /// not fit data that is read later.
     fn check_unread(&self) -> Result<(), CliError> {
         let mut unread = self.replayed.iter().flat_map(ReplayResult::unread);
         let Some(range) = unread.next() else { return Ok(()) };
@@ -126,7 +129,7 @@ impl Ready {
     /// Replays the logs once. `finish` says whether a journal is then emptied.
     pub fn replay(&mut self, target: ReplayTarget, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
-        // A journal that was given up has nothing to replay.
+        // An array that runs without its journal has nothing to replay.
         let is_lacking = self.array.read_only.is_some() && target.is_requested();
         if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| is_lacking) {
             let members: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -232,7 +235,7 @@ pub fn decided(
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
 
-/// Names partitions that are members: the kernel's devices for them can be served.
+/// Adds partitions that are members to the error: the kernel's devices for these can be served.
 fn in_partitions(
     mut error: CliError,
     devices: &[Box<dyn Member>],
@@ -281,13 +284,13 @@ fn superblock_of(probed: &ProbedMember, array: &AssembledArray) -> Option<Superb
 }
 
 /// Whether a member is present but unusable: too small, or unreadable. The array may run without
-/// it; a busy or missing member is rather the operator's mistake.
+/// such a member; a busy or missing member is rather the operator's mistake.
 pub fn is_dead(error: &CliError) -> bool {
     matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
 /// Refuses two names of the same device: a link, a loop device over the other, a partition of it.
-/// Opening it twice would only report a lock.
+/// Without this check the error would only report that the device is locked.
 pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
     let mut seen: Vec<(&Path, Reach)> = Vec::new();
     for path in paths {

@@ -1,7 +1,7 @@
 //! Assembly's refusals, as errors with codes and commands to copy.
 //!
-//! `braid-assembly` says why there is no array; this says what to do about it, with the operator's
-//! own names. Every refusal is mapped: the match has no catch-all.
+//! `braid-assembly` says why there is no array; this module says what the operator can do about it,
+//! with the operator's own names. Every refusal is mapped: the match has no catch-all.
 
 use std::ops::Range;
 
@@ -161,7 +161,7 @@ fn causes(refusal: &Refusal) -> Vec<String> {
         Refusal::PplNotReplayed { unread, .. } if unread.is_empty() => {
             vec!["a resync was not finished, and the log does not cover it".to_string()]
         }
-        // One error for all slots.
+        // One error for the logs of all slots.
         Refusal::PplNotReplayed { unread, .. }
             if unread.iter().all(|(_, why)| is_of_a_file(*why)) =>
         {

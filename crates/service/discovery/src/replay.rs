@@ -33,10 +33,10 @@ use braid_console::output::size::format_size;
 
 /// Most bytes of parity in memory: logs of mdadm's arrays cover a few MiB.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
-/// Most ranges in a message, which gives the number of the others.
+/// Most ranges that a message lists; it gives the number of the others.
 const RANGES_SHOWN: usize = 8;
 
-/// The target of the replay's parity.
+/// Where the replay writes the parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayTarget {
     /// Memory: reads of the members see it.
@@ -48,7 +48,7 @@ pub enum ReplayTarget {
 }
 
 impl ReplayTarget {
-    /// Whether the operator requested the replay; otherwise serving needs it.
+    /// Whether the operator requested the replay; otherwise it runs because serving needs it.
     pub fn is_requested(self) -> bool {
         self != Self::Memory
     }
@@ -57,9 +57,9 @@ impl ReplayTarget {
 /// The result of a replay.
 #[derive(Clone, Debug)]
 pub enum ReplayResult {
-    /// Of partial parity logs.
+    /// The result of replaying partial parity logs.
     Ppl(PplResult),
-    /// Of a write journal.
+    /// The result of replaying a write journal.
     Journal(journal::JournalResult),
 }
 
@@ -102,7 +102,7 @@ pub struct PplResult {
     unread: Vec<String>,
 }
 
-/// The members as the replay's devices.
+/// Gives the replay access to the members.
 struct MemberDevices<'a> {
     array: &'a AssembledArray,
     members: &'a [Option<OpenMember>],
@@ -128,7 +128,8 @@ impl MemberDevices<'_> {
         (self.open(slot).superblock.device.data_offset_sectors + sector) * SECTOR_BYTES
     }
 
-    /// Runs `act` for the slot's member and for its replacement; returns whether both succeeded.
+    /// Runs `act` for the slot's member and for its replacement, if any. Returns whether both
+    /// succeeded.
     fn each_of_slot(
         &mut self,
         slot: Slot,
@@ -257,7 +258,7 @@ pub fn replay(
             index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
         }
     }
-    // Unread ranges of a degraded array are reported, and keep it from being served for writing.
+    // In a degraded array, unread ranges are reported, and the array is not served for writing.
     array.note_replayed(report.unread.is_empty() || array.degraded > 0);
     Ok(Some(PplResult { kind, report, target, torn, unread }))
 }
@@ -269,7 +270,7 @@ fn kind_of(array: &AssembledArray) -> &'static str {
     }
 }
 
-/// Makes reads of the member see these sectors.
+/// Makes reads of the member return these sectors.
 fn lay_over(member: &mut Option<OpenMember>, sectors: &Sectors) {
     let Some(open) = member.take_if(|_| !sectors.is_empty()) else { return };
     let device: Box<dyn Member> = Box::new(Patched::new(open.device, sectors.clone()));

@@ -62,8 +62,8 @@ pub fn folder() -> PathBuf {
         .map_or_else(fallback, |folder| folder.join("braid"))
 }
 
-/// Whether files in the folder outlive the server in any case but a power cut. They do not in a
-/// container, which may end with its process, nor in the folder of a user's session.
+/// Whether files in the folder outlive the server in every case except a power cut. They do not in
+/// a container, which may end with its process, nor in the folder of a user's session.
 pub fn outlives_server() -> bool {
     let is_of_host = || !CONTAINERS.iter().any(|sign| Path::new(sign).exists());
     // The operator vouches for a folder that they chose.
@@ -75,7 +75,7 @@ pub fn outlives_server() -> bool {
     is_of_system && namespace.is_ok_and(|it| it == Path::new(FIRST_PROCESSES))
 }
 
-/// The path of the control socket of this name.
+/// The path of the control socket for an array of this name.
 pub fn control_path(name: &str) -> PathBuf {
     folder().join(format!("{name}.{SUFFIX}"))
 }
@@ -85,7 +85,7 @@ pub fn note_path(control: &Path) -> PathBuf {
     control.with_extension("command")
 }
 
-/// That command, if its server left it behind.
+/// The command that serves the socket's array again, if the server left it behind.
 pub fn command_again(control: &Path) -> Option<String> {
     let path = note_path(control);
     let text = read_text(&path, NOTE_BYTES_MAX).ok()?;
@@ -107,7 +107,7 @@ impl RunningArray {
         Client::new(&self.control, Some(PATIENCE))
     }
 
-    /// The array's shortest unique name in a command.
+    /// The array's shortest name that is unique among `others`, for use in a command.
     pub fn word(&self, others: &[Self]) -> String {
         let is_found = self.control.parent() == Some(&folder());
         let is_alone = |same: &dyn Fn(&Array) -> bool| {
@@ -180,7 +180,7 @@ fn all_in(folder: &Path) -> RunningArrays {
     all
 }
 
-/// Asks several at a time, so that the others wait only once for silent servers.
+/// Asks several sockets at a time, so that silent servers cost one deadline for the whole batch.
 fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
     let mut answers = Vec::with_capacity(paths.len());
     for batch in paths.chunks(ASKED_AT_ONCE) {
@@ -192,7 +192,7 @@ fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
             };
             let asked: Vec<_> = batch.iter().map(begin).collect();
             for (path, asked) in batch.iter().zip(asked) {
-                // Without a thread, asks on this one.
+                // If no thread could start, asks on this one.
                 let answer = asked.map_or_else(
                     || ask(path),
                     |asked| asked.join().expect("asking does not panic"),
@@ -255,7 +255,7 @@ fn several(word: &str, meant: &[&RunningArray], all: &[RunningArray]) -> CliErro
     })
 }
 
-/// No array is served.
+/// Error if no array is served.
 pub fn none_served() -> CliError {
     let error = CliError::new(Code::NotServed, "no array is being served");
     let error = error.because(format!("there is no control socket in {}", folder().display()));
@@ -265,7 +265,7 @@ pub fn none_served() -> CliError {
     error.remedy(Risk::Look, "See the served arrays", "braid list")
 }
 
-/// No array matches; a socket left behind may.
+/// Error for a word that matches no array. A socket that a server left behind may match.
 fn none(word: &str, all: RunningArrays) -> CliError {
     let stem = |silent: &Silent| {
         silent.control.file_stem().map(|stem| stem.to_string_lossy().into_owned())
@@ -289,7 +289,7 @@ fn none(word: &str, all: RunningArrays) -> CliError {
     let error = error.about(word).because(served).because(
         "name an array with another control socket (serve --control) by the path of that socket",
     );
-    // A socket in the current folder, named without a slash.
+    // The word may be a socket in the current folder, named without a slash.
     if Path::new(word).exists() {
         let command = format!("braid status {}", shell_word(&format!("./{word}")));
         return error.remedy(Risk::Look, "Ask the socket of that name", command);

@@ -146,7 +146,7 @@ mod tests {
                 text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             let ids: Vec<u64> = events.iter().map(|event| event.id).collect();
             assert_eq!(ids, (1..=100).collect::<Vec<_>>());
-            // A follower after the end gets an empty stream.
+            // A follower that comes after the end of telling gets an empty stream.
             assert_eq!(rest(follow().await).await, "");
         });
     }

@@ -1,6 +1,6 @@
-//! The deadline of the end of telling, once it has begun.
+//! The deadline of the end of telling, once the end has begun.
 //!
-//! Hooks may take long, and the server does not wait long for them at its end. So all waits of
+//! Hooks may take long, and the server does not wait long for hooks at its end. So all waits of
 //! hooks pass through here: they last for a given time, or until the deadline.
 
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -21,7 +21,8 @@ impl Ending {
         self.begun.notify_all();
     }
 
-    /// The time that is left of `wanted` before the deadline; `None` if none is left.
+    /// `wanted`, or the time until the deadline if that is shorter; `None` once the deadline has
+    /// passed.
     #[must_use]
     pub fn allows(&self, wanted: Duration) -> Option<Duration> {
         let told = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);

@@ -127,7 +127,8 @@ impl Why {
     }
 }
 
-/// Part of a sentence: `read of 8 sectors at sector 2048 failed: Input/output error (os error 5)`.
+/// The failure as part of a sentence: `read of 8 sectors at sector 2048 failed: Input/output error
+/// (os error 5)`.
 impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.operation.as_str() {
@@ -154,7 +155,8 @@ impl fmt::Display for Why {
 pub enum Outcome {
     /// It is complete.
     Completed,
-    /// It is not complete; mdadm's events do not distinguish the two.
+    /// The job ended before it was complete, for any reason: mdadm's events do not distinguish
+    /// reasons.
     Aborted,
 }
 
@@ -313,13 +315,13 @@ impl Change {
 pub struct Event {
     /// The version of the JSON.
     pub schema: u32,
-    /// Its number: consecutive for this array on this machine, across runs.
+    /// The event's number: consecutive for this array on this machine, across runs.
     pub id: u64,
     /// The name that the array is served under.
     pub array: String,
     /// The array's UUID, in md's form.
     pub uuid: String,
-    /// How much it matters.
+    /// How severe the change is.
     pub severity: Severity,
     /// The change.
     #[serde(flatten)]

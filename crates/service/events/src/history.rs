@@ -37,13 +37,13 @@ pub const BYTES_MAX: u64 = 1 << 20;
 /// The least bound: a line with the longest paths fits in half of it.
 pub const BYTES_MAX_MIN: u64 = 128 << 10;
 
-/// Most events that wait for room; beyond it a new one replaces the oldest.
+/// Most events that wait for room on the disk; a further one replaces the oldest.
 pub const UNWRITTEN_MAX: usize = 256;
 
 /// Most bytes read of a file: no history writes more.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// How long to wait for the lock, and the interval of tries.
+/// How long to wait for the lock of a history.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
@@ -95,7 +95,7 @@ pub fn folders(state_dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// An existing file cannot be read.
 pub fn read(folder: &Path) -> io::Result<Vec<Event>> {
-    // The current file first: if it becomes the previous one in between, no event is missed.
+    // Reads the current file first: if it becomes the previous file in between, no event is missed.
     let files = [CURRENT, PREVIOUS].map(|name| bytes_of(&folder.join(name)));
     let mut events = BTreeMap::new();
     for bytes in files {
@@ -134,7 +134,7 @@ trait Store {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the current file to `length_bytes`.
     fn cut(&mut self, length_bytes: u64) -> io::Result<()>;
-    /// Replaces the previous file by the current one, and begins an empty one.
+    /// Makes the current file the previous one, and begins an empty current file.
     fn turn(&mut self) -> io::Result<()>;
 }
 
@@ -252,10 +252,10 @@ impl History {
         self.write_again()
     }
 
-    /// Writes the unwritten events.
+    /// Writes the events that are still unwritten.
     ///
     /// # Errors
-    /// They still cannot be written.
+    /// The events still cannot be written.
     pub fn write_again(&mut self) -> Result<(), HistoryError> {
         let system = |source| HistoryError::System { path: self.path.clone(), source };
         self.log.write().map_err(system)
@@ -267,14 +267,15 @@ impl History {
         self.log.unwritten.len()
     }
 
-    /// Number of events that later ones replaced before there was room.
+    /// Number of unwritten events that later ones replaced.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.log.lost
     }
 }
 
-/// Takes the lock. A child of a process that has just ended may hold it for a moment.
+/// Takes the lock of a history. A child of a process that has just ended may hold it for a moment,
+/// so it is tried again.
 fn take_lock(folder: &File) -> Result<(), TryLockError> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -293,7 +294,7 @@ fn line_of(event: &Event) -> Vec<u8> {
     line
 }
 
-/// Lines within a bound, on a store that may fail at any byte.
+/// The lines of a history, within its bound, on a store that may fail at any byte.
 struct Log<S> {
     store: S,
     length_bytes: u64,

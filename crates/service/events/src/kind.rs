@@ -43,9 +43,9 @@ macro_rules! kinds {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Kind {
             $($(#[doc = $text])+ $name,)+
-            /// md's `RebuildNN`: the percentage of a job. Info.
+            /// md's `RebuildNN`: a job has passed this percentage. Info.
             Rebuild(Percent),
-            /// An unknown word.
+            /// A word that this version does not know.
             Other(String),
         }
 
@@ -126,7 +126,7 @@ kinds! {
     ResyncFinished Info,
     /// A member is much slower than its siblings; reads avoid it.
     SlowDisk Warning,
-    /// The member is read again.
+    /// A slow member is read again.
     SlowDiskBack Info,
     /// A spare of this array took a slot; its recovery follows.
     SpareTaken Info,
@@ -167,7 +167,7 @@ impl Kind {
         }
     }
 
-    /// Whether mail is sent for it: for critical events, and for tests of mail.
+    /// Whether events of this kind are mailed: critical ones, and tests of mail.
     #[must_use]
     pub fn is_mailed(&self) -> bool {
         self.severity() == Severity::Critical

@@ -1,9 +1,9 @@
-//! Events for the operator's changes of members: the engine sends no notices of these.
+//! Events for the operator's changes of members: the engine sends no notices of these changes.
 
 use crate::event::Change;
 use crate::kind::Kind;
 
-/// A device became a member, without a slot (`is_spare`), or again (`returns`).
+/// A device became a member. `is_spare`: it has no slot. `returns`: it was a member before.
 #[must_use]
 pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Change {
     let what = if is_spare { "waits as a spare" } else { "takes a free slot" };
@@ -20,7 +20,7 @@ pub fn journaled(array: &str, member: &str) -> Change {
     Change::now(Kind::DiskAdded, message).of(member, None).with("journal", true)
 }
 
-/// A spare of another array became a member of this one, which lacks one.
+/// A spare of the array `from` became a member of `array`, which lacked one.
 #[must_use]
 pub fn moved(array: &str, member: &str, from: &str) -> Change {
     let message =

@@ -1,8 +1,8 @@
 //! Maps the engine's notices to events; pure.
 //!
-//! The engine sends each notice once, after its content is durable. The mapping keeps which members
-//! are being recovered, because md has its own word for the failure of one of these. Notices
-//! without interest for people become no event.
+//! The engine sends each notice once, after its content is durable. The mapping remembers which
+//! members are being recovered, because md has its own word for the failure of such a member.
+//! Notices without interest for people become no event.
 
 use std::collections::BTreeSet;
 
@@ -348,7 +348,7 @@ const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
     }
 }
 
-/// A job that begins or continues.
+/// The change for a job that begins or continues.
 fn began(progress: &JobProgress, array: &str) -> Change {
     let (kind, _, name) = kinds(progress.kind);
     let message = match progress.from {
@@ -373,11 +373,11 @@ fn began(progress: &JobProgress, array: &str) -> Change {
     said_to_repair(change, progress.kind)
 }
 
-/// A job that has passed another part of its range.
+/// The change for a job that has passed another part of its range.
 fn passed(progress: &JobProgress, array: &str) -> Change {
     let (.., name) = kinds(progress.kind);
     let percent = u128::from(progress.done) * 100 / u128::from(progress.end.max(1));
-    // In steps of twenty, as in md's monitor.
+    // Rounds down to steps of twenty, as md's monitor does.
     let percent = u8::try_from(percent.min(100)).expect("no more than a hundred") / 20 * 20;
     let message = format!("the {name} of {array} is past {percent} %");
     let kind = Kind::Rebuild(Percent::new(percent).expect("no more than a hundred"));
@@ -385,7 +385,7 @@ fn passed(progress: &JobProgress, array: &str) -> Change {
     change.with("done_sectors", progress.done).with("total_sectors", progress.end)
 }
 
-/// Adds to a check's event whether it repairs.
+/// Adds to the event of a check whether the check repairs.
 fn said_to_repair(change: Change, kind: JobKind) -> Change {
     if kind.is_check() { change.with("repair", kind == JobKind::Repair) } else { change }
 }
@@ -450,14 +450,14 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     change.ended(outcome, &counts)
 }
 
-/// A lost range of acknowledged writes.
+/// The change for a lost range of acknowledged writes.
 fn lost(array: &str, offset_bytes: u64, length_bytes: u64) -> Change {
     let change = Change::now(Kind::WriteLost, String::new());
     let change = change.with("offset_bytes", offset_bytes).with("length_bytes", length_bytes);
     said_again(change.with("ranges", 1), array)
 }
 
-/// Renews the sentence with the total loss.
+/// Writes the message again, with the total of all lost ranges.
 fn said_again(mut change: Change, array: &str) -> Change {
     let number = |name| change.number(name).unwrap_or_default();
     let (ranges, bytes, offset) =

@@ -95,9 +95,9 @@ impl DeliveryFailure {
 /// Intervals of tries: `first`, then each time twice the last one, at most `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Before the second try.
+    /// The interval before the second try.
     pub first: Duration,
-    /// The longest interval.
+    /// The longest interval between two tries.
     pub most: Duration,
     /// Number of tries.
     pub attempts: u32,
@@ -122,20 +122,20 @@ impl Backoff {
 /// Counts of an outlet's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutletCounts {
-    /// Delivered.
+    /// Events that were delivered.
     pub delivered: u64,
     /// Failed tries that were repeated.
     pub retried: u64,
-    /// Given up after a failed try.
+    /// Events that were given up after a failed try.
     pub failed: u64,
-    /// Dropped without a try: the queue was full, or the deadline had passed.
+    /// Events dropped without a try: the queue was full, or the deadline had passed.
     pub dropped: u64,
 }
 
 /// A message about an outlet.
 #[derive(Debug)]
 pub enum OutletNotice<'a> {
-    /// An event is undeliverable. Sent once until a delivery succeeds.
+    /// An event cannot be delivered. Sent once until a delivery succeeds.
     Failed(&'a DeliveryError),
     /// An event was dropped because the queue is full. Sent once until a delivery succeeds.
     Full,
@@ -158,7 +158,7 @@ struct Shared {
     retried: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
-    /// Events lost since the last delivery; the first is reported.
+    /// Events lost since the last delivery; only the first is reported.
     missed: AtomicU64,
     ending: Arc<Ending>,
     listener: OutletListener,
@@ -176,7 +176,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a lost event, and reports the first.
+    /// Counts a lost event. Reports it if it is the first since the last delivery.
     fn misses(&self, notice: OutletNotice<'_>) {
         if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
             (self.listener)(self.name, notice);
@@ -375,7 +375,8 @@ mod tests {
     fn each_event_is_delivered_in_order_or_counted() {
         let rig = rig(3);
         [1, 99, 2, 3, 4].iter().for_each(|id| rig.outlet.give(&event(*id)));
-        // Event 1 succeeds at once, 2 at the third try, 3 never; 4 fails for good.
+        // Event 1 succeeds at once, event 2 at the third try. Event 3 never does, and event 4 fails
+        // for good.
         let script =
             [Ok(()), Err(true), Err(true), Ok(()), Err(true), Err(true), Err(true), Err(false)];
         for answer in script {
@@ -404,7 +405,7 @@ mod tests {
         rig.outlet.close();
         rig.outlet.wait(Duration::from_millis(100));
         assert!(begun.elapsed() < Duration::from_secs(20));
-        // The hanging event is in no count yet.
+        // The event whose delivery hangs may be in no count yet.
         let dropped = rig.outlet.counts().dropped;
         assert!((count - 1..=count).contains(&dropped), "{dropped} of {count}");
         assert_eq!(rig.said.try_iter().collect::<Vec<_>>(), ["scripted: Full"]);

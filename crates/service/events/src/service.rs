@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Reports whether the loops that do the work are alive.
 pub trait Heart: Send + 'static {
-    /// Asks the loops, for `patience` at most if they allow a deadline. Otherwise the call may
-    /// hang: it runs on its own thread, and the watchdog starves meanwhile.
+    /// Asks the loops, and waits for `patience` at most if the loops allow a deadline. If they do
+    /// not, the call may hang: it runs on its own thread, and the watchdog is not fed meanwhile.
     fn beats(&self, patience: Duration) -> bool;
 }
 
@@ -83,18 +83,18 @@ fn one_line(text: &str) -> String {
 #[derive(Debug)]
 pub struct Watchdog {
     stop: Option<Sender<()>>,
-    /// `None` if drop does not wait for the thread.
+    /// The thread that feeds the watchdog; `None` if drop does not wait for it.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Starts feeding if the service manager watches this process.
+    /// Starts to feed the watchdog if the service manager watches this process.
     ///
     /// # Errors
     /// No thread could start.
     pub fn start(heart: impl Heart) -> io::Result<Option<Self>> {
         let Some(patience) = watchdog() else { return Ok(None) };
-        // If feeding fails, the service manager acts on it.
+        // If the message cannot be sent, the service manager acts on the missing food.
         let feed = || drop(notify("WATCHDOG=1\n"));
         Self::start_with(patience, heart, feed).map(Some)
     }
@@ -104,7 +104,8 @@ impl Watchdog {
         heart: impl Heart,
         feed: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        // Half the timeout, as sd_watchdog_enabled(3) recommends, and time to find out.
+        // Half of the watchdog's timeout, as sd_watchdog_enabled(3) recommends. Half of this period
+        // is for the heart's answer.
         let period = (patience / 2).max(Duration::from_millis(1));
         let (stop, stopped) = channel::<()>();
         let body = move || {
@@ -127,7 +128,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A thread that hangs with its heart is left behind.
+        // A thread that hangs with its heart is left running.
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn asked(asked: &Receiver<()>, times: usize) {
-        // Earlier questions do not count.
+        // Earlier questions to the heart do not count.
         asked.try_iter().for_each(drop);
         assert_eq!(asked.iter().take(times).count(), times);
     }

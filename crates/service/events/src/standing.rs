@@ -1,6 +1,6 @@
-//! Totals over a run's events: values for metrics that the array itself does not keep.
+//! Totals of a run's events: values for metrics that the array itself does not keep.
 //!
-//! Pure: one event in, a new standing out.
+//! Pure: an event changes the standing, and nothing else does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::kind::Kind;
 pub struct Standing {
     /// Whether more members are lost than the level tolerates.
     pub is_broken: bool,
-    /// Whether a member has no space below it.
+    /// Whether the storage below a member is full.
     pub is_out_of_space: bool,
     /// Whether the array has stopped.
     pub has_stopped: bool,

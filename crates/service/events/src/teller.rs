@@ -34,7 +34,7 @@ pub(crate) const QUEUE_MAX: usize = 1024;
 /// Most events that a follower may lag behind; beyond it, its stream ends.
 pub(crate) const FOLLOWER_BEHIND_MAX: usize = 1024;
 
-/// Lost ranges within this time are one event.
+/// Lost ranges that come within this time are one event.
 const LOST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval of tries to write the unwritten events, if no other event comes.
@@ -43,14 +43,14 @@ const WRITE_AGAIN: Duration = Duration::from_secs(30);
 /// How long the end waits for the last writes.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
-/// A message about telling itself.
+/// A message about event delivery itself.
 #[derive(Debug)]
 pub enum Complaint<'a> {
-    /// The history cannot be written. Sent once until it can.
+    /// The history cannot be written. Sent once until it can be written again.
     Unwritten(&'a HistoryError),
     /// The history can be written again; this many events are missing from it.
     WrittenAgain(u64),
-    /// From a hook, by name.
+    /// A message about the hook of this name.
     Outlet(&'static str, OutletNotice<'a>),
 }
 
@@ -60,7 +60,7 @@ pub type Listener = Arc<dyn Fn(Complaint<'_>) + Send + Sync>;
 /// Counts of changes, for metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events told so far.
+    /// Events numbered so far.
     pub told: u64,
     /// Changes dropped because too many waited.
     pub dropped: u64,
@@ -95,7 +95,7 @@ struct Shared {
     ending: Arc<Ending>,
 }
 
-/// The thread's results, for questions from other threads.
+/// The results of the thread that tells, for other threads to read.
 #[derive(Default)]
 struct TellerResults {
     standing: Standing,
@@ -106,11 +106,11 @@ struct TellerResults {
     is_over: bool,
 }
 
-/// Waiting changes; pure.
+/// Changes that wait for the thread that tells; pure.
 #[derive(Debug, Default)]
 struct Queue {
     changes: VecDeque<Change>,
-    /// Changes dropped since the last report of them.
+    /// Changes dropped since they were last reported.
     dropped: u64,
     dropped_in_all: u64,
     is_closed: bool,
@@ -153,7 +153,7 @@ impl Queue {
                 }
             };
         };
-        // Another range may come and merge into it.
+        // Wait: another lost range may come and merge into this one.
         let may_grow = first.kind == Kind::WriteLost && self.changes.len() == 1 && !self.is_closed;
         let pause = since_lost.and_then(|since| LOST_PAUSE.checked_sub(since));
         match pause.filter(|pause| may_grow && !pause.is_zero()) {
@@ -228,7 +228,8 @@ impl Voice {
         }
     }
 
-    /// Future events. The stream ends with telling, or when the follower lags too far behind.
+    /// A stream of all events from now on. It ends when telling ends, or when the follower lags too
+    /// far behind.
     #[must_use]
     pub fn follow(&self) -> mpsc::Receiver<Arc<Event>> {
         let (sender, receiver) = mpsc::channel(FOLLOWER_BEHIND_MAX);
@@ -298,7 +299,7 @@ impl Teller {
         let mut queue = self.shared.queue();
         queue.is_closed = true;
         self.shared.filled.notify_all();
-        // A disk that hangs does not delay the end beyond this.
+        // A hanging disk delays the end no longer than this.
         while !queue.has_ended && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             let waited = self.shared.filled.wait_timeout(queue, left);
@@ -313,7 +314,7 @@ impl Teller {
         self.shared.ending.begin(until);
         self.shared.outlets.iter().for_each(Outlet::close);
         for outlet in &self.shared.outlets {
-            // Hooks need a moment to react to the deadline.
+            // After the deadline, hooks get a moment to react to it.
             let moment = Duration::from_millis(200);
             outlet.wait(until.saturating_duration_since(Instant::now()) + moment);
         }
@@ -515,7 +516,8 @@ mod tests {
         assert_eq!(queue.next(None), Next::End);
     }
 
-    /// Numbers continue while the history fails, and it later receives the events told meanwhile.
+    /// While the history fails, numbers continue. Later it receives the events that were told
+    /// meanwhile.
     #[test]
     fn a_history_that_cannot_be_written_is_said_once_and_written_later() {
         let state = tempfile::tempdir().expect("a folder");

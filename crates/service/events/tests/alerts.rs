@@ -10,7 +10,7 @@ fn shipped(name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).expect("it is shipped")
 }
 
-/// Whether promtool's tests pass with these rules, and its output.
+/// Runs promtool's tests with these rules; returns whether they pass, and the output.
 fn passes(rules: &str) -> (bool, String) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("alerts.yml"), rules).expect("a file");

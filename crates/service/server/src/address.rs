@@ -49,7 +49,7 @@ impl Address {
     }
 }
 
-/// An export named in a URI must be this array; no other exists.
+/// Refuses the name of another export in a URI: only this array is exported.
 pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     if export.is_empty() || export == name {
         return Ok(());
@@ -66,7 +66,7 @@ pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
 pub(super) struct ListenEndpoint {
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Tls>,
-    /// For a default endpoint: the alternative if another server has the place.
+    /// A default endpoint's alternative, used if another server has its place.
     pub(super) otherwise: Option<Endpoint>,
 }
 
@@ -148,7 +148,7 @@ pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> Cl
     )
 }
 
-/// No other user may enter the socket's folder or replace it.
+/// Checks that no other user can enter the socket's folder or replace it.
 fn check(folder: &Path) -> Result<(), CliError> {
     let checked = check_own(folder).and_then(|()| check_above(folder));
     checked.map_err(|why| folder_error(folder, &why))

@@ -44,11 +44,11 @@ const BYTES_MIN: u64 = 1 << 20;
 /// This server's file, and the writes that the last server left.
 pub(super) struct AnsweredWrites {
     path: PathBuf,
-    /// This server's file and its path. The path is that of a new file until the members have the
-    /// found writes.
+    /// This server's file and its path. Until the members have the writes that the last server
+    /// left, this is the path of a new file.
     file: Option<(Arc<CacheFile>, PathBuf)>,
     found: Option<(File, FoundWrites)>,
-    /// Cache mode once the members have the found writes.
+    /// The cache mode to use once the members have the writes that the last server left.
     cache: Cache,
 }
 
@@ -115,8 +115,8 @@ impl AnsweredWrites {
         });
         let file = match file {
             Ok(file) => Some((Arc::new(file), new_path(&path))),
-            // If this server is killed during these writes, the next one finds other superblocks
-            // than the old file names.
+            // Without a new file, a kill during these writes would lose them: the next server would
+            // find other superblocks than the old file names.
             Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
             Err(why) => {
                 go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
@@ -129,8 +129,8 @@ impl AnsweredWrites {
             let found =
                 found.try_clone().map_err(|error| not_written(&path, &error.to_string()))?;
             file.follow(found, &writes.stamp);
-            // Until they are all written, acknowledge nothing early: a third server would not find
-            // it.
+            // Until the members have all found writes, acknowledge nothing early: a third server
+            // would not find a write that only this server's file has.
             options.cache.mode = CacheMode::WriteThrough;
         }
         Ok(Some(Self { path, file, found, cache }))
@@ -168,20 +168,20 @@ impl AnsweredWrites {
 }
 
 impl Drop for AnsweredWrites {
-    /// Frees the memory, unless the members lack acknowledged writes: then the next server needs
-    /// it.
+    /// Removes the file and so frees its memory, unless the members lack acknowledged writes, which
+    /// the next server needs.
     fn drop(&mut self) {
         if let Some((file, place)) = &self.file
             && file.is_empty()
         {
-            // The next server finds nothing in an empty file that stays.
+            // If an empty file stays, the next server finds nothing in it.
             let _ = std::fs::remove_file(place);
         }
     }
 }
 
-/// Early acknowledged writes would not outlive this server, so it makes none unless the operator
-/// set the mode.
+/// Runs without a file. Early acknowledged writes would not outlive this server, so it acknowledges
+/// late, unless the operator set the mode.
 fn go_without(
     (options, names_mode): (&mut Options, bool),
     path: &Path,
@@ -198,7 +198,7 @@ fn go_without(
 enum OldFile {
     /// The file does not exist or is empty.
     Nothing,
-    /// That server still runs, over other members that claim the same array.
+    /// The last server still runs, over other members that claim the same array.
     Busy,
     Writes(File, FoundWrites),
 }

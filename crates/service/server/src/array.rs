@@ -76,12 +76,12 @@ pub(super) struct Shared {
 pub(super) enum Origin<'a> {
     /// Members to open and examine.
     Named(&'a [PathBuf]),
-    /// Members already opened for reading only, with writes going elsewhere; other arrays, and
-    /// parts of all of them.
+    /// Members that `braid rescue` has opened: they are only read, and writes go elsewhere. Also
+    /// the arrays beside this one.
     Rescued(Box<Ready>, RescuedOthers),
 }
 
-/// Other arrays rescued beside this one, and the parts of all of them.
+/// Other arrays rescued beside this one, and the parts on all these arrays.
 #[derive(Default)]
 pub(super) struct RescuedOthers {
     pub(super) others: Vec<(String, ArrayOrDevice)>,
@@ -315,7 +315,7 @@ fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>
     }
 }
 
-/// Options to open arrays beside a device with.
+/// Options of arrays that are opened to be served beside a device.
 pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
     options(config, Tuning::default(), None)
 }
@@ -391,7 +391,8 @@ pub(super) fn serve_until_end(
         }
         Ending::Signal => {
             child.ask_to_end();
-            // The command may still use the array; the server's own deadline bounds the rest.
+            // The command behind `--run` may still use the array; the server's own deadline bounds
+            // the rest.
             watch.wait_for_command(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }

@@ -1,6 +1,7 @@
-//! The stripe cache's settings as words, for `braid serve` at the start and for `braid set` later.
+//! The text form of the stripe cache's settings: `braid serve` takes it at the start, `braid set`
+//! later.
 //!
-//! Keys of `set` are the options of `serve` without their dashes, so both share one list of words.
+//! Keys of `set` are the options of `serve` without their dashes, so both share one list of keys.
 
 use std::ops::RangeInclusive;
 
@@ -23,13 +24,13 @@ pub(super) const START_KEYS: [&str; 6] =
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4096..=65536;
 
 pub(super) struct Bounds {
-    /// Sizes that the array can use.
+    /// Cache sizes, in bytes, that the array can use.
     pub(super) range: RangeInclusive<u64>,
     /// Memory that is free, and the limit that bounds it.
     pub(super) left: (u64, Limit),
 }
 
-/// Whether a memory setting is possible; the error gives the bound. `key` is the setting that
+/// Whether a memory setting is possible; the error gives the bound. `key` names the setting that
 /// changed.
 pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), String> {
     let (left, limit) = &bounds.left;
@@ -53,7 +54,7 @@ pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), Str
     }
 }
 
-/// Whether the requested memory is possible for this array, with so many shards, on this machine.
+/// Whether this machine has the requested memory for this array with so many shards.
 pub(super) fn check_words(
     words: &SettingWords,
     cache: &Cache,

@@ -1,4 +1,4 @@
-//! Limits on clients as words, for `braid serve` at the start and for `braid set` later.
+//! The text form of the limits on clients: `braid serve` takes it at the start, `braid set` later.
 //!
 //! Keys of `set` are the options of `serve` without their dashes. Without a setting, memory for
 //! payloads follows from the memory left to this process ([`payload_bytes`]); a setting may not
@@ -27,8 +27,8 @@ const SECONDS_MAX: u64 = 7 * 24 * 3600;
 /// Address space for stacks, heaps and rings, beside payloads and cache, if it is limited.
 const OTHER_ADDRESSES: u64 = 96 << 20;
 
-/// Default memory for payloads: half of what a cache of `cache_bytes` leaves, but no more than is
-/// useful.
+/// Default memory for payloads: half of the memory that a cache of `cache_bytes` leaves, up to a
+/// fixed useful amount.
 pub(super) fn payload_bytes(room: &Room, cache_bytes: u64) -> usize {
     let (memory, _) = room.memory;
     let addresses = room.addresses.map_or(u64::MAX, |(left, _)| {
@@ -52,8 +52,8 @@ pub(super) fn settings(
     Ok(settings)
 }
 
-/// Changes one setting; the error says why it is invalid. `left` is the free memory, `limit` what
-/// bounds it.
+/// Changes one setting; the error says why its value is invalid. `left` is the free memory, `limit`
+/// the limit that bounds it.
 fn set(
     settings: &mut Settings,
     (key, value): (&str, &str),
@@ -95,7 +95,7 @@ fn set(
 /// Changes one setting in a copy of the server's current settings; [`apply`] puts it into effect.
 pub(super) fn set_live(settings: &mut Settings, key: &str, value: &str) -> Result<(), String> {
     let (left, limit) = Room::now().least();
-    // The free memory excludes the payload memory in use, so add it.
+    // The free memory excludes the memory that payloads have now, so add that.
     set(settings, (key, value), (left.saturating_add(settings.payload_bytes_max as u64), limit))
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use braid_console::output::shell::shell_argument;
 
-/// This process's command line, with absolute member paths so that it works in any folder.
+/// This process's command line. Member paths are absolute, so that the line works in any folder.
 pub(super) fn command_again(members: &[PathBuf]) -> String {
     let absolute = |argument: OsString| {
         let path = PathBuf::from(&argument);
@@ -14,13 +14,14 @@ pub(super) fn command_again(members: &[PathBuf]) -> String {
         let path = if is_member { std::path::absolute(&path).unwrap_or(path) } else { path };
         path.into_os_string()
     };
-    // A server restarted without its journal accepts the next journal again.
+    // Without the option: the journal is given up already, and the option would accept the loss of
+    // a later journal, too.
     let is_again = |argument: &OsString| argument != "--without-journal";
     line_again(std::env::args_os().skip(1).filter(is_again).map(absolute))
 }
 
-/// Command line that serves the same array with `option`: by the name that was given, or by its
-/// members.
+/// Command line that serves the same array with `option`. It names the array by name if this
+/// process was started so, else it lists the members.
 pub(super) fn with_option(option: &str) -> String {
     format!("braid serve {option} {}", whom(std::env::args_os()))
 }
@@ -40,7 +41,7 @@ fn whom(mut words: impl Iterator<Item = OsString>) -> String {
 
 pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
     let word = |word: OsString| match word.to_string_lossy() {
-        // `--detach` started this background server.
+        // The process was started by `--detach`, as a background server.
         word if word.starts_with("--detached=") => "--detach".to_owned(),
         word => shell_argument(&word).into_owned(),
     };
@@ -51,7 +52,8 @@ pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
 mod tests {
     use super::*;
 
-    /// An array served by its name got advice for its members, which its unit does not name.
+    /// Regression: an array served by its name got advice that lists its members, which its unit
+    /// does not name.
     #[test]
     fn advice_keeps_the_name_that_was_given() {
         let said = |line: &str| whom(line.split(' ').map(OsString::from));

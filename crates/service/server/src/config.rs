@@ -25,7 +25,7 @@ pub struct ServerConfig {
     pub members: Vec<PathBuf>,
     /// The file that has the array's bitmap, beside its members.
     pub bitmap_file: Option<PathBuf>,
-    /// Serve every array that the members belong to, also one that lacks some.
+    /// Serve every array that the members belong to, even an array that lacks some of its members.
     pub all: bool,
     /// Options of assembly: which array, whether read-only, and which risks are accepted.
     pub assembly: braid_assembly::Options,
@@ -47,7 +47,7 @@ pub struct ServerConfig {
     pub metrics: Option<MetricsConfig>,
     /// A shell command to run while the array is served; serving stops when it ends.
     pub run: Option<String>,
-    /// How bytes are carried.
+    /// io_uring workers or threads, the page cache, and the limits of workers.
     pub io: IoConfig,
     /// Settings as words of `braid set`.
     pub settings: SettingWords,
@@ -66,7 +66,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Every configured path that means the same in another folder.
+    /// The paths of the members and of the bitmap file.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.members.iter().chain(&self.bitmap_file).cloned().collect()
     }
@@ -95,7 +95,7 @@ pub enum Confine {
     Full,
 }
 
-/// Carrier of bytes for clients and members.
+/// The carrier of bytes between clients and members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Io {
     #[default]

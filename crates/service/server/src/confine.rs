@@ -77,14 +77,14 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
     let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     confinement.kept =
         capabilities::keep(&paths, !config.assembly.read_only).map_err(|error| failed(&error))?;
-    // The path of another array's spare is not known yet.
+    // With a spare group, files stay open: the path of another array's spare is not known yet.
     if config.spare_group.is_none() {
         let grants = grants(config, &globals.state_dir);
         let is_abstract = std::env::var("NOTIFY_SOCKET").is_ok_and(|name| name.starts_with('@'));
         confinement.enforcement =
             files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
     }
-    // A kernel without only the newest part of landlock still closes off the important files.
+    // A kernel that lacks only the newest part of landlock still closes off the important files.
     let is_short = confinement.enforcement == Enforcement::NotAtAll
         || confinement.kept != KeptCapabilities::Nothing;
     match confinement.open().as_slice() {
@@ -141,7 +141,7 @@ impl Confinement {
             .collect()
     }
 
-    /// Areas that stay open, and why.
+    /// Areas that stay open, each with the reason.
     fn open(&self) -> Vec<&'static str> {
         if let Some(why) = self.obstacle {
             return vec![why];
@@ -160,7 +160,7 @@ impl Confinement {
         files.into_iter().chain(kept).collect()
     }
 
-    /// Both lists in one line.
+    /// The closed-off areas and the open ones, in one line.
     pub(super) fn line(&self) -> String {
         let words = self.words();
         let closed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };

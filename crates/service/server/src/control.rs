@@ -53,12 +53,12 @@ pub(super) struct ControlSocket {
     note: Option<Note>,
 }
 
-/// A file beside a socket, removed on drop.
+/// A file beside a socket; drop removes it.
 struct Note(PathBuf);
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // The next server overwrites a file that stays.
+        // If the file stays, the next server overwrites it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -82,7 +82,7 @@ impl ControlSocket {
         Ok(Some(Self { listener, path, note: None }))
     }
 
-    /// Adds a note beside the socket. A failure loses only a hint.
+    /// Adds a note beside the socket. If that fails, only a hint is lost.
     pub(super) fn with_note(self, path: &Path, text: &str) -> Self {
         let note = std::fs::write(path, format!("{text}\n")).is_ok();
         Self { note: note.then(|| Note(path.to_path_buf())), ..self }
@@ -95,7 +95,7 @@ impl ControlSocket {
 
 /// The socket and the server that answers it. Drop ends the server and removes the socket.
 pub(super) struct Control {
-    // In this order: the server ends before its socket goes.
+    // Fields drop in this order: the server ends before its socket goes.
     _server: Server,
     _listener: Listener,
     _note: Option<Note>,

@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Lists each open descriptor, plus one for the listing itself.
+/// Lists each open descriptor, and one more for the reading of the list.
 const LIST: &str = "/proc/self/fd";
 
 /// Lower bound of the shell limit that root is advised to set.
@@ -36,7 +36,7 @@ pub(super) fn raise(clients: usize) {
     if soft < wanted {
         let raised = limit.maximum.map_or(wanted, |hard| hard.min(wanted));
         let limit = Rlimit { current: Some(raised.max(soft)), maximum: limit.maximum };
-        // Whether or not this works, the caller checks the remaining room.
+        // If this fails, the caller finds less room.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
@@ -53,8 +53,8 @@ pub(super) fn room(clients: usize) -> Result<usize, CliError> {
     Ok(left.min(clients))
 }
 
-/// Error for missing descriptors. A shell may raise its limit no further than this process; root
-/// may.
+/// Error for a shortage of descriptors. The shell cannot raise its limit beyond this process's
+/// limit, but root can.
 pub(super) fn none_left(what: String) -> CliError {
     // More than the current limit, so that the advice helps.
     let more = getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| ENOUGH.max(2 * hard));
@@ -68,10 +68,11 @@ pub(super) fn none_left(what: String) -> CliError {
         )
 }
 
-/// Open descriptors by the folder that lists them; `None` if not even one is left to list it with.
+/// The number of open descriptors, from the folder that lists them. `None` if no descriptor is left
+/// to open the folder.
 fn open_by(list: &Path) -> Option<u64> {
     match std::fs::read_dir(list) {
-        // Reading the folder takes one.
+        // Reading the folder takes one descriptor itself.
         Ok(entries) => Some((entries.count() as u64).saturating_sub(1)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             let lowest = File::open("/").ok()?.as_raw_fd();

@@ -1,4 +1,4 @@
-//! A device served as it stands: not an array of its own, so without jobs, history, status or
+//! A device served without an array of braid's around it, so without jobs, history, status or
 //! settings.
 //!
 //! ```text
@@ -62,7 +62,7 @@ pub(super) struct DeviceDisk {
     below: Arc<Below>,
 }
 
-/// The device, as its threads share it.
+/// The state that the device's threads share.
 struct Below {
     device: Arc<dyn Member>,
     read_only: bool,
@@ -85,7 +85,7 @@ impl DeviceDisk {
         for _ in 0..THREADS {
             let (below, requests) = (Arc::clone(&below), Arc::clone(&requests));
             let work = move || while below.serve_one(&requests).is_continue() {};
-            // The thread ends with the queue.
+            // The thread ends when the queue is gone.
             thread::Builder::new().name("braid-device".into()).spawn(work)?;
         }
         Ok(Arc::new(Self { queue, below }))
@@ -98,7 +98,7 @@ impl DeviceDisk {
             let none = below.ended.wait_while(below.count(), |count| *count > 0);
             drop(none);
             let flushed = if below.read_only { Ok(()) } else { below.device.flush() };
-            // The listener is gone if the wait was given up.
+            // If the wait was given up, no caller listens any more.
             let _ = done.send(flushed);
         };
         let thread = thread::Builder::new().name("braid-stop".into()).spawn(flush);
@@ -109,7 +109,7 @@ impl DeviceDisk {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EndError {
-    /// The thread that waits could not start.
+    /// The thread that waits for requests in flight could not start.
     #[error("it could not be waited for: {0}")]
     Thread(std::io::Error),
     #[error("it has answered nothing")]
@@ -167,13 +167,13 @@ impl Below {
             ClientRequest::Flush | ClientRequest::Trim { durable: true, .. } if !self.read_only => {
                 (device.flush(), None)
             }
-            // Nothing was written, or nothing needs to be done.
+            // A read-only device has nothing to flush, and a trim need not do anything.
             ClientRequest::Flush | ClientRequest::Trim { .. } => (Ok(()), None),
         };
         Outcome { result: result.map_err(|error| self.told(&error)), payload }
     }
 
-    /// Records an error: in the log always, for the operator once.
+    /// Records an error: each in the log, only the first for the operator.
     fn told(&self, error: &MemberError) -> RequestError {
         tracing::warn!(target: "braid::device", error = %error, "a request failed at the device");
         let word = match error {
@@ -209,7 +209,7 @@ impl Disk for DeviceDisk {
     fn submit(&self, request: ClientRequest, completion: Completion) {
         *self.below.count() += 1;
         if self.queue.send((request, completion)).is_err() {
-            // Without any thread the request was dropped, and its completion has reported that.
+            // If no thread is left, the request was dropped, and its completion has reported that.
             *self.below.count() -= 1;
         }
     }

@@ -26,8 +26,8 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// The requested addresses; by default a socket of the server's own under this name, if it has
-    /// one.
+    /// The requested addresses. Without any, a socket of the server's own named `name`, if there is
+    /// a name.
     pub(super) fn new(
         config: &ServerConfig,
         tls: Option<&Tls>,
@@ -57,11 +57,12 @@ impl Endpoints {
     ) -> Result<Server, CliError> {
         let (sender, notices) = std::sync::mpsc::channel();
         let told = Arc::clone(reporter);
-        // Readers of notices may be slow, and the threads that raise them serve clients.
+        // A thread of its own reports notices: its output may be slow, and the threads that raise
+        // notices serve clients.
         let tell = move || notices.iter().for_each(|notice| told.client_notice(notice));
         let thread = std::thread::Builder::new().name("braid-notices".into()).spawn(tell);
         thread.map_err(|error| system("the server could not be started", &error))?;
-        // A thread that has ended receives no more notices.
+        // If the reporting thread has ended, the notice is dropped.
         let listener: NoticeListener = Arc::new(move |notice| {
             let _ = sender.send(notice);
         });

@@ -107,7 +107,7 @@ impl EventConfig {
         Ok(hooks)
     }
 
-    /// Options that configure this hook and no other.
+    /// The command-line options that configure this hook and no other.
     fn options_of(&self, name: &str) -> Vec<OsString> {
         let option = |key: &str, value: &OsStr| {
             let mut word = OsString::from(format!("--{key}="));
@@ -138,7 +138,7 @@ pub(super) struct EventDelivery {
     teller: Teller,
     deferred: Arc<DeferredChanges>,
     mapping: Arc<Mutex<Mapping>>,
-    /// The last run ended without reporting it.
+    /// The last run ended without reporting that the array stopped.
     after_crash: bool,
     is_new: bool,
 }
@@ -160,7 +160,8 @@ impl DeferredChanges {
 }
 
 impl EventDelivery {
-    /// Begins; if the history cannot be opened, reports that and goes on without.
+    /// Begins event delivery. If the history cannot be opened, reports that and goes on without a
+    /// history.
     pub(super) fn start(
         hooks: Hooks,
         state_dir: &Path,
@@ -207,22 +208,23 @@ impl EventDelivery {
             (Arc::clone(&self.deferred), Arc::clone(reporter), Arc::clone(health));
         let mapping = Arc::clone(&self.mapping);
         move |notice| {
-            // Readers of events have another working folder.
+            // Paths are made absolute, because readers of events have another working folder.
             let member = |member| absolute(&reporter.label(member));
             let names = Names { array: reporter.name(), member: &member, doubt: reporter.doubt() };
             let change = {
-                // Held until the change is queued, so that later changes follow it.
+                // Holds the lock until the change is queued, so that later changes follow it.
                 let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
                 health.note(&change);
                 deferred.tell(change.clone());
                 change
             };
-            // A slow terminal delays only notices.
+            // Here, after the lock, a slow terminal delays only notices.
             reporter.change(&change);
             log(reporter.name(), &change);
             if change.kind.severity() == Severity::Critical {
-                // `systemctl status` shows this; on failure the events still have it.
+                // `systemctl status` shows this message. If it cannot be sent, history and hooks
+                // still have the event.
                 let _ = service::status(&change.message);
             }
         }
@@ -283,7 +285,7 @@ impl EventDelivery {
         }
     }
 
-    /// The voice that hooks and history hear.
+    /// The handle that sends changes to history and hooks.
     pub(super) fn voice(&self) -> Voice {
         self.deferred.voice.clone()
     }
@@ -302,8 +304,8 @@ pub(super) struct MemberEvents {
 }
 
 impl MemberEvents {
-    /// Runs `act`, reports its change if it succeeded, and returns both. Notices of the array in
-    /// between are reported after it.
+    /// Runs `act`, reports its change if it succeeded, and returns both. Notices that the array
+    /// sends meanwhile are reported after the change.
     pub(super) fn around<T, E>(
         &self,
         act: impl FnOnce() -> Result<T, E>,

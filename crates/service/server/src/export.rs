@@ -41,8 +41,8 @@ impl DiskExport {
         describe: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
         let usual = BlockSizes::BYTE_GRANULAR;
-        // Any disk supports 512: requests for parts of a sector are read and written by sectors
-        // anyway.
+        // A declared block of 512 bytes is ignored: requests for parts of a sector work anyway, by
+        // reading and writing the sector.
         let larger = logical_block_bytes.filter(|bytes| *bytes > SECTOR_BYTES);
         let minimum = larger.unwrap_or(usual.minimum_bytes());
         let least = usual.preferred_bytes().max(minimum);
@@ -74,7 +74,7 @@ impl Export for DiskExport {
         self.block_sizes
     }
 
-    /// Whole units, so that no unit which a client requests as a whole is cut.
+    /// Stretches are whole units, so that a unit which a client requests as a whole is not cut.
     fn stretch_bytes(&self) -> u64 {
         STRETCH_BYTES.next_multiple_of(self.disk.unit_bytes())
     }

@@ -31,7 +31,7 @@ impl Incident {
     }
 }
 
-/// A member's name independent of the folder in which the server was started.
+/// A member's name as an absolute path, so that it does not depend on the server's folder.
 pub(super) fn absolute(label: &str) -> String {
     std::path::absolute(label).map_or_else(|_| label.to_owned(), |path| path.display().to_string())
 }
@@ -43,9 +43,10 @@ pub(crate) struct Health(Mutex<Incidents>);
 struct Incidents {
     out: BTreeMap<u16, Incident>,
     slow: BTreeMap<u16, Incident>,
-    /// Members that went out and whose slot another one has, with the slot; and spares that failed.
+    /// Members whose slot another member took after they went out, with that slot; and spares that
+    /// failed.
     replaced: Vec<(Option<u16>, Incident)>,
-    /// Replacements under recovery, by target slot.
+    /// Replacements that are being filled, by the slot of the member that they replace.
     filling: BTreeMap<u16, String>,
     /// Label of each slot's last member.
     last_labels: BTreeMap<u16, String>,
@@ -65,7 +66,7 @@ impl Health {
         if change.kind == Kind::WriteLost {
             let number = |name| change.number(name).unwrap_or_default();
             let start = number("offset_bytes");
-            // The reporter words it.
+            // The reporter turns lost ranges into text.
             incidents.lost.add(start..start + number("length_bytes"));
             return;
         }
@@ -75,7 +76,7 @@ impl Health {
             (Kind::Fail | Kind::FailSpare, Some(slot)) => {
                 let incident = Incident::now(member, cause);
                 match incidents.filling.remove(&slot) {
-                    // The member to be replaced still has its slot.
+                    // The replacement failed: the member that it was to replace still has its slot.
                     Some(filling) if filling == incident.member => {
                         incidents.replaced.push((None, incident));
                     }
@@ -113,7 +114,7 @@ impl Health {
                 incidents.slow.remove(&slot);
                 incidents.out.insert(slot, incident);
             }
-            // A spare may have had its slot meanwhile.
+            // In any slot: a spare may have taken the member's slot meanwhile.
             (Kind::DiskReturned, _) => {
                 incidents.out.retain(|_, out| out.member != member);
                 incidents.replaced.retain(|(_, out)| out.member != member);
@@ -135,7 +136,7 @@ impl Health {
                 }
             },
             (Kind::SpareTaken, Some(slot)) => {
-                // A returning member is back in the array.
+                // The member in the slot may have been out before: it is back in the array.
                 incidents.replaced.retain(|(_, out)| out.member != member);
                 let out = incidents.out.remove(&slot);
                 incidents.replaced.extend(out.map(|out| (Some(slot), out)));
@@ -220,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// Feeds one notice, with member labels from `name`.
+    /// Gives `health` one notice; `name` gives the labels of members.
     fn hear(health: &Health, notice: &Notice, name: impl Fn(MemberId) -> &'static str) {
         let member = |member| name(member).to_owned();
         let names = Names { array: "tank", member: &member, doubt: Doubt::Nothing };
@@ -306,7 +307,7 @@ mod tests {
         assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
         note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
         assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));
-        // A replaced member and a spare.
+        // Afterwards `replaced` holds a replaced member and a failed spare.
         note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
         note(Notice::SpareTaken { member, slot, kept_sectors: 0 });
         let spare = MemberId(8);

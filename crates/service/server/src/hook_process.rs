@@ -26,11 +26,12 @@ pub(super) fn start(
     let mut command = Command::new(program);
     command.arg("hook").arg("--umask").arg(format!("{:o}", globals.umask.bits())).args(options);
     command.stdin(Stdio::from(OwnedFd::from(there)));
-    // Standard output carries the server's data, so the hook gets standard error. Terminal signals
-    // must not reach the hook: it ends with the server, after the last events.
+    // Standard output carries the server's data, so the hook writes to standard error. A process
+    // group of its own keeps terminal signals away: the hook ends with the server, after the last
+    // events.
     let errors = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
     command.stdout(Stdio::from(errors)).process_group(0);
-    // The hook ends with the server, and its exit status is not needed. A thread that waits for it
+    // The hook ends with the server, and its exit status is not needed. A thread that waited for it
     // would exist before files are closed off.
     drop(command.spawn().map_err(failed)?);
     Ok(Box::new(HookProcess::new(like, here).map_err(failed)?))

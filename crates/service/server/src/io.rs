@@ -15,7 +15,8 @@ use braid_console::error::system::system;
 /// More shards than this cost more memory than they gain.
 const SHARDS_MAX: u16 = 64;
 
-/// The array's options for `workers`: four shards for each, so that workers seldom meet at one.
+/// The array's options for `workers`: four shards for each worker, so that two workers seldom need
+/// the same shard.
 pub(super) fn options(workers: Option<&Arc<Workers>>) -> Options {
     let options = Options::default();
     let Some(workers) = workers else {

@@ -1,5 +1,5 @@
-//! How jobs give way to clients, as words: for `braid serve` at the start, and for `braid set`
-//! later.
+//! The text form of the settings for how jobs yield to clients: `braid serve` takes it at the
+//! start, `braid set` later.
 
 use braid_control::model::{SettingValue, Settings};
 use braid_runtime::GovernorSettings;
@@ -8,7 +8,7 @@ use braid_console::output::size::parse_size;
 
 pub(super) const KEYS: [&str; 3] = ["job-latency-factor", "job-floor", "job-ceiling"];
 
-/// Upper limit of the factor, besides `any`.
+/// Upper limit of the latency factor; the word `any` means no limit.
 const FACTOR_MAX_PERMILLE: u32 = 1_000_000;
 
 /// More than any member transfers in a second.

@@ -20,7 +20,7 @@ pub(crate) struct LostRanges {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RangeLine {
-    /// The first range: explain.
+    /// The first range; its line explains the loss.
     First(String),
     /// A further range.
     Further(String),

@@ -23,7 +23,7 @@ pub(crate) struct Membership {
     reporter: Arc<Reporter>,
     health: Arc<Health>,
     events: MemberEvents,
-    /// A queue: slow readers of reports must not delay a request.
+    /// The queue of lines to report: a slow reader must not delay a request.
     lines: Sender<Line>,
     /// Whether to bypass the page cache for devices.
     pub(super) direct: Direct,
@@ -31,23 +31,23 @@ pub(crate) struct Membership {
     pub(super) state_dir: PathBuf,
     /// Files are closed off, so new devices arrive open.
     pub(super) opens_nothing: bool,
-    /// Held by one request at a time.
+    /// A lock that one request at a time holds.
     changing: Mutex<()>,
     /// Path of the control socket; the command that serves the array again may lie beside it.
     control: Mutex<Option<PathBuf>>,
 }
 
 pub(super) struct JoinOptions<'a> {
-    /// The array has no free slot for it.
+    /// The array has no free slot for the new member.
     pub(super) is_spare: bool,
-    /// It was a member before.
+    /// The device was a member before.
     pub(super) returns: bool,
     pub(super) moved_from: Option<&'a str>,
 }
 
 enum Line {
     Change(Box<Change>),
-    /// A name, a member, and why an action was not done.
+    /// A kind of message, a member, and why an action on the member was not done.
     Aside(&'static str, String, String),
 }
 
@@ -153,7 +153,7 @@ impl Membership {
         slot: Option<u16>,
     ) -> Result<(), RemoveError> {
         let (label, name) = (self.reporter.label(id), self.reporter.name());
-        // This may take a while, and other reports go on meanwhile.
+        // Outside of the lock: the removal may take a while, and other reports go on meanwhile.
         volume.remove_member(id)?;
         let told: Result<_, RemoveError> =
             self.events.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));

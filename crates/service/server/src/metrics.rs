@@ -74,7 +74,7 @@ fn refused(error: &ServerError) -> CliError {
 
 pub(super) struct ArrayMetrics {
     facts: ConstantFacts,
-    /// Weak, so that a hanging scrape does not keep the array.
+    /// A weak reference, so that a hanging scrape does not keep the array alive.
     volume: Weak<Volume>,
     reporter: Arc<Reporter>,
     meter: Meter,
@@ -139,7 +139,7 @@ impl ArrayMetrics {
         let (waiting, away) = (volume.waiting(), volume.away());
         for member in volume.look_at_members() {
             let (name, is_in) = (name(member.id), member.is_in);
-            // List a member that returned under its name once.
+            // A member that returned appears twice under one name; list it once.
             if members.iter().any(|other| other.name == name) {
                 continue;
             }

@@ -8,7 +8,7 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_discovery::probe::io_error;
 
-/// Error for an array that assembled but did not start. Lost members are only one of the reasons.
+/// Error for an array that assembled but did not start. It has other causes than lost members, too.
 pub(super) fn array_open_error(error: &OpenError, labels: &[String]) -> CliError {
     let what = "the array could not be started";
     match error {

@@ -32,7 +32,7 @@ impl OtherArrays {
             let ready = match opened {
                 ArrayOrDevice::Array(ready) => *ready,
                 ArrayOrDevice::Device(device) => {
-                    // The log carries errors from below.
+                    // Errors of the device are recorded in the log only.
                     let (disk, export) = device.export(|_| {})?;
                     arrays.exports.push(export);
                     arrays.devices.push(disk);
@@ -65,7 +65,7 @@ impl OtherArrays {
         drop(self.exports);
         let volumes = self.volumes.iter().map(|volume| volume.stop().clean);
         let devices = self.devices.iter().map(|device| device.end(patience).is_ok());
-        // Stop every one, even if an earlier one fails.
+        // Stop every array and device, even if an earlier one fails.
         volumes.chain(devices).fold(true, |all, one| all & one)
     }
 }
@@ -108,7 +108,7 @@ mod tests {
         arrays.exports[0].submit(write, Completion::from_fn(tell));
         assert_eq!(told.recv(), Ok(Ok(())));
         assert!(arrays.stop(Duration::from_secs(20)), "all is durable");
-        // Its threads drop it when their queue is gone.
+        // The device's threads drop it when their queue is gone.
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let again = loop {
             match Overlay::open(below(), folder.path(), "array-7", 7) {

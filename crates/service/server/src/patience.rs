@@ -1,12 +1,12 @@
-//! Time limits of silent members as words: for `braid serve` at the start, and for `braid set`
-//! later.
+//! The text form of the time limits for silent members: `braid serve` takes it at the start, `braid
+//! set` later.
 
 use braid_control::model::Settings;
 use braid_runtime::Patience;
 
 pub(super) const KEYS: [&str; 2] = ["away-after-ms", "away-spare-after-ms"];
 
-/// The array never treats a member as away.
+/// The word for no limit: the array never treats a member as away.
 const NEVER: &str = "never";
 
 /// The array looks at members twice a second, so a smaller limit would mean nothing.

@@ -1,5 +1,5 @@
-//! Limit of a member's read errors as words: for `braid serve` at the start, and for `braid set`
-//! later.
+//! The text form of the limit of a member's read errors: `braid serve` takes it at the start,
+//! `braid set` later.
 
 use braid_control::model::Settings;
 use braid_runtime::{OnReadErrors, ReadErrorLimit};

@@ -48,7 +48,7 @@ pub(crate) struct Reporter {
     labels: RwLock<BTreeMap<u16, String>>,
     /// A resync of this run has completed.
     is_resynced: AtomicBool,
-    /// The watcher's thread adds ranges, and the main thread reports the sum.
+    /// Lost ranges: the watcher's thread adds them, and the main thread reports their sum.
     lost: Mutex<LostRanges>,
 }
 
@@ -287,7 +287,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// Content of the array that may have been wrong since the start.
+    /// How the array's content may have been wrong since the start.
     pub(super) fn doubt(&self) -> Doubt {
         match self.tolerance {
             Tolerance { parity_in_doubt: true, .. } => Doubt::Parity,
@@ -304,7 +304,7 @@ impl Reporter {
         if change.kind == Kind::ResyncFinished && is_completed {
             self.is_resynced.store(true, Ordering::Relaxed);
         }
-        // `stopped` reports it with the counts, once the server is closed as well.
+        // `stopped` reports the stop with the counts, once the server is closed as well.
         if change.kind == Kind::ArrayStopped {
             return;
         }
@@ -315,7 +315,7 @@ impl Reporter {
             return self.event(&change.kind.to_string(), &facts);
         }
         let text = match (&change.kind, lost, &change.advice) {
-            // An operator sees progress in `status`.
+            // Operators see the progress of a job in `braid status`.
             (Kind::Rebuild(_), ..) => return,
             (_, Some(None), _) => return,
             (_, Some(Some(line)), _) => line,
@@ -329,7 +329,7 @@ impl Reporter {
         }
     }
 
-    /// The line about a lost range: for the first ranges only, until the end.
+    /// The line about a lost range; `None` for further ranges once there have been many.
     fn write_lost(&self, change: &Change) -> Option<String> {
         let number = |name| change.number(name).unwrap_or_default();
         let start = number("offset_bytes");
@@ -354,7 +354,7 @@ impl Reporter {
 
     pub(crate) fn label(&self, member: MemberId) -> String {
         let labels = self.labels.read().unwrap_or_else(PoisonError::into_inner);
-        // A member without a label came by a setting and is a bitmap file.
+        // A member without a label is a bitmap file that a setting added.
         labels.get(&member.0).cloned().unwrap_or_else(|| "of the array".to_owned())
     }
 
@@ -613,7 +613,7 @@ fn member_counts(volume: &Volume) -> serde_json::Map<String, Value> {
     facts.as_object().cloned().unwrap_or_default()
 }
 
-/// Severity for an operator: the begin and the success of a job are no warning.
+/// Severity for an operator: that a job begins or succeeds is no warning.
 fn severity(change: &Change) -> Severity {
     let is_begin =
         matches!(change.kind, Kind::CheckStarted | Kind::RebuildStarted | Kind::ResyncStarted);
@@ -623,7 +623,7 @@ fn severity(change: &Change) -> Severity {
         Some(_) if change.word("end") == Some("interrupted") => Severity::Info,
         Some(end) => {
             let count = |name: &str| end.counts.get(name).copied().unwrap_or_default();
-            // A repair may have corrected the differences.
+            // If the check repairs, it may have corrected the differences.
             let differing = match change.details.get("repair") {
                 Some(Detail::Flag(true)) => {
                     count("located").saturating_sub(count("repaired")) + count("ambiguous")

@@ -1,5 +1,5 @@
-//! Elevators and the multiplexer as words: for `braid serve` at the start, for `braid set` later,
-//! and for `braid elevators`.
+//! The text form of the settings of elevators and multiplexer: `braid serve` takes it at the start,
+//! `braid set` later. Also the answer to `braid elevators`.
 //!
 //! Keys of `set` are the options of `serve` without their dashes. The key `elevator:SLOT` sets the
 //! elevator of one slot; `elevator` sets all of them and removes these exceptions.
@@ -100,7 +100,7 @@ fn number(value: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
     value.parse().ok().filter(|number| range.contains(number))
 }
 
-/// Nanoseconds; `None` for `auto`.
+/// Parses milliseconds; returns nanoseconds, or `None` for `auto`.
 fn milliseconds(value: &str) -> Result<Option<u64>, String> {
     if value == "auto" {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Service manager: the sockets that it passes on, status reports to it, and its watchdog.
+//! The service manager: sockets that it passes on, reports to it, and its watchdog.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
@@ -62,10 +62,10 @@ impl Heart for Loops {
             for worker in 0..workers.count() {
                 let sender = sender.clone();
                 let answer = move |_: &_| {
-                    // The listener may be gone.
+                    // The watchdog may have given up and listen no more.
                     let _ = sender.send(());
                 };
-                // The workers are being stopped, which has its own time limit.
+                // The workers are being stopped, and a stop has its own time limit: not a hang.
                 if workers.post(worker, Box::new(answer)).is_err() {
                     return true;
                 }
@@ -108,6 +108,6 @@ pub(super) fn ready(
 }
 
 pub(super) fn stopping() {
-    // On failure the service manager still sees the process end.
+    // If the report fails, the service manager still sees the process end.
     let _ = service::stopping();
 }

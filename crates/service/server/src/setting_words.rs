@@ -8,7 +8,7 @@ use braid_console::error::{CliError, Risk};
 pub struct SettingWords(Vec<(&'static str, String)>);
 
 impl SettingWords {
-    /// The given keys that have a value.
+    /// The settings in `given` that have a value.
     pub fn new<'a>(given: impl IntoIterator<Item = (&'static str, &'a Option<String>)>) -> Self {
         let given = given.into_iter();
         Self(given.filter_map(|(key, value)| Some((key, value.clone()?))).collect())
@@ -18,7 +18,7 @@ impl SettingWords {
         self.0.iter().any(|(given, _)| *given == key)
     }
 
-    /// Sets the given settings among `keys`.
+    /// Applies the settings whose key is in `keys`.
     pub(super) fn apply<S>(
         &self,
         keys: &[&str],
@@ -31,7 +31,7 @@ impl SettingWords {
         Ok(())
     }
 
-    /// Checks the given settings among `keys`.
+    /// Checks the settings whose key is in `keys`.
     pub(super) fn check(
         &self,
         keys: &[&str],

@@ -83,7 +83,8 @@ pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliErr
         return Ok(None);
     }
     if !config.all {
-        // Otherwise the usual refusal follows: its remedies name each array by itself.
+        // If an array is not whole, the usual refusal follows: its remedies name each array by
+        // itself.
         let is_whole = |uuid: &[u8; 16]| {
             let choice = Choice { uuid: Some(*uuid), ..Choice::default() };
             let options = Options { choice, read_only: true, ..Options::default() };
@@ -175,7 +176,7 @@ pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliE
         let watchdog = shared_server.wait_until_served().and_then(|(volumes, reporter, uris)| {
             service::ready(&volumes, shared_server.workers().as_ref(), (&reporter, &uris))
         });
-        // A signal, or the end of the last array.
+        // Returns on a signal, or when the last array has ended.
         watch.wait(|number| shared_server.note_ignored(number));
         service::stopping();
         drop(watchdog);

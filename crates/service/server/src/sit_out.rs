@@ -1,5 +1,5 @@
-//! When to read around a slow member, as words: for `braid serve` at the start, and for `braid set`
-//! later.
+//! The text form of the setting for when to read around a slow member: `braid serve` takes it at
+//! the start, `braid set` later.
 
 use braid_control::model::Settings;
 use braid_runtime::SitOut;

@@ -21,7 +21,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpareNeed {
-    /// Every slot has a member, or no spare would help.
+    /// Every slot has a member, or a spare would not help.
     Content,
     /// A slot lacks a member.
     Lacking,
@@ -41,9 +41,9 @@ struct State {
     name: Option<String>,
     is_due: bool,
     is_over: bool,
-    /// A spare has left another array and belongs to none.
+    /// A spare has left another array and belongs to no array yet.
     is_taking: bool,
-    /// Devices that could not be taken: not requested again until a group is set.
+    /// Devices that this array could not take. It does not request them again until a group is set.
     refused: BTreeSet<String>,
 }
 
@@ -52,7 +52,7 @@ impl SpareGroup {
 
     pub(super) const NONE: &str = "off";
 
-    /// For an array about to be served, with a checked name.
+    /// The group of an array that is about to be served; `name` is checked.
     pub(super) fn new(name: Option<&str>) -> Self {
         let name = name.and_then(|name| Self::parse(name).expect("it was checked"));
         Self { state: Mutex::new(State { name, ..State::default() }), ..Self::default() }
@@ -61,7 +61,7 @@ impl SpareGroup {
     /// Parses a group's name.
     ///
     /// # Errors
-    /// The reason why it is no valid name.
+    /// The reason why the text is no valid name.
     pub(super) fn parse(text: &str) -> Result<Option<String>, String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if text == Self::NONE {
@@ -96,7 +96,7 @@ impl SpareGroup {
         self.state().name.clone()
     }
 
-    /// Sets or leaves the group.
+    /// Sets the group, or leaves it for `None`.
     pub(super) fn set(&self, name: Option<String>) {
         {
             let mut state = self.state();
@@ -106,14 +106,14 @@ impl SpareGroup {
         self.look();
     }
 
-    /// Has the thread look: a member may be missing.
+    /// Wakes the thread, because a slot may have lost its member.
     pub(super) fn look(&self) {
         self.state().is_due = true;
         self.changed.notify_all();
     }
 
-    /// Takes a spare while a stop waits for it. `None` after the stop has begun: then no spare
-    /// moves.
+    /// Runs `take`, which moves a spare; a stop waits for its end. Returns `None` once a stop has
+    /// begun, and moves nothing.
     pub(super) fn take<T>(&self, take: impl FnOnce() -> T) -> Option<T> {
         {
             let mut state = self.state();
@@ -136,8 +136,8 @@ impl SpareGroup {
         self.state().refused.contains(path)
     }
 
-    /// Starts the thread that looks when due. No task joins it: another server may be silent for a
-    /// while, and must not delay this one's stop.
+    /// Starts the thread that looks for spares when due. The stop does not join the thread: another
+    /// server may be silent for a while, and must not delay this one's stop.
     ///
     /// # Errors
     /// The thread could not start.
@@ -160,7 +160,7 @@ impl SpareGroup {
         }
     }
 
-    /// Waits until a look is due; `None` at the end.
+    /// Waits until a look is due, and returns the group's name; `None` once the array stops.
     fn wait(&self, last: SpareNeed) -> Option<String> {
         let mut state = self.state();
         loop {
@@ -186,7 +186,7 @@ impl SpareGroup {
     }
 }
 
-/// Drop stops the looks, and waits at most `TAKING_MAX` for a spare between two arrays.
+/// Ends the looks on drop, and waits at most `TAKING_MAX` for a spare that is between two arrays.
 pub(super) struct SpareWatch(Arc<SpareGroup>);
 
 impl Drop for SpareWatch {

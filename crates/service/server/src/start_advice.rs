@@ -21,7 +21,7 @@ use braid_discovery::devices;
 use braid_discovery::newest_state;
 use braid_discovery::probe::open_member;
 
-/// The error for a member, with a remedy that works without it.
+/// Adds a remedy to the error for a member: the command that serves the array all the same.
 pub(super) fn with_advice(
     error: CliError,
     members: &[PathBuf],

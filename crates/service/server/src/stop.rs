@@ -30,7 +30,7 @@ pub(super) fn stop(
     let thread = thread::Builder::new().name("braid-stop".into()).spawn(move || {
         let stopped = stopping.stop();
         drop(stopping);
-        // The listener is gone if the stop was given up.
+        // If the stop was given up, no caller listens any more.
         let _ = done.send(stopped);
     });
     if thread.is_err() {

@@ -17,7 +17,8 @@ pub(super) fn place(id: Option<u32>, uuid: [u8; 16]) -> Result<DeviceClaim, CliE
     DeviceClaim::take(id, word_of(uuid)).map_err(|error| place_error(&error))
 }
 
-/// The word that marks a device as the array's; never 0, which devices of other programs have.
+/// The number by which a ublk device is recognised as this array's. Never 0, which devices of other
+/// programs have.
 fn word_of(uuid: [u8; 16]) -> u64 {
     let whole = u128::from_be_bytes(uuid);
     let halves = [whole >> 64, whole & u128::from(u64::MAX)];

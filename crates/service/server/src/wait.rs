@@ -33,7 +33,7 @@ enum WatchEvent {
     Ignored(i32),
 }
 
-/// The command behind `--run`; without a handle if the kernel gives none.
+/// A handle of the command behind `--run`; `None` if the kernel gives no handle.
 pub(crate) struct RunningCommand(Option<OwnedFd>);
 
 impl RunningCommand {
@@ -51,19 +51,19 @@ pub(crate) struct Stopper(Sender<WatchEvent>);
 
 impl Stopper {
     pub(crate) fn stop(&self) {
-        // The listener is gone if serving has ended for another reason.
+        // If serving has ended for another reason, no caller listens any more.
         let _ = self.0.send(WatchEvent::Ending(Ending::Signal));
     }
 }
 
-/// Receives the first ending and later ones.
+/// Receives the first request to end, and later ones.
 pub(crate) struct Watch {
     heard: Receiver<WatchEvent>,
     sender: Sender<WatchEvent>,
 }
 
 impl Watch {
-    /// Takes the signals over: from now on none ends the process by itself.
+    /// Takes the signals over: from now on none of them ends the process by itself.
     pub(crate) fn new() -> std::io::Result<Self> {
         let mut signals = Signals::new(ENDING.iter().map(|s| s.as_raw()).chain(ignored()))?;
         let (sender, heard) = channel();
@@ -100,7 +100,7 @@ impl Watch {
     }
 
     /// Runs `command` in a shell with `$uri`, `$file`, `$device`, `$vhost_user` and the user's
-    /// umask; its end is an ending.
+    /// umask. When the command ends, serving ends.
     pub(crate) fn run(
         &self,
         command: &str,
@@ -116,12 +116,12 @@ impl Watch {
             .env("device", word(addresses.device.as_ref()))
             .env("vhost_user", word(addresses.vhost_user.as_ref()))
             .spawn()?;
-        // Taken before the wait: afterwards the number may belong to another process.
+        // The handle is taken before the wait: afterwards the number may belong to another process.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let handle = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
         let told = self.sender.clone();
         thread::Builder::new().name("braid-command".into()).spawn(move || {
-            // The listener is gone if serving has ended for another reason.
+            // If serving has ended for another reason, no caller listens any more.
             let _ = told.send(WatchEvent::Ending(Ending::Command(child.wait())));
         })?;
         Ok(RunningCommand(handle))
@@ -131,11 +131,11 @@ impl Watch {
     pub(crate) fn wait_for_command(&self, time: Duration) {
         let deadline = Instant::now() + time;
         let left = || deadline.saturating_duration_since(Instant::now());
-        // An end and a timeout lead to the same next step.
+        // It makes no difference to the caller whether the command ended or the time is up.
         while let Ok(WatchEvent::Ignored(_)) = self.heard.recv_timeout(left()) {}
     }
 
-    /// Waits for the next ending; calls `ignored` for signals that are none.
+    /// Waits for the next request to end; calls `ignored` for each signal that requests no end.
     pub(crate) fn wait(&self, mut ignored: impl FnMut(i32)) -> Ending {
         loop {
             match self.heard.recv().expect("we hold a sender ourselves") {

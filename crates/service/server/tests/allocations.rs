@@ -34,13 +34,15 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests in flight, and rounds in a window.
+/// Requests in flight.
 const DEPTH: u32 = 32;
+/// Rounds in a window.
 const ROUNDS: usize = 20;
 const WINDOWS: usize = 100;
 const BLOCK_BYTES: u32 = 4096;
 
-/// A client's requests of one round, and the bytes of the answers.
+/// The bytes of the requests that a client sends in one round, and the number of bytes in the
+/// answers.
 fn round(command: impl Fn(u64) -> Command, sends: usize, is_sent: usize) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     for index in 0..u64::from(DEPTH) {

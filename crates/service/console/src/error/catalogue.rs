@@ -15,14 +15,14 @@ pub struct Entry {
     pub code: Code,
     /// A few words, lower case, no full stop.
     pub title: &'static str,
-    /// The status to exit with.
+    /// The status that a command exits with after this error.
     pub exit: Exit,
-    /// A paragraph.
+    /// The text of `braid help CODE`: one paragraph.
     pub explanation: &'static str,
 }
 
 impl Code {
-    /// Its entry in the catalogue.
+    /// The code's entry in the catalogue.
     pub const fn entry(self) -> &'static Entry {
         let mut at = 0;
         while at < CATALOGUE.len() {
@@ -34,13 +34,13 @@ impl Code {
         panic!("a code without an entry in the catalogue")
     }
 
-    /// The status to exit with.
+    /// The status that a command exits with after an error of this code.
     pub const fn exit(self) -> Exit {
         self.entry().exit
     }
 }
 
-/// The text is no code that exists.
+/// Error for a text that is no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such code; codes look like B031")]
 pub struct UnknownCode;
@@ -754,7 +754,7 @@ pub const CATALOGUE: [Entry; 102] = [
                       created, and its new files are removed. Data that `--zero` has already \
                       overwritten is lost.",
     },
-    // A file.
+    // Serving the array as a file.
     Entry {
         code: Code::FileUnfit,
         title: "the array cannot be mounted at this file",
@@ -832,7 +832,7 @@ pub const CATALOGUE: [Entry; 102] = [
                       itself would have to open. Start the server with that file, or with \
                       --confine off. Nothing was changed.",
     },
-    // A block device.
+    // Serving the array as a block device.
     Entry {
         code: Code::DeviceTaken,
         title: "the block device exists already",
@@ -851,7 +851,7 @@ pub const CATALOGUE: [Entry; 102] = [
                       distributions), io_uring, and root. Containers have none of them by \
                       default. NBD and a file (--fuse) need none of them.",
     },
-    // An array that is rescued.
+    // Rescuing an array.
     Entry {
         code: Code::OverlayUnfit,
         title: "the overlay does not fit these members",

@@ -91,11 +91,11 @@ pub enum Code {
     CheckDegraded = 43,
     /// Jobs are paused.
     JobsPaused = 44,
-    /// Recovery has no target.
+    /// A job could not be finished.
     JobRefused = 45,
-    /// The job ended before it was complete.
+    /// Recovery or a replacement has no target.
     NoSpare = 46,
-    /// The job ended before it was over.
+    /// The job ended before it was complete.
     JobEnded = 47,
     /// The array is served read-only.
     ServedReadOnly = 48,
@@ -153,13 +153,13 @@ pub enum Code {
     SeveralServed = 83,
     /// There is no history of such an array.
     NoHistory = 84,
-    /// Events cannot be sent there.
+    /// A state that the command waited for did not come in time.
     HookInvalid = 85,
     /// The awaited state did not come in time.
     WaitedInVain = 86,
     /// The command needs a terminal.
     NoTerminal = 87,
-    /// The running check does not do what is requested: a repair, or a try of bad blocks.
+    /// The running check does less than requested: it repairs nothing, or tries no bad blocks.
     CheckRuns = 88,
     /// The member cannot be replaced now.
     NotReplaced = 89,
@@ -203,7 +203,7 @@ pub enum Code {
     BackupUnfit = 108,
     /// The array's metadata is not md's.
     MetadataForeign = 109,
-    /// A web page of another site asked.
+    /// A web page of another site sent the request.
     AskedFromElsewhere = 118,
     /// Other users may write the configuration of the array.
     ConfigOfOthers = 119,

@@ -31,7 +31,8 @@ pub enum Exit {
 
 impl Exit {
     /// All statuses in order, with meanings: the table of `braid help exit`. `status --exit-code`
-    /// has three of its own beside 0, those of `mdadm --detail --test`.
+    /// exits with 0 or one of three statuses of its own; the four are those of `mdadm --detail
+    /// --test`.
     pub const TABLE: [(Self, &'static str); 9] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),

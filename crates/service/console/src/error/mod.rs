@@ -41,14 +41,14 @@ pub enum Risk {
     Destroy,
 }
 
-/// One way out, with the operator's own names in it.
+/// One remedy, with the operator's own names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// Its purpose, in a few words.
+    /// The remedy's purpose, in a few words.
     pub label: String,
-    /// The whole command, ready to copy; empty where no command helps.
+    /// The whole command, ready to copy; empty if no command helps.
     pub command: String,
-    /// Its possible effect on data.
+    /// The remedy's possible effect on data.
     pub risk: Risk,
 }
 
@@ -94,8 +94,8 @@ impl CliError {
         self
     }
 
-    /// Adds a remedy behind all remedies that are no more dangerous. Names within the command go
-    /// through `output::shell::shell_word`.
+    /// Adds a remedy after the remedies that are no more dangerous than it. Names within the
+    /// command go through `output::shell::shell_word`.
     #[must_use]
     pub fn remedy(
         mut self,
@@ -109,12 +109,12 @@ impl CliError {
         self
     }
 
-    /// Its stable code.
+    /// The error's stable code.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// The status to exit with.
+    /// The status that the command exits with.
     pub const fn exit(&self) -> Exit {
         self.code.exit()
     }

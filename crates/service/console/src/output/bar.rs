@@ -3,7 +3,7 @@
 //! It uses blocks and their eighths if the locale is UTF-8, else plain characters.
 
 const CELLS: usize = 20;
-/// Parts of a cell that can be shown.
+/// The parts of a cell that a character can show, in eighths.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 /// Whether the locale's encoding is UTF-8: the first variable that is set decides, in POSIX order.

@@ -68,7 +68,7 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// The policy of the module's table.
+    /// Decides by the module's table.
     pub fn decide(when: ColourWhen, environment: &Environment, is_terminal: bool) -> Self {
         let is_set = |value: &Option<String>| value.as_deref().is_some_and(|v| !v.is_empty());
         let is_forced = is_set(&environment.clicolor_force)
@@ -83,7 +83,7 @@ impl Paint {
         Self { is_on }
     }
 
-    /// The policy for a stream of this process.
+    /// Decides by the module's table for a stream of this process.
     pub fn for_stream(when: ColourWhen, stream: &impl IsTerminal) -> Self {
         Self::decide(when, &Environment::read(), stream.is_terminal())
     }

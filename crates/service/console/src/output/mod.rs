@@ -1,15 +1,17 @@
-//! How the command speaks: colour, sizes, tables, and text that cannot do harm.
+//! Output of the command: colour, sizes, tables, and text that cannot do harm.
 //!
-//! Small, pure helpers; none of them prints. Data goes to standard output and everything else to
-//! standard error: that is the commands' part.
+//! Small, pure helpers; none of them prints. The commands print: data to standard output,
+//! everything else to standard error.
 
-/// `print!` for data. The end of `main` reports data that could not be written: [`stdout::end`].
+/// `print!` for data. If data could not be written, `main` reports that at its end:
+/// [`stdout::end`].
 #[macro_export]
 macro_rules! out {
     ($($text:tt)*) => { $crate::output::stdout::write(format_args!($($text)*), true) };
 }
 
-/// `println!` for data, in the manner of [`out`].
+/// `println!` for data. If data could not be written, `main` reports that at its end, as for
+/// [`out`].
 #[macro_export]
 macro_rules! outln {
     () => { $crate::out!("\n") };

@@ -39,7 +39,7 @@ pub fn json_line(value: &Value) -> String {
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
-        // JSON has escaped its own controls, so this is inside a string.
+        // JSON escapes ASCII control characters itself, so this character is inside a string.
         if is_harmful(letter) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 write!(safe, "\\u{unit:04x}").expect("writing to a string does not fail");

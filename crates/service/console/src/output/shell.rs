@@ -16,13 +16,13 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     quote(text)
 }
 
-/// The same for a text that was an argument already: an option stays one.
+/// A text that was a command-line argument, quoted as by [`shell_word`]; an option stays an option.
 pub fn shell_argument(text: &str) -> Cow<'_, str> {
     quote(text)
 }
 
 fn quote(text: &str) -> Cow<'_, str> {
-    // In an argument, the signs of `--option=a,b` need no quotes either.
+    // In arguments such as `--option=a,b`, the signs `=` and `,` need no quotes either.
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "_./:,=%+@-".contains(sign);
     if !text.is_empty() && text.chars().all(is_plain) {
         return Cow::Borrowed(text);
@@ -30,7 +30,8 @@ fn quote(text: &str) -> Cow<'_, str> {
     Quoter::new().allow_nul(true).quote(text).expect("only a zero byte could be refused")
 }
 
-/// An option and its value. A value that begins with a dash would be an option after a space.
+/// An option and its value. A value that begins with a dash is joined by `=`: after a space it
+/// would be read as an option.
 pub fn option_words(name: &str, value: &str) -> String {
     if value.starts_with('-') {
         return format!("{name}{}", shell_word(&format!("={value}")));

@@ -35,7 +35,7 @@ pub enum SizeError {
     Ambiguous {
         /// The unit as written.
         unit: String,
-        /// Its first letter.
+        /// The unit's first letter.
         letter: char,
     },
     /// A unit that does not exist.
@@ -110,7 +110,8 @@ fn unit_bytes(number: &str, unit: &str) -> Result<u64, SizeError> {
     }
 }
 
-/// A size for people: the largest unit below it, whole or with two digits, never rounded up.
+/// A size for people, in the largest unit that is not above it: whole or with two digits, never
+/// rounded up.
 pub fn format_size(bytes: u64) -> String {
     let Some((unit_bytes, name)) = largest_unit(bytes) else {
         return format!("{bytes} B");

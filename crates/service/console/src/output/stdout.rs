@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Writes data; with `flushes`, without a delay.
+/// Writes data to standard output; flushes at once if `flushes`.
 pub fn write(text: Arguments<'_>, flushes: bool) {
     let mut out = io::stdout();
     let written = out.write_fmt(text).and_then(|()| if flushes { out.flush() } else { Ok(()) });

@@ -6,12 +6,12 @@
 
 use super::printable::printable;
 
-/// The side of the column that a cell keeps to.
+/// The side to which a column's cells are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 

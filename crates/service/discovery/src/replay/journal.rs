@@ -37,7 +37,7 @@ pub struct JournalDevice<'a> {
     pub label: &'a str,
     /// The device, open.
     pub device: &'a OpenMember,
-    /// Keeps bytes that are overwritten.
+    /// The folder that keeps bytes which the replay overwrites.
     pub state_dir: &'a PathBuf,
 }
 
@@ -46,13 +46,13 @@ pub struct JournalDevice<'a> {
 pub struct JournalResult {
     report: Report,
     target: ReplayTarget,
-    /// Whether the journal is to be emptied. A served journal restarts behind its content instead.
+    /// Whether to empty the journal. For serving it is not emptied: it restarts behind its content.
     empties: bool,
     /// The `braid undo` number of the overwritten superblock.
     saved: Option<u64>,
 }
 
-/// The members and the journal as the replay's devices.
+/// Gives the replay access to the members and the journal.
 struct JournalDevices<'a> {
     array: &'a AssembledArray,
     log: &'a JournalLog,
@@ -77,7 +77,8 @@ impl JournalDevices<'_> {
         open.expect("members of the array are open")
     }
 
-    /// Runs `act` for the slot's member and for its replacement; returns whether both succeeded.
+    /// Runs `act` for the slot's member and for its replacement, if any. Returns whether both
+    /// succeeded.
     fn each_of_slot(
         &mut self,
         slot: Slot,
@@ -106,7 +107,8 @@ impl JournalDevices<'_> {
         is_done
     }
 
-    /// Keeps sectors that the member lacks, few in write-through mode; returns whether they fit.
+    /// Keeps sectors that the member lacks; in write-through mode these are few. Returns whether
+    /// they fit in memory.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
         let open = self.open(self.index(slot));
         let start = open.superblock.device.data_offset_sectors + sector;
@@ -275,7 +277,7 @@ fn not_replayed(error: ReplayError, labels: &[String]) -> CliError {
         .remedy(Risk::Look, label, command)
 }
 
-/// The operator requested a replay, and no valid journal exists.
+/// Error for a replay that the operator requested without a valid journal.
 pub fn journal_needed(fault: &JournalFault, labels: &[&str]) -> CliError {
     let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
     let all = words(&labels, &[]);

@@ -89,7 +89,8 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
     let because = slot.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
     let at = slot.since.as_ref().map(|since| format!(" at {}", clock(since))).unwrap_or_default();
     match slot.state {
-        // Other advice covers missing members, and the failed member that was one too many.
+        // Other advice covers missing members, and the failed member that made the array refuse
+        // writes.
         SlotState::Ok
         | SlotState::Waiting
         | SlotState::Missing
@@ -120,7 +121,8 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
     }
 }
 
-/// The state of slots without a member. The caller gives the action for an array without spares.
+/// Advice about slots without a member. `what` and `command` are the action if the array has no
+/// spare.
 fn empty(array: &Array, problem: String, word: &str, what: &str, command: String) -> Advice {
     let has_spare = array.has_spare();
     let others = from_others(array);
@@ -165,7 +167,7 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
     Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
 }
 
-/// A member with more read errors than allowed, and without a replacement.
+/// Advice about a member with more read errors than allowed and without a replacement.
 fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     let (member, errors) = (row.member.as_deref()?, row.read_errors);
     let is_replaced =
@@ -216,8 +218,8 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     } else {
         "reads of them fail until they are rewritten"
     };
-    // A check rewrites sectors that other members can give, and a second one tries the rest.
-    // Sectors still in the log after that are lost.
+    // A check rewrites sectors that other members can give, and a second check (`--retry-bad`)
+    // reads the rest. Sectors still in the log after that are lost.
     let last = array.last_job(JobKind::Check).filter(|check| check.named_sectors > 0);
     let next = match last {
         _ if !is_redundant(array) => None,
@@ -225,7 +227,7 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
             let what = "rewrite them from the others:";
             Some((what, format!("braid check {word}")))
         }
-        // A log may be wrong: md has copied entries from member to member.
+        // The bad-block log may be wrong: md has copied entries from member to member.
         Some(check) if !check.found.retries_bad => {
             let what = "read them anyway, and drop those from the log that agree with the others:";
             Some((what, format!("braid check {word} --retry-bad")))
@@ -247,7 +249,7 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     Some(Advice { problem, now: now.into(), what: what.into(), command })
 }
 
-/// A replacement, and the member that serves until it is complete.
+/// Advice about a replacement, and about the member that serves until it is complete.
 fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Advice> {
     let number = row.replaces?;
     let member = row.member.as_deref().unwrap_or_default();
@@ -330,7 +332,7 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
     }
 }
 
-/// Slots without a member from the start, or whose members were removed.
+/// Advice about slots that had no member at the start, or whose members were removed.
 fn missing(array: &Array, word: &str) -> Option<Advice> {
     let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
     let never: Vec<String> = missing()
@@ -356,7 +358,7 @@ fn missing(array: &Array, word: &str) -> Option<Advice> {
     Some(empty(array, problems.join("; "), word, what, format!("braid add {word} DEVICE")))
 }
 
-/// The consequences for slots whose members are out.
+/// How the array reads the content of members that are out, and how many more it can lose.
 fn from_others(array: &Array) -> String {
     let lose = can_lose_words(array.can_lose);
     match array.state {
@@ -389,7 +391,7 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
 
 fn found(array: &Array, word: &str) -> Option<Advice> {
     let last = array.last_job(JobKind::Check)?;
-    // A running check will report anew.
+    // If a check runs, it will report anew.
     let is_so = last.differing_sectors > 0
         && !last.found.is_repaired()
         && array.job(JobKind::Check).is_none();

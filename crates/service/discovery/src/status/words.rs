@@ -14,7 +14,7 @@ use braid_console::output::bar::{bar, is_unicode};
 use braid_console::output::size::format_size;
 use braid_console::output::utc::now_seconds;
 
-/// The byte order of a superblock in words; empty for that of PCs.
+/// The byte order of a superblock in words; empty for little-endian, the order of PCs.
 pub fn byte_order_words(order: ByteOrder) -> &'static str {
     match order {
         ByteOrder::Little => "",
@@ -22,7 +22,7 @@ pub fn byte_order_words(order: ByteOrder) -> &'static str {
     }
 }
 
-/// Parameters of the words beside the array.
+/// The values besides the array that a text depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Whether the terminal shows more than ASCII.
@@ -32,13 +32,14 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// For this process, now.
+    /// The manner for this process and the present time.
     pub fn now() -> Self {
         Self { is_unicode: is_unicode(), utc_seconds: now_seconds() }
     }
 }
 
-/// `41.2 %  ████████▎···········  312 MiB/s  1h 52m left (done about 17:40 UTC)`
+/// The progress of a job: `41.2 % ████████▎··········· 312 MiB/s 1h 52m left (done about 17:40
+/// UTC)`
 pub fn progress_words(job: &Job, manner: Manner) -> String {
     let bar = bar(job.percent, manner.is_unicode);
     let mut text = format!("{:.1} %  {bar}", down_to_a_tenth(job.percent));
@@ -60,7 +61,7 @@ pub fn progress_words(job: &Job, manner: Manner) -> String {
     text
 }
 
-/// Rounds down, so that 100 means complete.
+/// Rounds a percentage down to a tenth, so that 100 means complete.
 pub fn down_to_a_tenth(percent: f64) -> f64 {
     (percent * 10.0).floor() / 10.0
 }

@@ -24,9 +24,9 @@ use braid_console::output::utc::format_utc;
 /// The present content of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// All of the command's writes.
+    /// The content that all of the command's writes leave.
     Written,
-    /// Some of them: the command stopped, or its undo did.
+    /// Some of the command's writes: the command stopped, or its undo did.
     Partly,
     /// The content before the command.
     Before,
@@ -115,7 +115,8 @@ fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, 
     })
 }
 
-/// Whether the command left a member of an array whose writes do not update superblocks.
+/// Whether the command left a member of a RAID-0 or linear array: writes to these update no
+/// superblock.
 pub fn is_mute(device: &Device) -> bool {
     let found = probe(device.size_bytes, &device.after());
     found.newest().is_some_and(|found| matches!(found.array.level, Level::Raid0 | Level::Linear))
@@ -233,7 +234,7 @@ mod tests {
         };
         let all: Vec<Snippet> = one.writes.iter().flat_map(sectors).collect();
         assert_eq!(content(&one, &one.after()), Content::Written);
-        // In any order, since a disk reorders writes.
+        // Any set of sectors may have been written, since a disk reorders writes.
         for which in 0_u32..1 << all.len() {
             let mut now = one.before.clone();
             all.iter()
@@ -249,8 +250,8 @@ mod tests {
         }
     }
 
-    /// A command wiped sectors and then wrote a superblock there; stopped in between, it left
-    /// neither the old nor the final content.
+    /// A command wiped sectors and then wrote a superblock there. Between the two writes the
+    /// sectors have neither their old nor their final content.
     #[test]
     fn a_sector_between_two_writes_of_it_is_known() {
         let mut one = device("a");

@@ -55,7 +55,7 @@ pub struct Overwrite<'a> {
     pub device: &'a dyn Member,
     /// Whether the command creates it.
     pub is_made: bool,
-    /// The present bytes of its ends.
+    /// The present bytes at the start and the end of the device.
     pub ends: &'a [Snippet],
     /// The command's writes, in order.
     pub writes: Vec<Snippet>,
@@ -72,20 +72,20 @@ pub struct PlannedCommand<'a> {
     pub array: &'a str,
     /// Whether it also zeroes data areas.
     pub zeroes: bool,
-    /// The record that it undoes.
+    /// The number of the record that this command undoes, if it is an undo.
     pub undoes: Option<u64>,
-    /// The mark until it is complete.
+    /// The mark beside the record until the command is complete.
     pub mark: Mark<'a>,
 }
 
 /// The mark beside a command's record until the command is complete.
 #[derive(Debug, Clone, Copy)]
 pub enum Mark<'a> {
-    /// None: each of its writes leaves usable devices.
+    /// No mark: each of the command's writes leaves usable devices.
     Nothing,
     /// The command is incomplete.
     Unfinished,
-    /// The same, with the folder of the overlay that the command commits.
+    /// The command is incomplete; the mark holds the folder of the overlay that it commits.
     Commits(&'a Path),
 }
 
@@ -173,7 +173,8 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
     })
 }
 
-/// The present bytes at these writes: those already known, and others read from the device.
+/// The present bytes in the places of these writes: from `known` if it covers them, else read from
+/// the device.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -196,7 +197,7 @@ pub fn standing(
     Ok(merged(known))
 }
 
-/// The links in a folder that lead to a device.
+/// The links in `folder` that lead to the device.
 fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
     let links = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut names: Vec<PathBuf> =
@@ -207,7 +208,7 @@ fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
 
 type Failed = (PathBuf, io::Error);
 
-/// Writes a record under the next number. Other processes that do the same wait.
+/// Writes a record under the next number. Other processes that write a record wait meanwhile.
 fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), Failed> {
     let failed = |error| (folder.to_owned(), error);
     make_folders(folder)?;
@@ -240,7 +241,8 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     };
     write().map_err(|error| (path.clone(), error))?;
     for (_, old) in files.iter().take((files.len() + 1).saturating_sub(RECORDS_MAX)) {
-        // Keep records of incomplete commands. A file that stays only takes space.
+        // Keep records of incomplete commands. An old record that cannot be removed only takes
+        // space.
         if !old.with_extension(UNFINISHED).exists() {
             let _ = fs::remove_file(old);
         }

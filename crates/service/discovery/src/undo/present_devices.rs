@@ -43,7 +43,7 @@ pub fn all<'a>(
 /// Opens a device by the name whose content matches the record, and reads it.
 ///
 /// # Errors
-/// It cannot be opened or read by any name.
+/// The device cannot be opened or read by any name.
 pub fn find(device: &Device, access: Access) -> Result<PresentDevice<'_>, CliError> {
     let mut first = None;
     for path in std::iter::once(&device.path).chain(&device.names) {
@@ -73,7 +73,7 @@ fn look<'a>(
 /// The present bytes where the command wrote, and their meaning.
 ///
 /// # Errors
-/// It cannot be read.
+/// The device cannot be read.
 pub fn read(device: &Device, open: &dyn Member) -> Result<(Vec<Snippet>, Content), MemberError> {
     let mut now = Vec::new();
     for range in &device.before {

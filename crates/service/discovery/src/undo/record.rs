@@ -95,7 +95,7 @@ pub enum Damage {
 }
 
 impl Device {
-    /// The ranges of `before` after the command's writes.
+    /// The content of the ranges in `before` once the command's writes are done.
     pub fn after(&self) -> Vec<Snippet> {
         let mut after = self.before.clone();
         self.writes.iter().for_each(|write| put(&mut after, write));
@@ -136,7 +136,8 @@ pub fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
     merged
 }
 
-/// The index of the range that contains `inner`, and its place there. Ranges are merged.
+/// The index of the range that contains `inner`, and the place of `inner` in it. Ranges must be
+/// merged.
 pub(super) fn place(ranges: &[Snippet], inner: &Snippet) -> Option<(usize, Range<usize>)> {
     let index = ranges.partition_point(|range| range.offset <= inner.offset).checked_sub(1)?;
     let start = usize::try_from(inner.offset - ranges[index].offset).ok()?;
@@ -144,14 +145,15 @@ pub(super) fn place(ranges: &[Snippet], inner: &Snippet) -> Option<(usize, Range
     (end <= ranges[index].bytes.len()).then_some((index, start..end))
 }
 
-/// Overwrites bytes of a range.
+/// Overwrites bytes of the range that contains `over`; does nothing if no range contains it.
 pub(super) fn put(ranges: &mut [Snippet], over: &Snippet) {
     if let Some((index, place)) = place(ranges, over) {
         ranges[index].bytes[place].copy_from_slice(&over.bytes);
     }
 }
 
-/// Runs of sectors that differ, with the content of `new`; both begin at byte `start` of a device.
+/// Runs of sectors in which `new` and `old` differ, with the content of `new`. Both begin at byte
+/// `start` of a device.
 pub fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
     let mut runs: Vec<Snippet> = Vec::new();
     let mut is_in_run = false;
@@ -169,7 +171,7 @@ pub fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
     runs
 }
 
-/// The ranges' bytes at the place of `where_is`.
+/// The bytes of `ranges` in the place of `where_is`.
 pub(super) fn cut(ranges: &[Snippet], where_is: &Snippet) -> Snippet {
     let (index, place) =
         place(ranges, where_is).expect("what is written lies in a range that was read");
@@ -234,7 +236,7 @@ fn path_json(path: &Path) -> Value {
 /// Parses a record's file.
 ///
 /// # Errors
-/// It is no record, or incomplete.
+/// The file is no record, or is incomplete.
 pub fn decode(file: &[u8]) -> Result<Record, Damage> {
     let end = file.iter().position(|byte| *byte == b'\n').ok_or(Damage::Head)?;
     let (first, rest) = (&file[..end], &file[end + 1..]);

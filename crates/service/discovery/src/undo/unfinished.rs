@@ -93,7 +93,7 @@ pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<UnfinishedComma
     marks.into_iter().find_map(|mut one| {
         one.look(&opened);
         if one.contents.iter().all(|content| *content == Some(Content::Written)) {
-            // It was killed after its last write and before it removed the mark.
+            // The command was killed after its last write and before it removed the mark.
             end(state_dir, one.number);
             return None;
         }
@@ -125,8 +125,9 @@ pub fn refuse_unfinished(state_dir: &Path, paths: &[PathBuf]) -> Result<(), CliE
     unfinished(state_dir, paths).map_or(Ok(()), |one| Err(one.refused(state_dir)))
 }
 
-/// Whether named devices are unusable: a device with any write of the command, or an unwritten
-/// device beside a written one. The others may be used without an absent written device.
+/// Whether the named devices are unusable: one has a write of the command, or one is unwritten and
+/// another device, named or not, is written. If the written device is absent, the unwritten ones
+/// may be used.
 fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
     let is_written =
         |content: &Option<Content>| matches!(content, Some(Content::Partly | Content::Written));
@@ -137,7 +138,8 @@ fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
 }
 
 impl UnfinishedCommand {
-    /// Finds the record's devices among those named now, by content, and by recorded names.
+    /// Finds each device of the record: by content among the opened devices, else by its recorded
+    /// names.
     fn look(&mut self, opened: &[(Option<Box<dyn Member>>, Reach)]) {
         for (index, device) in self.record.devices.iter().enumerate() {
             let here = opened.iter().filter_map(|(open, _)| open.as_deref());
@@ -156,13 +158,13 @@ impl UnfinishedCommand {
         }
     }
 
-    /// Whether the operator named all of its devices, and no other array.
+    /// Whether the operator named all of the command's devices, and no other array.
     pub fn is_meant_by(&self, array: Option<&str>) -> bool {
         self.named.iter().all(|is_named| *is_named)
             && array.is_none_or(|array| array == self.record.array)
     }
 
-    /// The refusal of its devices.
+    /// The error that refuses the command's devices.
     pub fn refused(&self, state_dir: &Path) -> CliError {
         let command = &self.record.command;
         let of = |wanted: &dyn Fn(Option<Content>) -> bool| {
@@ -242,7 +244,7 @@ mod tests {
     fn a_member_that_was_written_is_not_used_and_one_that_was_not_is_without_it() {
         use Content::{Before, Changed, Partly, Written};
         for (contents, named, wanted) in [
-            // All are present.
+            // All devices are present and named.
             ([Some(Partly), Some(Before), Some(Before)], [true, true, true], true),
             ([Some(Written), Some(Before), Some(Before)], [true, true, true], true),
             ([Some(Before), Some(Before), Some(Before)], [true, true, true], false),
@@ -253,7 +255,7 @@ mod tests {
             ([Some(Partly), Some(Changed), Some(Changed)], [true, false, false], true),
             ([Some(Written), Some(Changed), Some(Changed)], [true, true, true], true),
             ([Some(Changed), Some(Changed), Some(Changed)], [true, true, true], false),
-            // None is named.
+            // No device is named.
             ([Some(Partly), Some(Before), Some(Before)], [false, false, false], false),
         ] {
             assert_eq!(must_not_be_used(&contents, &named), wanted, "{contents:?} {named:?}");

@@ -14,10 +14,11 @@ use braid_ondisk::Snippet;
 
 use super::record::{Device, cut, differing};
 
-/// The index of a device whose write failed, and why.
+/// The index of a device whose write failed, and the error.
 pub type WriteFailure = (usize, MemberError);
 
-/// Repeats the command's writes; superblocks follow when all else is durable on every device.
+/// Repeats the command's writes. Superblocks follow when all other writes are durable on every
+/// device.
 ///
 /// # Errors
 /// A device cannot be written; earlier writes are done.
@@ -209,7 +210,7 @@ mod tests {
                 is_halfway,
                 "{first} of {all}"
             );
-            // No superblock vouches for missing data.
+            // While data is missing, no superblock is written that vouches for it.
             if first < all - 4 {
                 let stands = now(&members);
                 let superblock = |which: usize| {

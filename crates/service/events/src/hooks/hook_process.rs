@@ -7,11 +7,12 @@
 //!
 //! The process is started before the server gives up its rights. Its command line names the target,
 //! and the socket gives it events and nothing else. So an attacker in the server can send false
-//! events, but run nothing. The end of the socket is the deadline.
+//! events, but run nothing. When the socket ends, the process has reached its deadline.
 //!
 //! Invariants
-//! - the result is that of a hook in the server `[check: what_comes_of_an_event_comes_back]`;
-//! - the end does not wait for a silent process
+//! - a hook process returns the result that the hook would return in the server
+//!   `[check: what_comes_of_an_event_comes_back]`;
+//! - the server's end does not wait for a silent hook process
 //!   `[check: a_process_that_is_gone_is_an_error_and_no_wait]`.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -26,19 +27,20 @@ use crate::ending::Ending;
 use crate::event::Event;
 use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
-/// Interval of looks at the deadline during a wait for the answer.
+/// Interval of checks of the deadline while the server waits for an answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
-    /// `None` if the event was delivered.
+    /// Why the event was not delivered; `None` if it was.
     error: Option<String>,
     may_retry: bool,
 }
 
-/// The server's side.
+/// A hook as the server sees it: events go to the hook's process.
 pub struct HookProcess {
-    /// The same hook in the server: it supplies name and filter, and delivers nothing.
+    /// The same hook, made in the server: gives the name and decides which events the process gets.
+    /// It delivers nothing.
     like: Box<dyn Deliver>,
     socket: BufReader<UnixStream>,
     line: Vec<u8>,
@@ -102,7 +104,7 @@ impl Deliver for HookProcess {
     }
 }
 
-/// The process's side: delivers events from the socket until it ends.
+/// Runs in the hook's process: delivers events from the socket until the socket ends.
 ///
 /// # Errors
 /// The socket cannot be read or written.
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// Fails every second event.
+    /// A hook that fails every second event.
     struct Second(u32);
 
     impl Deliver for Second {

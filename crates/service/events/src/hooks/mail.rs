@@ -56,7 +56,8 @@ impl FromStr for Address {
         if text.is_empty() || text.len() > 254 {
             return Err(AddressError::Length);
         }
-        // Letters of the unquoted form (RFC 5322, atext), and dots: none begins another address.
+        // Letters that an address may have without quotes (RFC 5322, atext), and dots: none of them
+        // begins another address.
         let is_fit = |letter: char| {
             letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.@[]:".contains(letter)
         };
@@ -69,7 +70,7 @@ impl FromStr for Address {
                 && !part.starts_with(['-', '.'])
                 && !part.contains(['@', '[', ']', ':'])
         };
-        // Brackets are for numeric addresses of machines.
+        // Square brackets are for numeric addresses of machines.
         let is_host = |host: &str| {
             let number = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
             is_name(

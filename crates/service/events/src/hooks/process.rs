@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::ending::Ending;
 use crate::outlet::DeliveryError;
 
-/// Interval of looks at the program: at first, and at most.
+/// Interval of checks whether the program has ended: the first, and the longest.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Variables for braid alone: the service manager would take the program's messages for braid's.
@@ -33,7 +33,7 @@ const NOT_INHERITED: [&str; 6] = [
 /// Runs the program to its end.
 ///
 /// # Errors
-/// It did not start, or did not end in time.
+/// The program did not start, or did not end in time.
 pub(crate) fn run(
     command: &mut Command,
     input: &[u8],
@@ -74,9 +74,9 @@ fn start(command: &mut Command, input: &[u8]) -> std::io::Result<Child> {
 }
 
 fn kill(child: &mut Child) {
-    // It is not reaped yet, so its number is still its own.
+    // The child is not reaped yet, so no other process can have its number.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have just ended.
+        // The process group may have just ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
@@ -108,7 +108,7 @@ mod tests {
         let pids = folder.path().join("pids");
         let script = format!("sleep 1000 & echo $! > '{}'; wait", pids.display());
         let ending = Ending::default();
-        // Wait until it has begun, however busy the machine is.
+        // End the wait once the program has begun, however busy the machine is.
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while std::fs::read_to_string(&pids).map_or(true, |text| !text.ends_with('\n')) {
@@ -121,7 +121,7 @@ mod tests {
         assert!(matches!(outcome, Err(DeliveryError::Ended)), "{outcome:?}");
         let child = std::fs::read_to_string(&pids).expect("its child").trim().to_owned();
         let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        // It may be a zombie until init reaps it.
+        // The program's child may be a zombie until init reaps it.
         let is_over = || state().is_empty() || state().contains(") Z ");
         let until = Instant::now() + Duration::from_secs(30);
         while !is_over() && Instant::now() < until {

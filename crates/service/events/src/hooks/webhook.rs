@@ -21,7 +21,7 @@ use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 /// Deadline of the server for one answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The target of events. Its printed form omits all behind the host, which may be secret.
+/// The target of events. Its printed form omits everything after the host, which may be secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(Uri);
 
@@ -31,10 +31,10 @@ pub enum UrlError {
     /// It is no URL.
     #[error("it is no URL: {0}")]
     Invalid(String),
-    /// It names no host, or another scheme.
+    /// It names no host, or its scheme is not http or https.
     #[error("it must begin with {SCHEMES} and a host")]
     Scheme,
-    /// The list of processes would show its password.
+    /// It contains a password, which the list of processes would show.
     #[error("it must not have a user or password")]
     Credentials,
 }

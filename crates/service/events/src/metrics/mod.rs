@@ -1,9 +1,9 @@
 //! Metrics: the state and work of an array in numbers, as OpenMetrics text.
 //!
-//! The program that serves arrays has a [`Source`] for each. A scrape asks all of them for a
-//! [`Snapshot`] and turns it into text ([`render()`]). This module counts nothing itself.
-//! docs/monitoring.md lists the names, which are stable. On request, the `node_md_*` names of
-//! Prometheus' node_exporter are added, so that rules made for md's arrays work unchanged.
+//! The program that serves arrays has a [`Source`] for each array. A scrape asks all sources for a
+//! [`Snapshot`] and turns the snapshots into text ([`render()`]). This module counts nothing
+//! itself. docs/monitoring.md lists the names, which are stable. On request, the `node_md_*` names
+//! of Prometheus' node_exporter are added, so that rules made for md's arrays work unchanged.
 //!
 //! ```text
 //!   snapshot        values of one array                render, node_md     text

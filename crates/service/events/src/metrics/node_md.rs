@@ -1,6 +1,6 @@
-//! The metrics of node_exporter for md's arrays, made for braid's. So its rules and dashboards
-//! work: `NodeRAIDDegraded`, `NodeRAIDDiskFailure`. Names and labels are those of its
-//! documentation; the device is the array's name.
+//! node_exporter's metrics for md's arrays, here for braid's arrays. So node_exporter's rules and
+//! dashboards work: `NodeRAIDDegraded`, `NodeRAIDDiskFailure`. Names and labels are those of its
+//! documentation; the label `device` is the array's name.
 
 use std::fmt::Error;
 
@@ -9,10 +9,10 @@ use braid_runtime::JobKind;
 use super::families::{Families, Labels, number};
 use super::snapshot::{Snapshot, State};
 
-/// node_exporter's states of an array; each has a sample.
+/// node_exporter's states of an array; each state has a sample.
 const STATES: [&str; 5] = ["active", "inactive", "recovering", "resync", "check"];
 
-/// Bytes in its blocks.
+/// Bytes in a block of node_exporter's metrics.
 const BLOCK_BYTES: u64 = 1024;
 
 pub(super) fn encode(snapshots: &[Snapshot], families: &mut Families<'_>) -> Result<(), Error> {

@@ -53,7 +53,7 @@ impl Arrays {
         self.snapshots.iter().map(|one| (of(one, []), number(value(one)))).collect()
     }
 
-    /// Several samples for each array, with one more label.
+    /// Several samples for each array, told apart by one more label.
     fn by<'s, I: IntoIterator<Item = (String, u64)>>(
         &'s self,
         label: &'static str,
@@ -224,7 +224,7 @@ impl Arrays {
         )
     }
 
-    /// Progress of jobs; no samples without a job.
+    /// Progress of jobs; an array without a job has no samples.
     fn jobs(&self, families: &mut Families<'_>) -> Result<(), Error> {
         let each = |value: fn(&JobProgress) -> f64| {
             let sample = |one: &Snapshot| {
@@ -355,7 +355,7 @@ const fn kind(kind: JobKind) -> &'static str {
     }
 }
 
-/// The array's label, and others.
+/// The label with the array's name, and others.
 fn of(one: &Snapshot, others: impl IntoIterator<Item = (&'static str, String)>) -> Labels {
     let mut labels = vec![("array", one.identity.array.clone())];
     labels.extend(others);

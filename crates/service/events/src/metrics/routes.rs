@@ -1,6 +1,7 @@
 //! `GET /metrics`, for the control socket and for the server on a port ([`super::server`]).
 //!
-//! Scrapes run one at a time, so that a silent array blocks one thread only; late ones get a 503.
+//! Scrapes run one at a time, so that a silent array blocks one thread only; a scrape that waits
+//! too long gets a 503.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,16 +17,18 @@ use tokio::sync::Semaphore;
 use super::render::{CONTENT_TYPE, render};
 use super::snapshot::Source;
 
-/// How long a scrape waits for earlier scrapes and for the array. Prometheus waits ten seconds.
+/// How long a scrape waits for earlier scrapes and for the array. Prometheus gives up after ten
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Debug, serde::Deserialize)]
 pub(crate) struct ScrapeQuery {
-    /// `1` for `node_md_*` as well, `0` for none; without it, the server's setting.
+    /// `1` adds `node_md_*`, `0` leaves them out; without a value the server's setting decides.
     node_md: Option<u8>,
 }
 
-/// The route over these arrays; `with_node_md` is a default. Needs a runtime with timers.
+/// The route to the metrics of these arrays. `with_node_md` is the default for requests without
+/// that parameter. Needs a runtime with timers.
 pub(super) fn routes(sources: Vec<Arc<dyn Source>>, with_node_md: bool) -> Router {
     Router::new().route("/metrics", get(scraping(sources, with_node_md)))
 }

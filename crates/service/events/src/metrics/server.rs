@@ -29,7 +29,7 @@ const CONNECTIONS_MAX: usize = 32;
 /// Deadline of a connection, from its first byte to its last.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Wait after a shortage of descriptors.
+/// Wait before the next accept after a shortage of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the server cannot start.
@@ -55,11 +55,11 @@ pub enum ServerError {
     },
 }
 
-/// Parses an address to listen on: `127.0.0.1:9100`, `[::1]:9100`, `localhost:9100`. `is_public`
-/// allows others.
+/// Parses an address to listen on, such as `127.0.0.1:9100`, `[::1]:9100` or `localhost:9100`. Only
+/// loopback addresses are valid, unless `is_public`.
 ///
 /// # Errors
-/// It is no address, or other machines could reach it.
+/// The text is no address, or other machines could reach it.
 pub fn parse_address(text: &str, is_public: bool) -> Result<SocketAddr, ServerError> {
     let by_name = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let by_name = by_name.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
@@ -82,8 +82,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves these arrays' metrics at `address`, with the routes `beside` them; port 0 is a free
-    /// one.
+    /// Serves these arrays' metrics at `address`, and the routes of `beside`. With port 0 the
+    /// system picks a free port.
     ///
     /// # Errors
     /// The system refuses the address, a thread or a runtime.
@@ -122,7 +122,7 @@ impl MetricsServer {
         Ok(Self { address: bound, stop: Some(stop), thread: Some(thread.map_err(system)?) })
     }
 
-    /// Its address, with the picked port.
+    /// The server's address, with the port that it got.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

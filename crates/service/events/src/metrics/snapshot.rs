@@ -6,7 +6,7 @@ use crate::event::Identity;
 use crate::standing::Standing;
 use crate::teller::Counts;
 
-/// A source of snapshots. Its callers are separate threads, which it may block.
+/// A source of snapshots. Separate threads call it, and it may block them.
 pub trait Source: Send + Sync {
     /// The present state.
     fn snapshot(&self) -> Snapshot;
@@ -15,13 +15,13 @@ pub trait Source: Send + Sync {
 /// The state of an array, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All members are there.
+    /// Every slot has an up-to-date member.
     Ok,
-    /// Members are missing.
+    /// Slots lack members.
     Degraded,
     /// A member is being rebuilt.
     Rebuilding,
-    /// It refuses writes: too many members are lost, or a member has no space below it.
+    /// It refuses writes: too many members are lost, or the storage below a member is full.
     Failed,
     /// It is read-only.
     ReadOnly,
@@ -51,17 +51,17 @@ impl State {
 /// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// Read and written.
+    /// Reads and writes use it.
     Active,
-    /// Avoided by reads, and written.
+    /// Writes use it, reads avoid it.
     Slow,
-    /// In a slot, and being recovered.
+    /// It has a slot, and is being recovered.
     Rebuilding,
-    /// Waiting for a slot.
+    /// It waits for a slot.
     Spare,
-    /// Out because it does not answer; it comes back by itself.
+    /// It does not answer, and is out; it comes back by itself.
     Away,
-    /// Out because it failed.
+    /// It failed, and is out.
     Failed,
 }
 
@@ -97,16 +97,16 @@ pub struct Member {
     pub corrected_read_errors: u64,
 }
 
-/// Numbers of members by state. A failed or recovering member also counts as missing.
+/// Numbers of members by state. The slot of a failed or recovering member also counts as missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// In a slot, and up to date.
+    /// Members in slots that are up to date.
     pub active: u64,
-    /// In a slot, and being recovered.
+    /// Members in slots that are being recovered.
     pub rebuilding: u64,
-    /// Waiting for a slot.
+    /// Spares that wait for a slot.
     pub spare: u64,
-    /// Out since the start.
+    /// Members that went out since the array was started.
     pub failed: u64,
     /// Slots without an up-to-date member.
     pub missing: u64,
@@ -198,7 +198,7 @@ impl Snapshot {
         self.job.is_some_and(|job| job.kind == kind)
     }
 
-    /// The state in one word: the gravest that applies.
+    /// The state in one word; if several apply, the gravest.
     #[must_use]
     pub fn state(&self) -> State {
         let standing = &self.standing;

@@ -260,7 +260,7 @@ fn a_scrape_is_answered_and_silent_clients_hold_nothing_up() {
         (Router::new(), Names::Machine),
     )
     .expect("a server");
-    // More than the limit.
+    // Opens more connections than the server's limit.
     let silent: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(server.address()).expect("a server")).collect();
     let answer = get(&server, "/metrics");

@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     chunk_bytes: Option<u64>,
     since: String,
     health: Arc<Health>,
-    /// Where the array is served; set once it is.
+    /// Where clients reach the array; set once it is served.
     pub(crate) addresses: ClientAddresses,
     /// The control socket's path; set once it listens.
     pub(crate) control: String,
@@ -45,7 +45,7 @@ pub(crate) struct Facts {
     pub(crate) confined: Vec<String>,
 }
 
-/// Array state that decides about jobs.
+/// The state of the array on which answers to job requests depend.
 pub(super) fn ground(volume: &Volume) -> Ground {
     let (view, geometry) = (volume.view(), volume.geometry());
     let slots = || (0..geometry.slots()).map(|slot| view.member(SlotNumber(slot)));
@@ -105,7 +105,7 @@ impl Facts {
     /// The array's name in commands: its own name if that finds it, else the path of its control
     /// socket.
     pub(super) fn word(&self) -> String {
-        // Without a socket no command finds the array; its name at least identifies it.
+        // Without a control socket no command finds the array; its name at least identifies it.
         let is_found = self.control.is_empty()
             || running::control_path(&self.name) == Path::new(&self.control);
         let word = if is_found { &self.name } else { &self.control };
@@ -114,7 +114,8 @@ impl Facts {
 
     pub(super) fn array(&self, running: &ArrayParts, stopping: bool) -> Array {
         let ArrayParts { volume, tuner, board, .. } = running;
-        // Read before the view: a member that gets its slot in between appears in the view.
+        // Reads the waiting spares before the view: a spare that gets a slot in between appears in
+        // the view.
         let waiting = volume.waiting();
         let view = volume.view();
         let geometry = volume.geometry();
@@ -217,8 +218,8 @@ impl Facts {
         let row = |number: u16| match view.member(SlotNumber(number)) {
             Some(member) => {
                 let member_path = path(member.id);
-                // A failed member beyond the tolerated number keeps its slot: the array records
-                // nothing any more.
+                // A failed member beyond the tolerated number keeps its slot: the array no longer
+                // updates superblocks.
                 if let Some(failure) = &failure
                     && member_path.as_ref() == Some(&failure.member)
                 {
@@ -325,7 +326,8 @@ impl Facts {
             return missing(Some(gone.since), Some(gone.cause));
         }
         let out = self.health.out(number);
-        // A member that went out a moment ago, whose notice is on its way.
+        // Without an incident the slot's last member went out a moment ago, and its notice is on
+        // its way.
         let member =
             out.as_ref().map(|out| out.member.clone()).or_else(|| self.health.seat(number));
         if member.is_none() {

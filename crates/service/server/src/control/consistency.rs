@@ -54,21 +54,21 @@ pub const NO_FILE: &str = "none";
 enum CurrentPolicy {
     NoRedundancy,
     Resync,
-    /// Bytes for each bit.
+    /// A bitmap, with this many bytes for each bit.
     Bitmap(u64),
     ParityLogs,
     Journal,
-    /// braid's own logs, and bytes for each bit of a bitmap beside them, if any.
+    /// braid's own logs. If a bitmap stands beside the logs: the bytes for each of its bits.
     OwnLogs(Option<u64>),
 }
 
-/// Where to make a bitmap.
+/// Where to make the new bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Home {
     Members,
-    /// In the current file.
+    /// In the array's current bitmap file.
     SameFile,
-    /// In a new file.
+    /// In a new bitmap file.
     NewFile(PathBuf),
 }
 
@@ -94,7 +94,7 @@ struct Steps {
 
 pub(super) struct ArrayName<'a> {
     pub(super) name: &'a str,
-    /// Its name in commands.
+    /// The array's name for use in commands.
     pub(super) word: String,
 }
 
@@ -167,12 +167,12 @@ impl Consistency {
         let file = self.asked_file.clone().unwrap_or_else(|| self.file.clone());
         let refused = RefusalContext { volume, named, asked, file: file.clone() };
         let is_moved = file != self.file;
-        // A request that names only a file asks for a bitmap in it.
+        // A request that sets only `bitmap-file` asks for a bitmap in that file.
         let policy = match (self.policy, had) {
             (None, Policy::Resync) if file.is_some() && is_moved => Policy::Bitmap,
             (policy, had) => policy.unwrap_or(had),
         };
-        // Under these policies the current file stays empty.
+        // Under these two policies the current file stays empty.
         let keeps_none = matches!(policy, Policy::Resync | Policy::Ppl);
         let file = file.filter(|_| !keeps_none || self.asked_file.is_some());
         let is_moved = file != self.file && !keeps_none;
@@ -213,7 +213,7 @@ impl Consistency {
             volume.may_change_bitmap(makes_bitmap).map_err(|error| refused.by(&error))?;
         }
         if logs.is_some() {
-            // An earlier step removes these obstacles.
+            // An earlier step of the change removes these two obstacles.
             let in_the_way = [LogRefusal::HasLogs, LogRefusal::Bitmap].map(LogError::from);
             let may = volume.may_change_logs(logs);
             let may = may.or_else(|error| match in_the_way.contains(&error) {
@@ -273,7 +273,7 @@ impl Consistency {
             RefusalContext { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
         let Steps { ends_logs, bitmap, logs } = self.steps;
         let has_begun = ends_logs || bitmap != Change::None;
-        // Make the file before anything is dropped.
+        // Make the file before the array drops anything.
         let mut made = None;
         let bitmap = match bitmap {
             Change::None => None,
@@ -292,7 +292,7 @@ impl Consistency {
             }
         };
         let unmake = |error: CliError| {
-            // The array may already use the file; then it stays.
+            // If the array already uses the file, the file stays.
             let used = Self::now(volume).file;
             let unused = made.filter(|path| used.as_ref() != Some(path));
             remove_files(&unused.into_iter().collect::<Vec<PathBuf>>());
@@ -331,7 +331,8 @@ impl Consistency {
     }
 }
 
-/// Plans a bitmap. braid's own log does without if no bitmap fits, as in an array created with it.
+/// Plans a bitmap. If no bitmap fits, braid's own log does without, as in an array that was created
+/// with one.
 fn planned(
     volume: &Volume,
     (asked, policy): (Option<u32>, Policy),
@@ -362,7 +363,7 @@ struct RefusalContext<'a> {
 }
 
 impl RefusalContext<'_> {
-    /// The requested file makes no sense, or it exists already.
+    /// Refuses a bitmap file that makes no sense for the policy, or that exists already.
     fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
         if is_moved && path.symlink_metadata().is_ok() {
             let there = OpenError::AlreadyExists { path: path.to_path_buf() };
@@ -405,7 +406,7 @@ impl RefusalContext<'_> {
         error.because("nothing was changed").remedy(Risk::Change, "Make one", command)
     }
 
-    /// A later step failed after an earlier one had changed something.
+    /// Explains an error of a later step, if an earlier step has changed something.
     fn on_the_way(&self, error: CliError, has_begun: bool) -> CliError {
         if !has_begun {
             return error;
@@ -466,7 +467,7 @@ impl RefusalContext<'_> {
         }
     }
 
-    /// A journal needs its own device.
+    /// The refusal to make a journal by this setting: a journal needs its own device.
     fn journal(&self) -> CliError {
         let error = self.stays(Code::ConsistencyStays);
         let error = error.because("a write journal needs a device of its own");

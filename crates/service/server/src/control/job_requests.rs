@@ -23,7 +23,7 @@ use braid_console::output::utc::now_seconds;
 /// Interval between looks at the schedule.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Requests a job, if possible; with `dry_run` it returns only the expected effect.
+/// Requests a job, if it is possible. With `dry_run` it only returns the expected effect.
 pub(super) fn ask(
     running: &ArrayParts,
     request: JobRequest,
@@ -60,7 +60,7 @@ fn begin_due(running: &ArrayParts, over: &AtomicBool) {
     let is_over = || over.load(Ordering::SeqCst);
     while !is_over() {
         if matches!(running.board.check_due(now_seconds()), Due::Since(_)) {
-            // A request that is refused now is made again later.
+            // If the request is refused now, it is made again later.
             let _ = ask(running, JobRequest::Check, false);
         }
         running.board.wait_for_check(LOOK_EVERY, is_over);

@@ -35,7 +35,7 @@ pub(super) enum Not {
     GoingOn,
     /// A running or waiting check does less than requested.
     Unchecked,
-    /// This job must complete first, and its last attempt failed.
+    /// A needed job must complete first, and its last attempt failed.
     Finished(JobKind),
 }
 
@@ -51,7 +51,7 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     }
 }
 
-/// The effect of a request.
+/// Decides the effect of a request.
 pub(super) fn decide(
     ground: Ground,
     snapshot: &JobsSnapshot,
@@ -98,7 +98,8 @@ fn begun(
         _ if ground.missing_count > 0 => Err(Not::Whole),
         (Some(kind), _) => Err(Not::Finished(kind)),
         _ if snapshot.is_paused => Err(Not::GoingOn),
-        // Replacing the check would report it as interrupted to the client that waits for it.
+        // Refuse: a check in its place would be reported as interrupted to the client that waits
+        // for it.
         (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
         (None, Some(_)) => Ok(JobEffect::Nothing),
         (None, None) if will_wait => Ok(JobEffect::Waits),
@@ -110,7 +111,7 @@ fn is_busy(jobs: &[Job]) -> bool {
     jobs.iter().any(|job| job.state != JobState::Waiting)
 }
 
-/// A needed job whose last attempt failed.
+/// The job that the array needs and whose last attempt failed.
 fn refused(ground: Ground, snapshot: &JobsSnapshot) -> Option<JobKind> {
     let is_refused = |kind: JobKind| {
         let last = snapshot.last.iter().find(|last| last.kind == kind);
@@ -264,7 +265,7 @@ mod tests {
             (recovering, &behind, Ask::Check, Ok(JobEffect::Nothing)),
             (dirty, &idle, Ask::Check, Ok(JobEffect::Waits)),
             (dirty, &refused, Ask::Check, Err(Not::Finished(Resync))),
-            // A job was refused, but is no longer needed.
+            // The job was refused, but is no longer needed.
             (WHOLE, &refused, Ask::Check, Ok(JobEffect::Begins)),
             (WHOLE, &paused, Ask::Check, Err(Not::GoingOn)),
             (degraded, &idle, Ask::Check, Err(Not::Whole)),

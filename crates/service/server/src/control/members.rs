@@ -39,8 +39,8 @@ use crate::membership::Membership;
 use braid_console::error::CliError;
 use braid_console::error::code::Code;
 
-/// Longest wait until the survivors' superblocks record that a member is out. Until then it cannot
-/// be removed.
+/// Longest wait until the superblocks of the other members record that a member is out. Until then
+/// the member cannot be removed.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Interval between looks.
@@ -79,7 +79,7 @@ struct RequestContext<'a> {
     word: String,
     ground: Ground,
     members: Vec<CurrentMember>,
-    /// The array that the device was a spare of.
+    /// The other array, if the device was a spare of one.
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
     devices: RequestDevices,
@@ -102,7 +102,8 @@ impl<'a> RequestContext<'a> {
                 (None, None, false) => Standing::Out,
             };
             let slot = slot.or(replaces);
-            // A failed member's superblock stays as it was, so it names its last slot.
+            // No superblock update reaches a failed member, so its own superblock names its last
+            // slot.
             let had = match look.superblock.state.role {
                 Role::Active(slot) if standing == Standing::Out => Some(slot),
                 _ => None,
@@ -134,7 +135,7 @@ impl<'a> RequestContext<'a> {
         let of = |standing| {
             self.members.iter().find(move |one| one.standing == standing && is_meant(one))
         };
-        // In a slot one member counts, whatever the request.
+        // A slot number means one member in this order, whatever the request.
         let order = match number {
             Some(_) => {
                 use Standing::{Active, Journal, Out, Replacing, Waiting};
@@ -169,7 +170,7 @@ fn slot_of(view: &ArrayView, id: MemberId) -> Option<u16> {
     slots.next().map(|(slot, _)| slot)
 }
 
-/// The slot whose member `id` is to replace.
+/// The slot of the member that `id` is to replace.
 fn replaced_by(view: &ArrayView, id: MemberId) -> Option<u16> {
     let is_it = |slot: &Slot| view.member(*slot).is_some_and(|one| one.replacement == Some(id));
     view.slots_with_replacement().find(is_it).map(|slot| slot.0)
@@ -188,7 +189,7 @@ struct Outcome {
     lost: Option<u16>,
 }
 
-/// Performs the request; an error comes with an HTTP status.
+/// Performs the request, or returns an error with its HTTP status.
 pub(super) fn change(
     running: &ArrayParts,
     facts: &Facts,
@@ -251,7 +252,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The one member that was named.
+    /// The one member that the request names, if it sets no other field.
     fn one<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
         match wanted.destroy.is_empty() && wanted.with.is_none() {
             true => self.only(wanted),
@@ -259,7 +260,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The one member that was named; other fields may be set.
+    /// The one member that the request names; other fields may be set.
     fn only<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
         match wanted.members.as_slice() {
             [one] => Ok(one),
@@ -268,7 +269,7 @@ impl RequestContext<'_> {
     }
 }
 
-/// Takes in devices that were spares of another array.
+/// Adds devices that were spares of another array.
 pub(super) fn take_over(
     running: &ArrayParts,
     facts: &Facts,
@@ -286,7 +287,7 @@ fn fail(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outco
     let member = context.find(word, [Active, Replacing, Waiting, Out, Journal])?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
-        // A replacement had no slot of its own.
+        // A replacement has no slot of its own.
         slot: member.slot.filter(|_| member.standing != Standing::Replacing),
         effect,
         returns: false,
@@ -312,9 +313,9 @@ fn fail(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outco
     Ok(Outcome { members: vec![changed(MemberEffect::Fails)], lost, ..Outcome::default() })
 }
 
-/// Waits until the survivors' superblocks record the failure, or until a spare's loss was reported,
-/// so that a following `remove` succeeds. On a timeout that `remove` is refused and can be tried
-/// again.
+/// Waits until the superblocks of the other members record the failure, or until the loss of a
+/// spare was reported, so that a following `remove` succeeds. On a timeout that `remove` is refused
+/// and can be tried again.
 fn wait_until_recorded(context: &RequestContext<'_>, id: MemberId, is_spare: bool) {
     let began = Instant::now();
     let is_there = || match is_spare {
@@ -438,7 +439,7 @@ fn remove(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Out
     Ok(outcome)
 }
 
-/// Closes a member that is out, or a spare.
+/// Removes a member that is out, or a spare, and closes its device.
 fn take_away(context: &RequestContext<'_>, member: &CurrentMember) -> Result<(), CliError> {
     let removed = context.membership.remove(context.volume, member.look.id, member.slot);
     removed.map_err(|error| match error {

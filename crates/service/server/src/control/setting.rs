@@ -192,8 +192,8 @@ impl CheckedSettings {
             let file = volume.bitmap_file();
             let changed = self.consistency.apply(volume, named).map_err(SetError::ByArray);
             if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
-                // The journal's device is free. If it still owes answers it stays open, as any
-                // member that is out.
+                // The journal's device becomes free. While it still owes answers it stays open,
+                // like any member that is out.
                 let _one = running.membership.alone();
                 running.membership.remove(volume, journal, None).ok();
             }

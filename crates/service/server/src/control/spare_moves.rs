@@ -27,13 +27,13 @@ use braid_discovery::running::{self, RunningArray};
 
 #[derive(Debug)]
 struct Offer<'a> {
-    /// The array that has it.
+    /// The array that has the spare.
     of: &'a RunningArray,
     path: &'a str,
 }
 
-/// Spares of other arrays of the group in the order of requests: the array with most spares first.
-/// An array that is not whole needs its own.
+/// Spares that other arrays of the group offer, in the order in which to request them: the array
+/// with the most spares first. An array that is not whole needs its spares itself, and offers none.
 fn offers<'a>(own_uuid: &str, group: &str, all: &'a [RunningArray]) -> Vec<Offer<'a>> {
     let in_group = SettingValue::from(group);
     let gives = |one: &&RunningArray| {
@@ -58,21 +58,22 @@ fn spare(slot: &Slot) -> Option<&str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// A slot has no member, and a spare waits for it or its own member may return.
+    /// A slot has no member, but a spare waits for it, or its own member may return.
     SpareWaits,
     Member,
 }
 
 fn lack(running: &setting::ArrayParts) -> Lack {
     let volume = &running.volume;
-    // In this order: a spare that gets its slot in between is counted twice, never left out.
+    // Counts spares before slots: a spare that gets its slot in between is counted twice, never
+    // left out.
     let waiting = volume.waiting().iter().filter(|(_, replaces)| replaces.is_none()).count();
     let ground = array::ground(volume);
     let may_have = ground.is_redundant && !ground.is_read_only && !ground.has_failed;
     match ground.missing_count {
         0 => Lack::Nothing,
         _ if !may_have => Lack::Nothing,
-        // A member that is away may come back in a moment.
+        // The slot of a member that is away may get its member back in a moment.
         missing if missing <= waiting + volume.kept_slots() => Lack::SpareWaits,
         _ => Lack::Member,
     }
@@ -89,7 +90,7 @@ impl Answers {
         }
         let all = running::all().running;
         for offer in offers(&self.facts.uuid, group, &all) {
-            // The queries took time.
+            // The queries took time, so look again.
             let Ok(running) = self.running() else { return SpareNeed::Content };
             if lack() != Lack::Member {
                 break;
@@ -139,7 +140,7 @@ impl Answers {
         let removed: Result<MembersAnswer, ClientError> = removed;
         match removed {
             Ok(_) => {}
-            // The other server refuses the second of two requesters.
+            // The other array's server refuses the second of two requests for a spare.
             Err(ClientError::Refused(problem)) if problem.code != silent => return Err(None),
             // The spare may have left despite the error, for example with requests still
             // unanswered.

@@ -42,7 +42,7 @@ const RUNS_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Board {
     noted: Mutex<BoardState>,
-    /// Path of the saved state; `None` for a read-only array. Held during a write.
+    /// Path of the saved state; `None` for a read-only array. The lock is held during a write.
     file: Mutex<Option<PathBuf>>,
     changed: Condvar,
     /// Origin of monotonic times.
@@ -54,13 +54,13 @@ struct BoardState {
     is_paused: bool,
     /// The requested check, if any.
     wanted: Option<JobRequest>,
-    /// The check was interrupted, and the engine does not know yet that it is over.
+    /// The check was interrupted and is over, but the engine does not know that yet.
     is_check_cut: bool,
     under_way: Option<UnderWay>,
     last: BTreeMap<JobKind, LastJob>,
     ended_count: u64,
     schedule: Schedule,
-    /// The state folder lacks a change.
+    /// The saved state lacks a change.
     is_unsaved: bool,
     is_over: bool,
 }
@@ -124,8 +124,8 @@ impl Board {
         kept
     }
 
-    /// Waits until the schedule is to be examined, at most `longest`; without a schedule, until one
-    /// is set. Also returns once `is_over` holds and [`Self::wake`] was called.
+    /// Waits until the schedule is to be examined, for `longest` at most; without a schedule, until
+    /// one is set. Also returns if `is_over` holds when [`Self::wake`] is called.
     pub(crate) fn wait_for_check(&self, longest: Duration, is_over: impl Fn() -> bool) {
         let until = Instant::now() + longest;
         let mut noted = self.noted();
@@ -143,9 +143,9 @@ impl Board {
         }
     }
 
-    /// Has the waiting thread look again.
+    /// Makes the waiting thread examine the schedule again.
     pub(crate) fn wake(&self) {
-        // A thread that has looked and does not wait yet holds this lock.
+        // A thread that has examined the schedule and does not wait yet holds this lock.
         drop(self.noted());
         self.changed.notify_all();
     }
@@ -205,7 +205,7 @@ impl Board {
 
     pub(crate) fn snapshot(&self, volume: &Volume) -> JobsSnapshot {
         let mut noted = self.noted();
-        // Under the lock: the end of the current job is not noted yet.
+        // Under the lock, so that the end of this job is not noted yet.
         let job = volume.job();
         noted.snapshot(job.as_ref(), self.now_ns())
     }
@@ -345,7 +345,7 @@ impl BoardState {
 
     fn job(&mut self, job: &JobProgress, now_ns: u64) -> Job {
         self.see(job, now_ns);
-        // As requested: the engine may not have reacted yet.
+        // Paused as requested: the engine may not have reacted yet.
         let is_paused = self.is_paused;
         let under_way = self.under_way.as_mut().expect("it was seen just now");
         let estimate = under_way.pace.estimate(now_ns);
@@ -395,13 +395,13 @@ impl UnderWay {
             repaired_sectors: job.repaired,
             ambiguous_sectors: job.ambiguous,
             runs,
-            // The engine reports further runs only in its counts.
+            // The engine does not list further runs; it only counts their sectors.
             more_runs: self.more_runs,
         }
     }
 }
 
-/// Merges `run` into `one`, if they are adjacent and of the same sort.
+/// Merges `run` into `one`, if they are adjacent and alike in kind, slot and fate.
 fn join(one: &mut FoundRun, run: &FoundRun) -> bool {
     let is_alike = (one.kind, one.slot, one.fate) == (run.kind, run.slot, run.fate)
         && one.candidate_slots == run.candidate_slots;
@@ -422,7 +422,7 @@ fn join(one: &mut FoundRun, run: &FoundRun) -> bool {
     true
 }
 
-/// A check that waits for another job.
+/// The row of a check that waits for another job.
 fn waiting_check(request: JobRequest) -> Job {
     let repairs = request == JobRequest::Repair;
     let retries_bad = request == JobRequest::RetryBad;
@@ -521,7 +521,7 @@ mod tests {
         assert_eq!((one.kind, one.state), (JobKind::Recovery, JobState::Running));
         assert_eq!((one.done_bytes, one.total_bytes, one.percent), (256_000, 512_000, 50.0));
         assert_eq!((one.bytes_per_second, one.seconds_left), (Some(51_200), Some(5)));
-        // Another job has another pace.
+        // The pace of one job says nothing about the next job.
         let told = noted.snapshot(Some(&job(braid_runtime::JobKind::Check, 10)), 6 * SECOND);
         assert_eq!((told.jobs[0].bytes_per_second, told.jobs[0].percent), (None, 1.0));
     }
@@ -557,7 +557,7 @@ mod tests {
         let last = noted.snapshot(None, SECOND).last;
         assert_eq!((last[0].number, last[0].result), (2, JobResult::Interrupted));
         assert_eq!((last[0].differing_sectors, last[0].written_sectors), (2, 3));
-        // The client that ended it needs no report.
+        // The client that ended the check needs no report.
         noted.is_check_cut = false;
         noted.wish(JobRequest::Check);
         noted.wish(JobRequest::EndCheck);
@@ -584,7 +584,7 @@ mod tests {
             let is_due = matches!(noted.schedule.due(now_seconds()), Due::Since(86_401));
             assert_eq!((is_due, noted.is_unsaved), (!is_over, true), "{was_ended} {end:?}");
         }
-        // Other jobs are no checks.
+        // The end of another job does not change the schedule of checks.
         let mut noted = BoardState::default();
         noted.end(&job(braid_runtime::JobKind::Resync, 10), JobEnd::Completed, SECOND);
         assert_eq!(noted.schedule, Schedule::default());
@@ -663,7 +663,7 @@ mod tests {
         (0..200).for_each(|at| noted.found(run(3, 10_000 + 2 * at)));
         let told = noted.snapshot(Some(&repair), SECOND).jobs.remove(0).found;
         assert_eq!((told.runs.len(), told.more_runs), (RUNS_MAX, 102));
-        // The next job has no findings.
+        // The findings of a check do not pass to the next job.
         noted.end(&repair, JobEnd::Completed, SECOND);
         assert_eq!(noted.snapshot(None, SECOND).last[0].found.runs.len(), RUNS_MAX);
         let check = job(braid_runtime::JobKind::Check, 10);

@@ -111,7 +111,7 @@ mod tests {
         saved.write(&path).expect("it can be written");
         saved.write(&path).expect("and again");
         assert_eq!(SavedJobs::read(&path), saved);
-        // The next start tries it again.
+        // A refused job is not saved, because the next start tries it again.
         let result = JobResult::Unreadable;
         let refused = LastJob { kind: JobKind::Resync, result, number: 8, ..check.clone() };
         let with_refused = SavedJobs { last: vec![check, refused], ..saved.clone() };
@@ -130,7 +130,7 @@ mod tests {
             fs::write(&path, text.replace(from, to)).expect("a file");
             assert_eq!(SavedJobs::read(&path), SavedJobs::default(), "{from} {to}");
         }
-        // A later job has a larger number, whatever the file says.
+        // The next number is larger than all saved ones, even if the file's count is not.
         fs::write(&path, text.replace("\"ended\": 9", "\"ended\": 2")).expect("a file");
         assert_eq!(SavedJobs::read(&path).ended_count, 7);
     }

@@ -17,12 +17,12 @@ const EVERY_SECONDS: std::ops::RangeInclusive<u64> = 3600..=10 * 365 * 86_400;
 /// Units of the setting, the largest first, in seconds.
 const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
 
-/// Interval and origin of the next check.
+/// When the next check is due: an interval, and the time from which it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
     /// Seconds between two checks; `None` if checks need a request.
     pub(crate) every_seconds: Option<u64>,
-    /// Origin of the interval, in seconds since 1970.
+    /// The time from which the interval counts, in seconds since 1970.
     pub(crate) counted_from: u64,
 }
 
@@ -38,14 +38,15 @@ impl Schedule {
 
     /// When the next check is due, given the time.
     pub(crate) fn due(&mut self, now_seconds: u64) -> Due {
-        // The clock was ahead when this was noted.
+        // The clock was ahead when this time was noted.
         self.counted_from = self.counted_from.min(now_seconds);
         let Some(every_seconds) = self.every_seconds else { return Due::Never };
         let at = self.counted_from.saturating_add(every_seconds);
         if at <= now_seconds { Due::Since(at) } else { Due::At(at) }
     }
 
-    /// Sets the interval. A running schedule keeps its origin; a new one counts from now.
+    /// Sets the interval. A schedule that is on keeps its start; a schedule that was off counts
+    /// from now.
     #[must_use]
     pub(crate) fn set(self, every_seconds: Option<u64>, now_seconds: u64) -> Self {
         let was_on = self.every_seconds.is_some();
@@ -68,7 +69,7 @@ impl Schedule {
     /// Parses an interval.
     ///
     /// # Errors
-    /// It is no time, or out of range; the text gives the range.
+    /// The text is no time, or is out of range; the error gives the range.
     pub(crate) fn parse(text: &str) -> Result<Option<u64>, String> {
         if text == "off" {
             return Ok(None);
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(schedule.due(START), Due::At(first));
         assert_eq!(schedule.due(first - 1), Due::At(first));
         assert_eq!(schedule.due(first), Due::Since(first));
-        // The check cannot begin for a day: it stays due.
+        // A check that cannot begin for a day stays due.
         assert_eq!(schedule.due(first + DAY), Due::Since(first));
         schedule.note_over(first + DAY);
         assert_eq!(schedule.due(first + DAY), Due::At(first + 31 * DAY));

@@ -129,7 +129,7 @@ impl Export for Withdrawable {
     }
 }
 
-/// An array's state at the joint start.
+/// An array's state while the server waits to start for all arrays together.
 enum StartState {
     Coming,
     Here(Arc<Withdrawable>, Arc<Volume>, Arc<Reporter>),
@@ -141,7 +141,7 @@ struct State {
     sockets: Vec<OwnedFd>,
     workers: Option<Option<Arc<Workers>>>,
     server: Option<Server>,
-    /// The server could not start; the first array got the error.
+    /// The server could not start; only the first array got the error.
     has_failed: bool,
     users: usize,
 }
@@ -157,7 +157,7 @@ pub(crate) struct SharedServer {
     changed: Condvar,
 }
 
-/// Served arrays, a reporter, and their URIs.
+/// The arrays that the server serves, a reporter, and the arrays' URIs.
 pub(super) type ServedArrays = (Vec<Arc<Volume>>, Arc<Reporter>, Vec<String>);
 
 impl SharedServer {
@@ -239,13 +239,13 @@ impl SharedServer {
         Ok(Clients::Shared { shared_server: Arc::clone(self), export })
     }
 
-    /// The array has ended, or failed to start.
+    /// Notes that the array has ended, or failed to start.
     pub(super) fn leave(&self, index: usize) {
         self.state().arrays[index] = StartState::Gone;
         self.changed.notify_all();
     }
 
-    /// Ends one user; the last one ends the server.
+    /// Ends the server's use by one array; the last array stops the server.
     fn end(&self, deadline: Duration) -> StopReport {
         let mut state = self.state();
         state.users -= 1;

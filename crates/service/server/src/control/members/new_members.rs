@@ -40,13 +40,13 @@ struct Candidate {
     existing: Existing,
     /// Recognised data that the operator must name before it is overwritten.
     things: Vec<Thing>,
-    /// Data that is only a stale copy of a member of this array.
+    /// Stale data of this array on the device.
     old: Vec<Thing>,
     /// The slot that it had as a member of this array.
     had_slot: Option<u16>,
-    /// The newest superblock of this array on it.
+    /// The newest superblock of this array on the device.
     found: Option<Superblock>,
-    /// Sectors that it would keep; 0 for a full recovery.
+    /// Sectors that the device would keep as a member; 0 for a full recovery.
     kept_sectors: u64,
     /// Index of the failed member that still has this device open.
     out: Option<usize>,
@@ -135,7 +135,7 @@ pub(super) fn add_journal(
 ) -> Result<Outcome, CliError> {
     let mut candidates = candidates(context, &[context.only(wanted)?.to_owned()])?;
     check_names(context, wanted, &candidates)?;
-    // A journal device keeps none of the array's data.
+    // A journal's device keeps none of the array's data.
     candidates.iter_mut().for_each(|one| one.kept_sectors = 0);
     let one = candidates.pop().expect("one was named");
     let size_bytes = one.existing.device.size_bytes();
@@ -187,14 +187,14 @@ impl Candidate {
         !self.old.is_empty() || self.out.is_some()
     }
 
-    /// Sectors with current array data.
+    /// The sectors that hold current data of the array; empty if the device keeps none.
     fn kept(&self) -> Range<u64> {
         self.found.as_ref().filter(|_| self.kept_sectors > 0).map_or(0..0, data_area)
     }
 }
 
-/// Opens each device for examination before locking it, so that a device named twice, or a member,
-/// is reported as that and not as busy.
+/// Opens each device for examination before locking it. So a device that is named twice, or that is
+/// a member already, gets that error and not "busy".
 fn candidates(
     context: &RequestContext<'_>,
     devices: &[String],
@@ -215,7 +215,7 @@ fn candidates(
                 format!("realpath {}", shell_word(word)),
             ));
         }
-        // Report a current member as that, even if it cannot be opened.
+        // Refuse a current member by name, even if its device cannot be opened.
         if let Some(key) = braid_member::key_at(&path) {
             check_no_member(context, word, (key, &Reach::of(&path)))?;
         }
@@ -286,7 +286,8 @@ fn check_not_named_twice(
     Err(error.remedy(Risk::Look, "Compare them", command))
 }
 
-/// Checks that the device is no current member. Returns the failed member that it is, if any.
+/// Checks that the device is no current member. Returns the index of the failed member whose device
+/// it is, if any.
 fn check_no_member(
     context: &RequestContext<'_>,
     label: &str,
@@ -349,7 +350,8 @@ fn judge(context: &RequestContext<'_>, label: &str, existing: &Existing) -> Devi
     DeviceContent { things, old, found }
 }
 
-/// Why a device of this array may hold data that the array lacks, if it may.
+/// Why a device that was a member of this array may hold data that the array lacks; `None` if it
+/// does not.
 fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
     let clone = ours.iter().find(|one| {
@@ -362,7 +364,7 @@ fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     if found.state.events > newest {
         return Some("newer than the served array: it was used without these members".to_owned());
     }
-    // Another device may have its number by now.
+    // Compares numbers of other members only: another device may have this device's number by now.
     let number = |one: &&CurrentMember| one.look.superblock.device.number;
     let others = || {
         let active = ours.iter().filter(|one| one.standing == Standing::Active);
@@ -389,7 +391,7 @@ fn check_names(
     for name in &wanted.destroy {
         let what = match keys_of(name, &things).len() {
             1 => continue,
-            // A stale copy need not be named for destruction, and the name fits nothing else.
+            // The name of a stale copy is accepted, although it need not be given.
             0 if is_welcome(name) => continue,
             0 => format!("there is no \"{name}\" on these devices to destroy"),
             _ => format!("\"{name}\" is the name of several different things on these devices"),
@@ -448,7 +450,7 @@ fn command_line(
         MemberRequest::Replace => "replace",
         MemberRequest::Add if wanted.write_mostly => "add --write-mostly",
         MemberRequest::Add | MemberRequest::Fail | MemberRequest::Remove => "add",
-        // This request overwrites nothing.
+        // A write-mostly request overwrites nothing.
         MemberRequest::WriteMostly => "set",
         MemberRequest::Journal => "add --write-journal",
     };

@@ -38,9 +38,9 @@ pub(super) fn no_redundancy(context: &RequestContext<'_>) -> CliError {
     look(context, new(context, Code::NoRedundancy, what).because(why))
 }
 
-/// Write-mostly needs a level with copies.
+/// Refuses write-mostly for a level without copies.
 pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
-    // In this version the flag stands in a table that all members hold: a power cut could tear all
+    // In metadata 0.90 the flag is in a table that all members hold: a power cut could tear all
     // superblocks at once.
     if context.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
         let what =
@@ -114,7 +114,7 @@ pub(super) fn no_such_member(
     look(context, error)
 }
 
-/// The member has a slot: it must fail before it is removed.
+/// Refusal to remove a member with a slot: it must fail first.
 pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
     let (name, word) = (&context.facts.name, &context.word);
     let slot = member.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
@@ -321,7 +321,7 @@ pub(super) fn no_spare(context: &RequestContext<'_>, member: &CurrentMember) -> 
     error.remedy(Risk::Change, "Name a device", command)
 }
 
-/// The member is out, and has not answered all its requests.
+/// Refusal to remove a member that is out but has not answered all its requests.
 pub(super) fn unanswered(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
     let label = &member.label;
     let what = format!("{label} was not removed: it still has unanswered requests");

@@ -20,7 +20,7 @@ use braid_discovery::probe::{open_error, open_member};
 #[derive(Default)]
 pub(super) struct RequestDevices {
     by_path: BTreeMap<PathBuf, Vec<OwnedFd>>,
-    /// The server may open no new paths.
+    /// The server may open no new paths, so clients must pass devices open.
     is_closed: bool,
 }
 
