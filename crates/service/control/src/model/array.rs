@@ -13,13 +13,13 @@ use super::settings::Settings;
 pub struct Array {
     /// The version of this object: 1.
     pub version: u32,
-    /// The name it is served under.
+    /// The name that the array is served under.
     pub name: String,
     /// Its UUID, in md's grouping: four groups of eight digits.
     pub uuid: String,
     /// Its level: linear, raid0, raid1, raid4, raid5, raid6 or raid10.
     pub level: String,
-    /// The layout of chunks in mdadm's word; null if the level has only one.
+    /// The layout of chunks, by mdadm's name for it; null if the level has only one layout.
     pub layout: Option<String>,
     /// The version of its metadata, such as 1.2.
     pub metadata: String,
@@ -31,18 +31,20 @@ pub struct Array {
     pub state: State,
     /// Whether it was started read-only, so that it refuses writes.
     pub read_only: bool,
-    /// Whether it was interrupted while writing: redundancy may disagree until a resync.
+    /// Whether the array was interrupted while writing: redundancy may disagree until a resync.
     pub dirty: bool,
-    /// How many more members it can lose, in any combination.
+    /// How many more members the array can lose, in any combination.
     pub can_lose: u16,
-    /// It can lose fewer members than its level allows: parity may not fit the data until a resync.
+    /// Parity may not fit the data until a resync, so the array can lose fewer members than its
+    /// level allows.
     pub parity_in_doubt: bool,
-    /// Copies may differ where the array was written when it was interrupted, until a resync.
+    /// Copies may differ, until a resync, in places that were being written when the array was
+    /// interrupted.
     pub copies_in_doubt: bool,
     /// One row for each slot, in order, with or without a member, then one for each spare.
     pub slots: Vec<Slot>,
-    /// Members that failed since the array was started and were not removed, if another member has
-    /// their slot. Each has its former slot; null for a former spare.
+    /// Members that failed since the array was started, were not removed, and whose slot another
+    /// member has. Each row has the member's former slot; null for a former spare.
     #[serde(default)]
     pub replaced: Vec<Slot>,
     /// The current job, if any, then a check that waits for it.
@@ -57,25 +59,25 @@ pub struct Array {
     /// No job begins or continues until jobs are resumed.
     #[serde(default)]
     pub jobs_paused: bool,
-    /// How the running job yields to clients; null without one.
+    /// How the running job yields to clients; null if no job runs.
     #[serde(default)]
     pub pace: Option<JobPace>,
     /// Problems of the array with advice, the worst first; empty if it has none.
     #[serde(default)]
     pub advice: Vec<Advice>,
-    /// Why it has refused writes since it was started; null if it has not.
+    /// Why the array has refused writes since it was started; null if it has refused none.
     pub failure: Option<Failure>,
-    /// Acknowledged writes that were lost since it was started; null if none were.
+    /// Acknowledged writes that were lost since the array was started; null if none were.
     pub lost: Option<Spread>,
-    /// NBD URIs that it is served at.
+    /// NBD URIs that the array is served at.
     pub uris: Vec<String>,
-    /// The file that it appears as through FUSE; null if none.
+    /// The file that the array appears as through FUSE; null if none.
     #[serde(default)]
     pub file: Option<String>,
-    /// The block device that it appears as through ublk; null if none.
+    /// The block device that the array appears as through ublk; null if none.
     #[serde(default)]
     pub device: Option<String>,
-    /// The vhost-user socket where virtual machines use it as a disk; null if none.
+    /// The vhost-user socket at which virtual machines use the array as a disk; null if none.
     #[serde(default)]
     pub vhost_user: Option<String>,
     /// Its settings.
@@ -93,14 +95,15 @@ pub struct Array {
     pub journal: Option<Journal>,
     /// Its clients.
     pub clients: Clients,
-    /// Milliseconds that members have sat out because they were slow; the sum of all members.
+    /// Milliseconds that slow members have sat out; the sum of all members.
     pub sat_out_ms: u64,
     /// The array's counters since it was started, by name; the names may change.
     pub counters: BTreeMap<String, u64>,
-    /// Resources that its process has closed off for itself: files, system-calls, capabilities.
+    /// Resources that the serving process has closed off for itself: files, system-calls,
+    /// capabilities.
     #[serde(default)]
     pub confined: Vec<String>,
-    /// The process that serves it.
+    /// The process that serves the array.
     pub server: Server,
 }
 
@@ -110,29 +113,31 @@ pub struct Array {
 pub enum ParityLogs {
     /// Every write is logged before it begins.
     Kept,
-    /// Not yet in use: parity disagrees somewhere, or the array has not been idle since.
+    /// Not yet in use: parity disagrees somewhere, or the array has not been idle since parity came
+    /// to agree.
     Pending,
 }
 
-/// A write journal: every write is durable there before members have it.
+/// A write journal: every write is durable in the journal before members have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Journal {
-    /// The path of its device.
+    /// The path of the journal's device.
     pub path: String,
-    /// Bytes of it in use, including writes that members have not flushed.
+    /// Bytes of the journal in use, including writes that members have not flushed.
     pub used_bytes: u64,
-    /// Its capacity in bytes.
+    /// The journal's capacity in bytes.
     pub size_bytes: u64,
 }
 
 /// A write-intent bitmap: regions where members may differ after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bitmap {
-    /// Bytes for each bit: of each member, on level 10 of the array.
+    /// Bytes that a bit covers: bytes of each member, or on level 10 bytes of the array.
     pub bit_bytes: u64,
     /// Bits in all.
     pub bits: u64,
-    /// Set bits: regions recently written, in doubt, or missed by a member.
+    /// Set bits. Their regions were recently written, are in doubt, or have writes that a member
+    /// missed.
     pub bits_set: u64,
     /// For a lockless bitmap: bits whose regions no client has written.
     #[serde(default)]
@@ -172,16 +177,17 @@ impl Array {
     }
 }
 
-/// A problem of an array, in words for people.
+/// A problem of an array, and what the operator can do about it, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
     /// The problem.
     pub problem: String,
-    /// Its present effect.
+    /// The problem's present effect.
     pub now: String,
     /// The recommended action.
     pub what: String,
-    /// The command for it, to be typed on the array's machine; null if there is none.
+    /// The command for the recommended action, to be typed on the array's machine; null if there is
+    /// none.
     pub command: Option<String>,
 }
 
@@ -193,9 +199,9 @@ pub struct Advice {
 pub enum State {
     /// Every slot has an up-to-date member.
     Ok,
-    /// It is served, with fewer members than it should have.
+    /// It is served, but slots lack up-to-date members.
     Degraded,
-    /// It refuses writes: too many members are lost, or a member has no space below it.
+    /// It refuses writes: too many members are lost, or the storage below a member is full.
     Failed,
 }
 
@@ -214,13 +220,13 @@ impl State {
 /// A slot and its member, or a spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
-    /// Its number; null for a spare, and for a replacement.
+    /// The slot's number; null for a spare, and for a replacement.
     pub slot: Option<u16>,
     /// For a replacement, and for a spare reserved as one: the slot of the member that it replaces.
     #[serde(default)]
     pub replaces: Option<u16>,
-    /// The path by which the member was named; of a failed member, if it failed since the array was
-    /// started. Null if the slot was empty at the start.
+    /// The path by which the member was named. A failed member has one if it failed since the array
+    /// was started. Null if the slot was empty at the start.
     pub member: Option<String>,
     /// The member's role.
     pub role: Role,
@@ -230,14 +236,14 @@ pub struct Slot {
     pub since: Option<String>,
     /// The cause of the state, in words for people.
     pub cause: Option<String>,
-    /// Sectors of 512 bytes in its member's bad-block log: their content is not trusted, and reads
+    /// Sectors of 512 bytes in the member's bad-block log: their content is not trusted, and reads
     /// compute it from the other members. A write makes a sector good again.
     #[serde(default)]
     pub bad_sectors: u64,
-    /// It is read only if no other member has a copy (mirrors).
+    /// Reads avoid the member while another member has a copy (mirrors).
     #[serde(default)]
     pub write_mostly: bool,
-    /// Corrected read errors of its member.
+    /// Corrected read errors of the member.
     #[serde(default)]
     pub read_errors: ReadErrors,
 }
@@ -245,11 +251,12 @@ pub struct Slot {
 /// Read errors of a member, corrected by writing the sectors again from other members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadErrors {
-    /// Since the member came or the array was started.
+    /// Corrected read errors since the member joined or the array was started.
     pub corrected: u64,
-    /// The same with decay: errors count half after an hour, a quarter after two, and so on.
+    /// Corrected read errors with decay: an error counts half after an hour, a quarter after two,
+    /// and so on.
     pub recent: u32,
-    /// The recent ones exceed `read-errors-max`.
+    /// The recent errors exceed the setting `read-errors-max`.
     pub over_limit: bool,
 }
 
@@ -261,7 +268,8 @@ pub enum Role {
     Active,
     /// It waits to take the slot of a member that fails.
     Spare,
-    /// It replaces a member that still serves: it gets every write, and that member's content.
+    /// It replaces a member that still serves: it receives every write, and a copy of that member's
+    /// content.
     Replacement,
     /// The slot has no member.
     None,
@@ -271,23 +279,24 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotState {
-    /// Its member is read and written.
+    /// Reads and writes use its member.
     Ok,
-    /// Its member is much slower than the others; reads avoid it for now.
+    /// Its member is much slower than the other members; reads avoid it for now.
     Slow,
     /// Its member receives writes, and is not yet up to date.
     Recovering,
-    /// Its member does not answer, and is out until it does: it comes back by itself.
+    /// Its member does not answer. The member is out until it answers, and then comes back by
+    /// itself.
     Away,
     /// Its member failed since the array was started, and is out.
     Failed,
-    /// It had no member at the start, or its member was removed (then with a cause).
+    /// The slot had no member at the start, or its member was removed (then with a cause).
     Missing,
-    /// A spare that waits.
+    /// A spare that waits for a slot.
     Waiting,
     /// A replacement that receives writes and is not yet up to date.
     Filling,
-    /// A member whose slot another one has taken; it had no fault.
+    /// A member without a fault whose slot another member has taken.
     Replaced,
 }
 
@@ -314,11 +323,11 @@ impl SlotState {
 pub struct Failure {
     /// The failing member: beyond the level's tolerance, unable to grow, or write-protected.
     pub member: String,
-    /// When the refusals began.
+    /// The time when the refusals began.
     pub since: String,
-    /// Whether the member only lacks space below it.
+    /// Whether the only cause is that the storage below the member is full.
     pub out_of_space: bool,
-    /// Whether the member has only become write-protected.
+    /// Whether the only cause is that the member has become write-protected.
     #[serde(default)]
     pub write_protected: bool,
     /// The member's error, in words for people.
@@ -351,7 +360,7 @@ pub struct Clients {
     pub bytes_read: u64,
     /// Bytes that clients have written so far.
     pub bytes_written: u64,
-    /// Connections refused so far because all were in use.
+    /// Connections refused so far because all allowed connections were in use.
     pub refused: u64,
     /// Connections cut so far because the client stalled.
     pub stalled: u64,
@@ -362,16 +371,16 @@ pub struct Clients {
 /// The process that serves an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
-    /// Its process number, in its own PID namespace.
+    /// The number of the process, in its own PID namespace.
     pub pid: u32,
-    /// Its version of braid.
+    /// The version of braid that the process runs.
     pub version: String,
-    /// The path of its control socket.
+    /// The path of the array's control socket.
     pub control: String,
-    /// The log of its messages, if it was started in the background (`serve --detach`).
+    /// The log of the process's messages, if it was started in the background (`serve --detach`).
     #[serde(default)]
     pub log: Option<String>,
-    /// The time it began to serve.
+    /// The time when the process began to serve.
     pub since: String,
     /// Whether a stop has begun.
     pub stopping: bool,

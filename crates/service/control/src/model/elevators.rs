@@ -31,13 +31,13 @@ pub struct ElevatorRow {
     pub slot: Option<u16>,
     /// Whether the device is rotational; null if it does not say.
     pub rotational: Option<bool>,
-    /// `deadline`, or `none`.
+    /// The elevator's policy: `deadline`, or `none`.
     pub policy: String,
     /// Most dispatches in flight at the member.
     pub depth: u32,
     /// Milliseconds after which a read goes before nearer reads.
     pub read_expiry_ms: u64,
-    /// The same for a write.
+    /// Milliseconds after which a write goes before nearer writes.
     pub write_expiry_ms: u64,
     /// Reads that wait now.
     pub waiting_reads: u64,
@@ -49,13 +49,13 @@ pub struct ElevatorRow {
     pub inserted: u64,
     /// Dispatches so far.
     pub dispatched: u64,
-    /// Requests merged behind another.
+    /// Requests merged behind another queued request.
     pub merged_back: u64,
-    /// Requests merged before another.
+    /// Requests merged before another queued request.
     pub merged_front: u64,
-    /// Merged requests that became adjacent and were joined.
+    /// Pairs of queued requests that a merge had made adjacent, and that were then joined into one.
     pub joined: u64,
-    /// Batches so far.
+    /// Batches of dispatches so far.
     pub batches: u64,
     /// Requests dispatched because they expired.
     pub expired: u64,
@@ -65,9 +65,9 @@ pub struct ElevatorRow {
     pub aged: u64,
     /// Requests taken over from insertion lists.
     pub drained: u64,
-    /// Rounds of taking over from insertion lists.
+    /// Rounds in which requests were taken over from insertion lists.
     pub drained_batches: u64,
-    /// Numbers of such rounds with 1, 2 to 3, 4 to 7, ... requests.
+    /// Numbers of rounds that took over 1, 2 to 3, 4 to 7, ... requests from insertion lists.
     pub drained_sizes: Vec<u64>,
     /// Rounds that dispatched at least one request.
     pub dispatched_batches: u64,
@@ -76,7 +76,7 @@ pub struct ElevatorRow {
     /// Bytes read from the member so far.
     #[serde(default)]
     pub read_bytes: u64,
-    /// Bytes written to it so far, without superblocks and zeroing.
+    /// Bytes written to the member so far, without superblocks and zeroing.
     #[serde(default)]
     pub written_bytes: u64,
     /// Failed reads, writes and zeroings of the member so far.
@@ -87,18 +87,18 @@ pub struct ElevatorRow {
 /// One period of the multiplexer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceRow {
-    /// When it began, in nanoseconds since the array was started.
+    /// When the period began, in nanoseconds since the array was started.
     pub start_ns: u64,
-    /// The share of write-back, in thousandths.
+    /// The share of the period for write-back, in thousandths.
     pub share_permille: u32,
-    /// The length of write-back's part.
+    /// The length of write-back's part of the period, in nanoseconds.
     pub flusher_ns: u64,
-    /// How long members were busy reading.
+    /// How long members were busy reading during the period, in nanoseconds.
     pub busy_reads_ns: u64,
-    /// How long members were busy writing.
+    /// How long members were busy writing during the period, in nanoseconds.
     pub busy_writes_ns: u64,
-    /// Whether reads were held during it.
+    /// Whether reads were held during the period.
     pub held_reads: bool,
-    /// Whether writes were held during it.
+    /// Whether writes were held during the period.
     pub held_writes: bool,
 }

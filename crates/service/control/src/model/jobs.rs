@@ -1,7 +1,7 @@
 //! Jobs of a running array: the current one, waiting ones, results of the last ones, and requests.
 //!
-//! The bytes of a job are those that its cursor passes: of each member for levels 4, 5 and 6 and
-//! for recoveries, of the array for comparisons of copies (levels 1 and 10).
+//! A job counts the bytes that its cursor passes. For levels 4, 5 and 6 and for recoveries these
+//! are bytes of each member, for comparisons of copies (levels 1 and 10) bytes of the array.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,19 +63,19 @@ pub struct Job {
     pub total_bytes: u64,
     /// The done part of the total, from 0 to 100.
     pub percent: f64,
-    /// Recent bytes per second; null while unknown, 0 if it stands still.
+    /// Recent bytes per second; null while unknown, 0 if the job stands still.
     pub bytes_per_second: Option<u64>,
-    /// Seconds until it is done; null while unknown, and if it is more than a hundred days.
+    /// Seconds until the job is done; null while unknown, and if that is more than a hundred days.
     pub seconds_left: Option<u64>,
     /// Sectors of 512 bytes of parity or copies that disagreed with the other members, so far.
     pub differing_sectors: u64,
-    /// Sectors of 512 bytes that it has written to members so far.
+    /// Sectors of 512 bytes that the job has written to members so far.
     pub written_sectors: u64,
     /// Sectors of 512 bytes that recovery could not compute; bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
-    /// Sectors of 512 bytes in members' bad-block logs, seen on the way or at the end; of a check,
-    /// those that the others cannot give.
+    /// Sectors of 512 bytes in members' bad-block logs, as the job saw them on its way or at its
+    /// end. A check counts only sectors that the other members cannot give.
     #[serde(default)]
     pub named_sectors: u64,
     /// For a check: its findings so far.
@@ -88,19 +88,20 @@ pub struct Job {
 pub struct Found {
     /// The check writes sectors known to be wrong again, computed from the others.
     pub repairs: bool,
-    /// The check tries sectors that bad-block logs list and the others cannot give; a sector that
-    /// can be read and agrees leaves the log.
+    /// The check also reads sectors that bad-block logs list and the other members cannot give. A
+    /// sector that can be read and agrees leaves the log.
     #[serde(default)]
     pub retries_bad: bool,
     /// Wrong sectors of 512 bytes whose member is known.
     pub located_sectors: u64,
-    /// Wrong sectors that were written again, read again, and then agreed with the others.
+    /// Wrong sectors that were written again, read again, and then agreed with the other members.
     pub repaired_sectors: u64,
-    /// Sectors of each member that disagree while the wrong member is unknown. They stay so.
+    /// Sectors of each member that disagree while the wrong member is unknown. The check leaves
+    /// them unchanged.
     pub ambiguous_sectors: u64,
-    /// The findings, run by run; their number is limited.
+    /// The findings as runs of sectors; the list has a limit.
     pub runs: Vec<FoundRun>,
-    /// Runs beyond that limit.
+    /// Number of runs beyond the limit of the list.
     pub more_runs: u64,
 }
 
@@ -114,25 +115,26 @@ impl Found {
     }
 }
 
-/// A run of sectors with something wrong.
+/// A run of sectors that are wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundRun {
     /// The kind of sectors.
     pub kind: FoundKind,
     /// The slot whose member is wrong; null if unknown.
     pub slot: Option<u16>,
-    /// That member, by its path; null if unknown.
+    /// The path of the wrong member; null if unknown.
     pub member: Option<String>,
-    /// If the wrong slot is unknown: candidates, the first sixteen if there are more.
+    /// The slots that may be wrong if the wrong slot is unknown; the first sixteen if there are
+    /// more.
     pub candidate_slots: Vec<u16>,
-    /// Its place on the member, or on each candidate, in bytes from the start of the array's data
-    /// there (`data offset` of `braid examine`).
+    /// The run's place on the member, or on each candidate, in bytes from the start of the array's
+    /// data there (`data offset` of `braid examine`).
     pub member_offset_bytes: u64,
-    /// Its place in the array; null for parity, and if the kind is unknown.
+    /// The run's place in the array; null for parity, and if the kind is unknown.
     pub array_offset_bytes: Option<u64>,
-    /// Its length.
+    /// The run's length.
     pub length_bytes: u64,
-    /// The check's action.
+    /// The check's action on the run.
     pub fate: FoundFate,
 }
 
@@ -167,11 +169,11 @@ impl FoundKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundFate {
-    /// None.
+    /// The check did not change it.
     Left,
     /// It was written again, but could not be verified.
     Unverified,
-    /// It was written again, read again, and agrees with the others.
+    /// It was written again, read again, and agrees with the other members.
     Repaired,
 }
 
@@ -198,7 +200,8 @@ pub struct JobPace {
     pub in_flight_bytes: u64,
     /// The 99th percentile of client latency without the job, in nanoseconds; null while unknown.
     pub alone_p99_ns: Option<u64>,
-    /// Its limit beside the job, in nanoseconds; null if unknown or without a limit.
+    /// The limit of the 99th percentile of client latency while the job runs, in nanoseconds; null
+    /// if unknown or without a limit.
     pub target_p99_ns: Option<u64>,
 }
 
@@ -206,7 +209,7 @@ pub struct JobPace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PacePhase {
-    /// Without clients: the job has all of the members' time.
+    /// No client is active: the job has all of the members' time.
     Idle,
     /// Clients and the job share the members.
     Shared,
@@ -222,12 +225,13 @@ pub enum JobResult {
     Completed,
     /// A request, another job or a stop ended it. A check is then over; other jobs continue.
     Interrupted,
-    /// The member that it was for is lost.
+    /// The job's target member is lost.
     TargetLost,
-    /// Too many members are unreadable at one place to compute the rest, and the target's bad-block
+    /// At one place too many members are unreadable to compute the rest, and the target's bad-block
     /// log is full. The job is not tried again before something changes or jobs are resumed.
     Unreadable,
-    /// A member has no space below it. As above, the job is not tried again.
+    /// The storage below a member is full. The job is not tried again before something changes or
+    /// jobs are resumed.
     Unwritten,
 }
 
@@ -254,17 +258,17 @@ impl JobResult {
 /// The last job of a kind that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastJob {
-    /// The ordinal of this end among all ended jobs of the array: a later job has a larger number.
+    /// The number of this end among all ended jobs of the array: a later job has a larger number.
     pub number: u64,
     /// Its kind.
     pub kind: JobKind,
     /// Its result.
     pub result: JobResult,
-    /// The time it began.
+    /// The time when the job began.
     pub began: String,
-    /// The time it ended.
+    /// The time when the job ended.
     pub ended: String,
-    /// How long it took, in milliseconds, including pauses.
+    /// How long the job took, in milliseconds, including pauses.
     pub took_ms: u64,
     /// Bytes that were done before it began.
     pub from_bytes: u64,
@@ -274,13 +278,13 @@ pub struct LastJob {
     pub total_bytes: u64,
     /// Sectors of 512 bytes of parity or copies that disagreed with the other members.
     pub differing_sectors: u64,
-    /// Sectors of 512 bytes that it wrote to members.
+    /// Sectors of 512 bytes that the job wrote to members.
     pub written_sectors: u64,
     /// Sectors of 512 bytes that recovery could not compute; bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
-    /// Sectors of 512 bytes in members' bad-block logs, seen on the way or at the end; of a check,
-    /// those that the others cannot give.
+    /// Sectors of 512 bytes in members' bad-block logs, as the job saw them on its way or at its
+    /// end. A check counts only sectors that the other members cannot give.
     #[serde(default)]
     pub named_sectors: u64,
     /// For a check: its findings.
@@ -294,12 +298,13 @@ pub struct LastJob {
 pub enum JobRequest {
     /// Check the whole array when no other job is left.
     Check,
-    /// Check, and also compute sectors known to be wrong from the others and write them again.
+    /// Check, and also compute sectors known to be wrong from the other members and write them
+    /// again.
     Repair,
-    /// Check, and also read sectors that bad-block logs list and the others cannot give; a sector
-    /// that can be read and agrees leaves the log.
+    /// Check, and also read sectors that bad-block logs list and the other members cannot give. A
+    /// sector that can be read and agrees leaves the log.
     RetryBad,
-    /// End the running or waiting check, also one that repairs.
+    /// End the running or waiting check, even if it repairs.
     EndCheck,
     /// Let no job begin or continue until jobs are resumed.
     Pause,
@@ -321,7 +326,7 @@ pub struct JobsWanted {
 pub enum JobEffect {
     /// A check begins.
     Begins,
-    /// A check begins when the current job is over.
+    /// A check begins when no other job is left.
     Waits,
     /// A check ends.
     Ends,
@@ -331,7 +336,7 @@ pub enum JobEffect {
     Resumes,
     /// Refused jobs are tried again.
     TriesAgain,
-    /// None: the state was already as requested.
+    /// No effect: the state was already as requested.
     Nothing,
 }
 
@@ -346,11 +351,11 @@ pub struct JobsAnswer {
     pub uuid: String,
     /// The request.
     pub request: JobRequest,
-    /// Its effect, or expected effect.
+    /// The effect of the request, or on a dry run the expected effect.
     pub effect: JobEffect,
     /// Jobs at the time of the request.
     pub jobs: Vec<Job>,
-    /// Results of the last jobs at that time.
+    /// Results of the last jobs at the time of the request.
     pub last_jobs: Vec<LastJob>,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,

@@ -19,7 +19,8 @@ pub enum MemberRequest {
     Replace,
     /// A device that is no member becomes the write journal.
     Journal,
-    /// These members, and no others, are read only if no other member has a copy (mirrors).
+    /// Exactly these members become write-mostly: reads avoid them while another member has a copy
+    /// (mirrors).
     WriteMostly,
 }
 
@@ -29,22 +30,23 @@ pub enum MemberRequest {
 pub struct MembersWanted {
     /// The request.
     pub request: MemberRequest,
-    /// Devices by their absolute paths. To fail and to remove: one member, by its path or slot
-    /// number; to remove also `failed`, or `detached`: failed members whose path is gone.
+    /// Devices by their absolute paths. To fail or remove a member: its path or slot number. To
+    /// remove members, also `failed`, or `detached`: failed members whose path is gone.
     pub members: Vec<String>,
-    /// To replace: the absolute path of the device that takes the member's slot: a spare, or a new
-    /// device. Null for any waiting spare.
+    /// For a replacement: the absolute path of the device that takes the member's slot, a spare or
+    /// a new device. Null for any waiting spare.
     #[serde(default)]
     pub with: Option<String>,
-    /// Names of contents on added devices that may be destroyed; each thing once.
+    /// Names of contents on added devices that may be destroyed; each content once.
     #[serde(default)]
     pub destroy: Vec<String>,
-    /// Added devices are read only if no other member has a copy (mirrors).
+    /// Added devices become write-mostly: reads avoid them while another member has a copy
+    /// (mirrors).
     #[serde(default)]
     pub write_mostly: bool,
     /// Number of descriptors with the request for each device of `members`, then for `with`. It is
     /// 0, or 1 for the device, opened and locked as the server would do it, plus 1 for each lock on
-    /// files below it. Of use only to a server that reports `files` as closed off.
+    /// files below it. Only a server that reports `files` as closed off needs descriptors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub descriptors: Vec<u16>,
 }
@@ -55,7 +57,7 @@ pub struct MembersWanted {
 pub enum MemberEffect {
     /// It takes a free slot and is wholly recovered, unless jobs are paused.
     Rebuilds,
-    /// It takes its former slot; only writes that it missed are recovered (mdadm: re-add).
+    /// It takes its former slot; only writes that the member missed are recovered (mdadm: re-add).
     CatchesUp,
     /// The named member is copied to it, unless jobs are paused; then it takes that slot.
     Replaces,
@@ -65,13 +67,13 @@ pub enum MemberEffect {
     Fails,
     /// It leaves the array, and its device is closed.
     Goes,
-    /// It becomes the write journal: it has each write before members do.
+    /// It becomes the write journal: it receives each write before members do.
     Journals,
-    /// From now on it is read only if no other member has a copy.
+    /// From now on reads avoid it while another member has a copy.
     WriteMostly,
-    /// From now on it is read as the others are.
+    /// Reads no longer avoid it.
     ReadAgain,
-    /// None: the state was already as requested.
+    /// No effect: the state was already as requested.
     Nothing,
 }
 
@@ -80,13 +82,13 @@ pub enum MemberEffect {
 pub struct MemberChanged {
     /// The member, by its path.
     pub member: String,
-    /// Its former or future slot; null if none.
+    /// The member's former or future slot; null if none.
     pub slot: Option<u16>,
-    /// The effect, or expected effect.
+    /// The effect on the member, or on a dry run the expected effect.
     pub effect: MemberEffect,
     /// It was a member of this array before.
     pub returns: bool,
-    /// Sectors of its data that need no recovery; 0 unless it catches up.
+    /// Sectors of the member's data that need no recovery; 0 unless it catches up.
     pub kept_sectors: u64,
 }
 
@@ -103,13 +105,13 @@ pub struct MembersAnswer {
     pub request: MemberRequest,
     /// The members, in the order of the request.
     pub members: Vec<MemberChanged>,
-    /// Contents of devices that are destroyed, or would be, in words.
+    /// Contents of devices that are destroyed, or on a dry run would be, in words.
     pub destroyed: Vec<String>,
     /// The folder where the first and last bytes of these devices were saved; null if none were.
     pub saved_in: Option<String>,
     /// How many more members the array can lose after the request, before any recovery.
     pub can_lose: u16,
-    /// Free slots for which no spare is left.
+    /// Free slots for which no spare waits.
     pub free_slots: u16,
     /// Spares that wait, including those about to take a slot.
     pub spares: u16,

@@ -12,7 +12,7 @@ pub struct Problem {
     pub title: String,
     /// The cause: one line or more.
     pub cause: String,
-    /// Its subject: a member, an array, a setting; null if there is none in particular.
+    /// The error's subject: a member, an array, a setting; null if there is none in particular.
     pub subject: Option<String>,
     /// The ways out, the safest first.
     pub remedies: Vec<ProblemRemedy>,
@@ -21,11 +21,11 @@ pub struct Problem {
 /// A way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemRemedy {
-    /// Its purpose.
+    /// The purpose of this way out.
     pub label: String,
     /// The whole command, ready to copy; empty if no command helps.
     pub command: String,
-    /// Its possible effect on data.
+    /// The command's possible effect on data.
     pub risk: RemedyRisk,
 }
 

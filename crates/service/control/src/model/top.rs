@@ -44,12 +44,12 @@ pub struct Rates {
 /// Activity of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberRates {
-    /// Its slot.
+    /// The member's slot.
     pub slot: u16,
-    /// Bytes read from it per second.
+    /// Bytes read from the member per second.
     pub read_bytes_per_second: u64,
-    /// Bytes written to it per second.
+    /// Bytes written to the member per second.
     pub written_bytes_per_second: u64,
-    /// Its errors between the samples.
+    /// The member's errors between the samples.
     pub errors: u64,
 }
