@@ -200,7 +200,7 @@ fn one_name_for_two_different_things_is_refused() {
         .refused("B013", 12)
         .says("several different things")
         .says(&all);
-    // Without a name, unambiguous names are suggested.
+    // If the command names nothing to destroy, unambiguous names are suggested.
     folder.braid_changing_nothing("create new -l 5 a b c d").refused("B012", 12).says(&all);
     folder
         .braid_changing_nothing(&format!("create new -l 5 a b c d --destroy {first}"))

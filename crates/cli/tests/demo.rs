@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Starts it with members of 8 MiB and its temporary folder within `folder`.
+/// Starts the demo with members of 8 MiB and its temporary folder within `folder`.
 fn start(folder: &Path, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command.args(["demo", "--size", "8M"]).args(arguments).env("TMPDIR", folder);
@@ -25,7 +25,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Waits until the copies of two members are made, under load; the demo's folder.
+/// Waits until the copies of two members are made, under load; returns the demo's folder.
 fn wait_for_load(folder: &Path) -> PathBuf {
     let start = Instant::now();
     loop {

@@ -29,12 +29,12 @@ fn healthy_arrays_are_described_as_md_described_them() {
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .filter_map(|name| name.strip_suffix(".txt").map(String::from))
         .filter(|name| !name.starts_with("state-"))
-        // Far sets, and raid0 without a layout, are refused by name: below.
+        // Far sets, and raid0 without a layout, are refused by name; other tests below check that.
         .filter(|name| !name.contains("-sets") && !name.contains("-default"))
         .collect();
     names.sort();
     assert!(names.len() > 40, "{}", names.len());
-    // Every third suffices here: assembly's own tests take all.
+    // Every third array suffices here: the tests of assembly take all.
     for name in names.iter().step_by(3) {
         let (folder, array, members) = unpack(name);
         let seen = folder.braid(&format!("examine --json {members}"));

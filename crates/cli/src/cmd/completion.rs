@@ -33,7 +33,7 @@ fn served() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Arrays that have a file.
+/// Arrays that have a configuration file.
 fn configured() -> Vec<CompletionCandidate> {
     config::names(&config::folder()).into_iter().map(CompletionCandidate::new).collect()
 }

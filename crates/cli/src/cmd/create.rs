@@ -70,8 +70,8 @@ pub(crate) struct Args {
     /// on the array itself. Name the file whenever the array is served, as with mdadm.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
-    /// A member that is read only if no other copy is available, as with mdadm: a slow or distant
-    /// one; once for each (raid1, raid10).
+    /// A write-mostly member, as with mdadm: reads use it only if no other copy is available. For a
+    /// slow or distant member; once for each (raid1, raid10).
     #[arg(long, value_name = "MEMBER")]
     write_mostly: Vec<PathBuf>,
     /// The last N members wait as spares.

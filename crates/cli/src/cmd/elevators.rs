@@ -74,7 +74,7 @@ fn members(answer: &Elevators) -> Table {
     table
 }
 
-/// One row for each recent period, the oldest first.
+/// One row for each recent period of the multiplexer, the oldest first.
 fn slices(answer: &Elevators) -> Table {
     let columns = [
         ("AT", Align::Right),

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let uuid = path.map(|path| running::find(path).map(|found| found.array.uuid)).transpose()?;
     let (state_dir, array) = (&globals.state_dir, uuid.as_deref().or(args.array.as_deref()));
     let kept = match histories(state_dir, array) {
-        // A watched array may start later.
+        // With `--follow`, an array that has no history yet may start later.
         Err(error) if args.follow && error.code() == Code::NoHistory => Vec::new(),
         kept => kept?,
     };
@@ -145,16 +145,16 @@ fn follow(socket: &Path, sender: &Sender<StreamMessage>) {
     };
     let _ = client.follow("/v1/events", began, |line| match serde_json::from_slice(line) {
         Ok(event) => tell(StreamMessage::Event(event)),
-        // An event that this version does not understand.
+        // Skips an event that this version does not understand.
         Err(_) => true,
     });
 }
 
-/// Shown events, by array: files and streams overlap.
+/// Events that were shown, by array: history files and streams both contain them.
 #[derive(Default)]
 struct ShownEvents(BTreeMap<String, BTreeSet<(Moment, u64)>>);
 
-/// More than any history has.
+/// Most events to remember of an array: more than any history has.
 const SEEN_MAX: usize = 1 << 16;
 
 impl ShownEvents {
@@ -290,7 +290,8 @@ mod tests {
         );
     }
 
-    /// A deleted history, and a second server without one, begin with number 1 again.
+    /// Numbers begin at 1 again after a history was deleted, and at a second server without a
+    /// history.
     #[test]
     fn each_event_is_shown_once_from_wherever_it_comes() {
         let mut seen = ShownEvents::default();

@@ -39,9 +39,9 @@ pub(crate) struct Args {
 struct Findings {
     /// Bitmap files among the paths; they are no members.
     bitmap_files: Vec<GivenBitmapFile>,
-    /// In the order of the command line.
+    /// The examined members, in the order of the command line.
     examined: Vec<ExaminedMember>,
-    /// Over the members that could be read; its verdicts are in their order.
+    /// Assembly of the members that could be read; its verdicts are in the order of these members.
     assembly: Assembly,
     /// The refusal, if any, as an error with remedies.
     refused: Option<CliError>,
@@ -49,7 +49,7 @@ struct Findings {
 
 struct ExaminedMember {
     label: String,
-    /// `Err`: it could not be opened or read.
+    /// The data read from the member; `Err` if it could not be opened or read.
     found: Result<ProbedMember, CliError>,
 }
 
@@ -81,11 +81,11 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
         if let Err(error) = &found
             && error.code() == Code::Shortage
         {
-            // A failure on our side says nothing about the array.
+            // A shortage of this process says nothing about the array.
             return Err(error.clone());
         }
         if let Ok(member) = &mut found {
-            // A loop device over another member is that member, and no copy of it.
+            // A loop device over another member is that member, not a copy of it.
             let reach = Reach::of(path);
             let first = reached.iter().find(|(other, _)| reach.shared_with(other).is_some());
             first.inspect(|(_, identity)| member.identity.clone_from(identity));

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// Only this one, and only its value.
+    /// Print only the value of this setting.
     #[arg(value_name = "KEY")]
     key: Option<String>,
 }

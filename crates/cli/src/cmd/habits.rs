@@ -1,7 +1,7 @@
 //! Words from mdadm, ZFS, LVM and other commands, and braid's word for each.
 //!
-//! This table is asked before the nearest verb by letters, because that one may mean the opposite
-//! (`detail`, `fail`).
+//! This table is asked before the search for braid's verb with the nearest spelling, which may mean
+//! the opposite (`detail`, `fail`).
 
 use braid_console::error::{CliError, Risk};
 
@@ -9,9 +9,9 @@ use braid_console::error::{CliError, Risk};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Habit {
     words: &'static [&'static str],
-    /// The command that does it.
+    /// braid's command for the same action.
     command: &'static str,
-    /// The subject of that command.
+    /// The subject of the command, for the advice.
     what: &'static str,
     risk: Risk,
 }

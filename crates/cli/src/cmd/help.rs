@@ -14,7 +14,7 @@ pub(crate) struct Args {
     topic: Option<String>,
 }
 
-/// mdadm's command, and braid's.
+/// mdadm's commands, and braid's command for each.
 const MDADM: [(&str, &str); 23] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
@@ -95,7 +95,7 @@ fn unknown(topic: &str) -> CliError {
     })
 }
 
-/// The same as one JSON object.
+/// The help on a topic as one JSON object.
 fn json(topic: &str) -> Result<Exit, CliError> {
     let object = if let Ok(code) = topic.parse::<Code>() {
         let entry = code.entry();

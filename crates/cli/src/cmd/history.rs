@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// The array's name or UUID; without it, all that were served here.
     #[arg(value_name = "ARRAY")]
     array: Option<String>,
-    /// Only from then on: 2026-11-20T23:36:03Z, or how long ago: 2days, 3h.
+    /// Only entries since this time: 2026-11-20T23:36:03Z, or since so long ago: 2days, 3h.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only events of this kind, such as Fail; may be given more than once.
@@ -56,7 +56,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         histories => histories?.into_iter().flat_map(|history| history.events).collect(),
     };
     events.retain(|event| !args.saved && is_wanted(event));
-    // Events of one array stay in their order, even if the clock jumped.
+    // Events of one array are sorted by number, so that they stay in order even if the clock
+    // jumped.
     let mut names = ArrayNames::default();
     events.iter().for_each(|event| names.add(event));
     let is_of_one = events.iter().all(|event| event.uuid == events[0].uuid);
@@ -93,7 +94,7 @@ fn time_of(file: &RecordFile) -> Moment {
     Moment::from_unix(file.record.as_ref().map_or(Duration::ZERO, |record| record.time))
 }
 
-/// Each record stands before the first event that is later.
+/// Puts each record before the first event that is later.
 fn in_order(events: Vec<Event>, saved: Vec<RecordFile>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut saved = saved.into_iter().peekable();

@@ -1,8 +1,9 @@
-//! `braid hook`: delivers events for a confined server, which has no programs and no network. Not
-//! for operators.
+//! `braid hook`: delivers events for a confined server, which may run no program and open no
+//! connection. Not for operators.
 //!
-//! The server starts one for each hook before it confines itself, with the hook as argument, and
-//! sends events to its standard input, a socket. See `braid_events::hooks::hook_process`.
+//! The server starts one `braid hook` for each hook before it confines itself, with the hook as
+//! argument, and sends events to its standard input, a socket. See
+//! `braid_events::hooks::hook_process`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     events: EventArgs,
 }
 
-/// Delivers until its standard input ends.
+/// Delivers events until standard input ends.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let umask = rustix::fs::Mode::from_bits_truncate(args.umask);
     let globals = Globals { umask, ..globals.clone() };

@@ -3,7 +3,7 @@
 use braid_discovery::raid0_layout::Raid0Layout;
 use clap::builder::{EnumValueParser, TypedValueParser};
 
-/// How a RAID-0 of unequal members goes on where its smallest ends.
+/// The layout of a RAID-0 of unequal members beyond the end of the smallest member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum LayoutWord {
     /// As Linux wrote it before 3.14.

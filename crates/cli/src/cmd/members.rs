@@ -29,8 +29,8 @@ pub(crate) struct AddArgs {
     /// The device becomes the write journal: it gets every write, durably, before the members do.
     #[arg(long)]
     write_journal: bool,
-    /// The devices are read only if no other copy is available, as with mdadm: slow or distant ones
-    /// (raid1, raid10).
+    /// The devices become write-mostly, as with mdadm: reads use them only if no other copy is
+    /// available. For slow or distant ones (raid1, raid10).
     #[arg(long, conflicts_with = "write_journal")]
     write_mostly: bool,
 }

@@ -1,6 +1,7 @@
 //! Polls a running array until a condition holds, with a status line on the terminal.
 //!
-//! The line goes to standard error, and only if that is a terminal. Each overwrites the last.
+//! The line goes to standard error, and only if that is a terminal. Each line overwrites the one
+//! before.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -23,21 +24,21 @@ const NAP: Duration = Duration::from_millis(20);
 /// The result of one look at the array.
 pub(super) enum PollState<T> {
     Over(T),
-    /// Not yet; the status line.
+    /// The condition does not hold yet; the text of the status line.
     GoesOn(String),
 }
 
 pub(super) enum PollResult<T> {
     Over(T),
     Interrupted,
-    /// The time is up; the last line.
+    /// The time is up; the text of the last status line.
     TimeUp(String),
 }
 
-/// Polls until the look says it is over, a signal arrives, or the time is up.
+/// Polls until `look` reports the end, a signal arrives, or the time is up.
 ///
 /// # Errors
-/// The array cannot be asked any more, or the look fails.
+/// The array cannot be asked any more, or `look` fails.
 pub(super) fn poll<T>(
     running: &RunningArray,
     limit: Option<Duration>,

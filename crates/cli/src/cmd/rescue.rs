@@ -15,12 +15,12 @@ pub(crate) struct Args {
     /// This array alone, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
-    /// Believe these members although they are stale, were put out, or have superblocks that only
-    /// nearly stand; braid's names for them, with commas between. A spare is tried in each free
+    /// Believe these members although they are stale, were put out, or have only nearly sound
+    /// superblocks; braid's names for them, with commas between. A spare is tried in each free
     /// slot, or in this one (SPARE=SLOT).
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     with: Vec<String>,
-    /// Ignore these members: what do the others make without them?
+    /// Ignore these members, and look at what the others make without them.
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     without: Vec<String>,
     /// The map of a disk's copy, in the format of ddrescue and `braid image`: sectors that the copy

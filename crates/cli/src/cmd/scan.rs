@@ -47,18 +47,18 @@ pub(crate) struct Args {
 }
 
 struct Array {
-    /// Its name in the configuration.
+    /// The array's name in the configuration.
     name: String,
     uuid: String,
-    /// The name in its superblocks, with the host.
+    /// The name in the array's superblocks, with the host.
     full_name: String,
     level: String,
     metadata: String,
     devices: u32,
     members: Vec<(PathBuf, u64)>,
-    /// mdadm.conf says `<ignore>`.
+    /// mdadm.conf says `<ignore>` for the array.
     is_ignored_by_mdadm: bool,
-    /// The name of its file, if it has one.
+    /// The name of the array's file, if it has one.
     has_file: Option<String>,
 }
 
@@ -172,7 +172,8 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
     let Some(path) = named.or(usual) else { return Ok(Vec::new()) };
     match regular::read_text(path, MDADM_CONF_BYTES_MAX) {
         Ok(text) => Ok(mdadm::arrays(&text)),
-        // A permission error on mdadm.conf says nothing about the devices.
+        // No file was named: an error of mdadm.conf, such as a missing permission, says nothing
+        // about the devices.
         Err(_) if named.is_none() => Ok(Vec::new()),
         Err(error) => {
             let label = path.display().to_string();

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             let error = CliError::new(Code::Usage, format!("'{setting}' is not KEY=VALUE"));
             error.remedy(Risk::Look, "See the settings", "braid set --help")
         })?;
-        // The server runs in another folder.
+        // Makes the bitmap file's path absolute, because the server runs in another folder.
         let path = (key == BITMAP_FILE_KEY && value != NO_BITMAP_FILE)
             .then(|| std::path::absolute(value).ok())
             .flatten();

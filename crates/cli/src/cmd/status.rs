@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Only arrays with problems.
     #[arg(short = 'x', long)]
     problems: bool,
-    /// Again and again, until interrupted.
+    /// Print the state again and again, until interrupted.
     #[arg(long)]
     watch: bool,
     /// Seconds between two looks.

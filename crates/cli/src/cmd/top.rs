@@ -104,11 +104,11 @@ struct Screen(ratatui::DefaultTerminal);
 
 impl Screen {
     fn open() -> Result<Self, CliError> {
-        // It also restores the terminal before a panic message.
+        // ratatui also restores the terminal before a panic message.
         ratatui::try_init().map(Self).map_err(|error| unusable(&error))
     }
 
-    /// Shows until a key, a signal or the end of the arrays.
+    /// Shows arrays until a key or a signal ends that, or no array is left.
     fn show(
         &mut self,
         mut view: View,
@@ -174,7 +174,7 @@ fn no_terminal(args: &Args, globals: &Globals) -> CliError {
         )
 }
 
-/// Two looks, printed as text.
+/// Looks twice, and prints the second look with the rates as text.
 fn once(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let word = args.array.as_deref();
     let before = look(word)?;

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             unfinished::end(&globals.state_dir, record_file.number);
         }
     }
-    // Half-written bytes cannot be restored again.
+    // An undo of this undo would bring half-written content back, so it is not offered.
     let redo = saved.filter(|_| !is_between(&contents));
     tell(&record_file, record, &found, (is_back, args.dry_run, redo), globals);
     Ok(Exit::Done)

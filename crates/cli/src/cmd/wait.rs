@@ -52,11 +52,11 @@ enum For {
 /// The judgement of one look.
 #[derive(Debug, PartialEq, Eq)]
 enum Judgement {
-    /// Reached, and whether the outcome is good.
+    /// The array has reached the state, and whether the outcome is good.
     So { is_well: bool, text: String },
-    /// Not yet.
+    /// The array has not reached the state yet.
     NotYet(String),
-    /// It needs an operator.
+    /// The array cannot reach the state without an operator.
     Never(Why),
 }
 

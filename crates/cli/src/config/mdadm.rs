@@ -19,7 +19,7 @@ pub(crate) struct ArrayLine {
     pub(crate) is_ignored: bool,
 }
 
-/// Distributions use one of these.
+/// Usual paths of `mdadm.conf`: each distribution uses one of them.
 pub(crate) const PATHS: [&str; 2] = ["/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"];
 
 /// The arrays of a file. Unknown words are skipped, because newer versions of mdadm may have more.

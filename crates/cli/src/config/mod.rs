@@ -69,9 +69,9 @@ pub(crate) struct Config {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileOption {
-    /// Its long name.
+    /// The option's long name.
     pub(crate) key: String,
-    /// Its values; none for a flag.
+    /// The option's values; none for a flag.
     pub(crate) values: Vec<String>,
     pub(crate) line: usize,
 }
@@ -79,7 +79,7 @@ pub(crate) struct FileOption {
 /// An option of `serve`, as clap knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServeOption {
-    /// Its long name.
+    /// The option's long name.
     pub(crate) key: String,
     pub(crate) takes_value: bool,
 }

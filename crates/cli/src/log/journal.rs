@@ -88,7 +88,7 @@ struct Fields {
     message: String,
     /// The other fields, as text.
     text: String,
-    /// The same, as fields.
+    /// The other fields, as the journal's fields.
     bytes: Vec<u8>,
 }
 

@@ -230,7 +230,7 @@ impl Lines {
     fn flush(&self, patience: Duration) {
         let (done, heard) = channel();
         if self.queue.try_send(Message::Flush(done)).is_ok() {
-            // A slower write is not waited for.
+            // If writing takes longer than this, the rest is not waited for.
             let _ = heard.recv_timeout(patience);
         }
     }
@@ -244,7 +244,7 @@ fn write(lines: &Receiver<Message>, out: &Out, lost: &AtomicU64) {
         }
         match message {
             Message::Line(line) => out.put(&line),
-            // The waiter has given up.
+            // The thread that waited may have given up.
             Message::Flush(done) => drop(done.send(())),
         }
     }

@@ -24,14 +24,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// It succeeded, with nothing on standard error.
+    /// Checks that the command succeeded, with nothing on standard error.
     #[track_caller]
     pub(crate) fn done(self) -> Self {
         assert_eq!((self.exit, self.err.as_str()), (0, ""), "{self:?}");
         self
     }
 
-    /// The refusal has this code and status, and a remedy.
+    /// Checks that the command was refused with this code and status, and with a remedy.
     #[track_caller]
     pub(crate) fn refused(self, code: &str, exit: i32) -> Self {
         assert!(self.err.starts_with(&format!("error[{code}]: ")), "{self:?}");

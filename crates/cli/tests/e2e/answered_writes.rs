@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::kit::{Array, Client, RAID_5, RAID_6, ServerProcess, Shape, assert_same, random_bytes};
 
 const MEMORY: &str = "/dev/shm";
-/// Nothing is written back because of its age.
+/// Options with which no write reaches the members because of its age.
 const LAZY: [&str; 4] = ["--cache", "writeback", "--dirty-age", "3600000"];
 const BLOCK: usize = 4096;
 

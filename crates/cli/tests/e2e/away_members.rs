@@ -1,7 +1,8 @@
 //! A member that does not answer for seconds goes away, and comes back by itself. Meanwhile
 //! clients' writes and flushes continue, and the member's missed writes are recovered afterwards.
 //!
-//! The members lie on a FUSE that hangs on request, as in [`super::hung_members`].
+//! The members are files on a FUSE file system that hangs on request, as in
+//! [`super::hung_members`].
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::kit::{
 const BLOCK: usize = 4096;
 const MEMBER_SIZE: &str = "16M";
 
-/// Limit for everything that does not wait for the member.
+/// Limit for everything that does not wait for the silent member.
 const LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -82,7 +83,7 @@ fn goes_away_and_comes_back(shape: Shape, hang: Hang, io: &str) {
     let third = write_round(&mut client, 64, 3);
     assert!(third < LIMIT, "{case}: {third:?}");
     drop(client);
-    // Its content is now right, also without another member.
+    // The member's content is right again: the check finds no difference.
     let checked = array.braid(&["check", "tank"], &[]);
     assert_eq!(checked.status.code(), Some(0), "{case}: {}", checked.stderr);
     served.stop();
@@ -158,7 +159,7 @@ fn a_member_that_is_away_is_waited_for_by_nobody_who_does_not_want_to() {
     hanging.hang(1, Hang::Both);
     (0..64).for_each(|index| client.ask_write(index, at(index), &block(index, 0)));
     wait_until("something to hang", PATIENCE, || hanging.held() > 0);
-    // It does not go away by itself; the operator fails it.
+    // Before the member goes away by itself, the operator fails it.
     assert_eq!(array.braid(&["fail", "tank", "1"], &[]).status.code(), Some(0));
     served.wait_for("Fail");
     for _ in 0..64 {

@@ -12,7 +12,7 @@ use crate::kit::{
     needs, random_bytes, skip,
 };
 
-/// More than fit into one sector of a log.
+/// Number of listed blocks: more than fit into one sector of a bad-block log.
 const BLOCKS: u64 = 200;
 const BLOCK_SECTORS: u64 = 8;
 
@@ -29,7 +29,8 @@ fn superblock(member: &Path) -> Superblock {
     probe(size, &snippets).newest().expect("a superblock").clone()
 }
 
-/// Lists and spoils every other block of a member's data, `count` of them.
+/// Lists `count` blocks of a member's data in its bad-block log, every other one, and spoils their
+/// content.
 fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     let ranges = name_in_vain(member, count);
     let file = std::fs::File::options().write(true).open(member).expect("a member");
@@ -39,7 +40,7 @@ fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     ranges
 }
 
-/// Lists as many sound blocks in a member's log.
+/// Lists `count` sound blocks of a member's data in its bad-block log, every other one.
 fn name_in_vain(member: &Path, count: u64) -> Vec<BadRange> {
     let mut superblock = superblock(member);
     let data = superblock.device.data_offset_sectors;
@@ -123,7 +124,7 @@ fn a_long_log_is_kept_while_clients_write() {
     served.stop();
     name_blocks(&array.members[1], 500);
     let served = array.serve();
-    // The first half.
+    // Clients overwrite the blocks in the first sixteenth of the array.
     let half = bytes.len() / 16;
     let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(30));
     for at in (0..half).step_by(1 << 16) {

@@ -12,9 +12,11 @@ use crate::kit::{
 };
 use crate::remedies::refusal;
 
-/// Fields of a superblock 1.x: the array's sectors on a member, the chunk, the member's sectors.
+/// Offset in a superblock 1.x of the array's sectors on a member.
 const SIZE_AT: usize = 80;
+/// Offset of the chunk.
 const CHUNK_AT: usize = 88;
+/// Offset of the member's sectors.
 const DATA_SIZE_AT: usize = 136;
 
 fn truncate(path: &PathBuf, length: u64) {
@@ -48,7 +50,7 @@ fn bad_1_a_truncated_member() {
     let array = Array::create(RAID_5);
     truncate(&array.members[0], 9 << 20);
     runs_without_the_first(&array, "truncated");
-    // By itself, the error names its fault.
+    // If only the truncated member is named, the error is about its fault.
     array.serve_refused(&[], &array.members[..1]).is("B053", 1);
 }
 
@@ -60,7 +62,7 @@ fn bad_2_swapped_members_are_no_mistake() {
     let bytes = random_bytes(31, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(&array, &bytes);
     served.stop();
-    // Named in another order, and under each other's names.
+    // Members are named in another order, and two have each other's names.
     std::fs::rename(&array.members[0], array.path("x")).expect("renaming");
     std::fs::rename(&array.members[3], &array.members[0]).expect("renaming");
     std::fs::rename(array.path("x"), &array.members[3]).expect("renaming");
@@ -77,7 +79,7 @@ fn bad_3_the_same_member_twice() {
     let mut members = array.members.clone();
     members.push(array.members[1].clone());
     array.serve_refused(&[], &members).is("B011", 12);
-    // Under another name as well.
+    // A second name, a link, is recognised as well.
     let link = array.path("link");
     std::os::unix::fs::symlink(&array.members[1], &link).expect("a link");
     *members.last_mut().expect("one") = link.clone();
@@ -85,7 +87,7 @@ fn bad_3_the_same_member_twice() {
     std::fs::remove_file(&link).expect("a link");
     std::fs::hard_link(&array.members[1], &link).expect("a link");
     array.serve_refused(&[], &members).is("B011", 12);
-    // And for a new array.
+    // `create` refuses the same member twice as well.
     let words = ["create", "other", "--level", "1", "--member-size", "16M"];
     let fresh = array.path("fresh");
     array.refused(&words, &[fresh.clone(), fresh.clone()]).is("B011", 12);
@@ -104,7 +106,8 @@ fn bad_4_a_foreign_member() {
     let mut members = array.without(&[1]);
     members.insert(1, other.members[1].clone());
     array.serve_refused(&[], &members).is("B033", 12);
-    // With the array named, it runs without the foreign member, and does not touch it.
+    // If the command line names the array, it runs without the foreign member, and does not touch
+    // that.
     let before = std::fs::read(&other.members[1]).expect("a member");
     let mut served = array.serve_with(&["--array", "tank"], &members);
     let assembled = served.wait_for("assembled");
@@ -171,7 +174,7 @@ fn bad_8_two_members_lost_from_raid_5() {
     assert!(words.contains("0, 2"), "which ones is not said: {words}");
     // Accepting a risk cannot replace missing bytes.
     array.serve_refused(&["--accept-risk", "99999"], &array.without(&[0, 2])).is("B030", 13);
-    // RAID-6 runs, and reports that it can lose no more members.
+    // A RAID-6 runs without two members; without three it does not.
     let array = Array::create(RAID_6);
     array.serve_with(&[], &array.without(&[0, 2])).stop();
     array.serve_refused(&[], &array.without(&[0, 2, 4])).is("B030", 13);
@@ -219,7 +222,7 @@ fn a_member_that_is_not_there() {
     let array = Array::create(RAID_5);
     let mut members = array.members.clone();
     members[2] = array.path("nothing");
-    // The title says everything: the error has no further cause.
+    // The title says everything about a missing member: the error has no further cause.
     let refusal = array.serve_refused(&[], &members);
     assert_eq!((refusal.code.as_str(), refusal.exit), ("B050", 1), "{refusal:?}");
     members[2] = PathBuf::from("/dev/null");

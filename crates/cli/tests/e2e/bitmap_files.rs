@@ -23,7 +23,7 @@ use crate::remedies::refusal;
 
 const BITMAP: Option<u64> = Some(64 << 20);
 
-/// Settings, and the resulting policy, bytes of a bit, and file.
+/// Settings, and the policy, bytes of a bit and bitmap file that result.
 type Step<'a> = (&'a [&'a str], &'a str, Option<u64>, Option<&'a PathBuf>);
 
 fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> ServerProcess {
@@ -34,7 +34,8 @@ fn file_of(array: &Array) -> Value {
     done(array, &["get", "tank"])["settings"]["bitmap-file"].take()
 }
 
-/// Written, killed, and with a log served without as many members as the level tolerates; twice.
+/// Twice: writes, kills the server, and serves again. With a log, without `withheld` members, as
+/// many as the level tolerates.
 fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) {
     let (array, file) = Array::create_with_file(shape, more);
     let found = std::fs::metadata(&file).expect("a file");
@@ -77,7 +78,8 @@ fn a_bitmap_in_a_file_survives_a_kill() {
     survives_kills(RAID_5, &["--consistency", "bitmap"], ("bitmap", 0));
 }
 
-/// On a running array: into a file, to another, to another size, back to the members, and none.
+/// While a client writes, the bitmap moves into a file, to another file, to another size, back to
+/// the members, and away.
 #[test]
 fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     let array = without_bitmap(RAID_5);
@@ -99,7 +101,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         (&["consistency=resync"], "resync", None, None),
     ];
     for (words, word, chunk, file) in steps {
-        // A relative name, in the current folder.
+        // One step names the file by a relative name, in the current folder.
         let third = std::path::absolute("third.bitmap").expect("a path");
         let is_third = words.iter().any(|word| word.ends_with("third.bitmap"));
         let would = set(&array, &[&["-n"], words].concat());
@@ -112,7 +114,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         assert_eq!(set(&array, words)["changed"], json!({}), "it is so already: {words:?}");
         std::thread::sleep(Duration::from_millis(60));
     }
-    // Before the array dropped it, its loss would have been reported.
+    // The array has dropped this file; before, its loss would have been reported.
     std::fs::remove_file("third.bitmap").expect("it was made there");
     set(&array, &["consistency=log", &format!("bitmap-file={}", array.path("last").display())]);
     served.kill();
@@ -128,7 +130,8 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     assert!(found["bitmap_files"][0]["events"].as_u64() < events, "{found:#}");
 }
 
-/// The array continues; the next start gets no file, and resyncs the regions in flight.
+/// If the bitmap file fails, the array continues; the next start gets no file, and resyncs the
+/// regions in flight.
 #[test]
 fn a_bitmap_file_that_fails_costs_no_client_anything() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -157,7 +160,7 @@ fn a_bitmap_file_that_fails_costs_no_client_anything() {
     served.stop();
 }
 
-/// Killed while written, then started without the file, or with an older copy.
+/// The server is killed during writes, then started without the bitmap file, or with an older copy.
 #[test]
 fn a_bitmap_file_that_is_needed_is_asked_for() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -173,19 +176,19 @@ fn a_bitmap_file_that_is_needed_is_asked_for() {
     let served_so =
         array.follow_with(&error.json, "Best: name its bitmap file, too", &[("FILE", text(&file))]);
     assert!(served_so.stderr.contains("stopped") || served_so.stdout.contains("stopped"));
-    // It continues with the first, and stops cleanly.
+    // The array continues with the right file, and stops cleanly.
     let served = serve(&array, &file, &array.members[1..]);
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &block(0, 1));
     served.stop();
-    // The second is stale, and not needed.
+    // The older copy is stale, but after a clean stop it is not needed.
     let served = serve(&array, &copy, &array.members[1..]);
     let mut client = Client::connect(&served.socket, PATIENCE);
     assert_eq!(client.read(0, 64 << 10).expect("an answer"), block(0, 1));
     served.stop();
 }
 
-/// Backups of all members, on a host without a record of later writes.
+/// All members are from a backup, on a host without a record of later writes.
 #[test]
 fn members_that_are_older_than_their_bitmap_file_are_refused() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -221,15 +224,15 @@ fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
     std::fs::write(&nothing, vec![0; 1 << 20]).expect("a file");
     let error = is_refused(&array, &nothing);
     array.follow(&error, "If the array has no bitmap file, serve it without one");
-    // A member, and a missing file.
+    // Refuses a member as bitmap file, and a missing file.
     array.serve_refused(&["--bitmap-file", text(&array.members[0])], &array.members).is("B011", 12);
     let none = array.path("none");
     let missing = ["--bitmap-file", text(&none)];
     assert_eq!(array.serve_refused(&missing, &array.members).code, "B050");
-    // An array with its bitmap on its members.
+    // Refuses the file for an array with its bitmap on its members.
     let with = Array::with_bitmap(RAID_5);
     is_refused(&with, &file);
-    // Versions that md keeps in no file, and invalid values.
+    // Refuses versions that md keeps in no file, and invalid values.
     for (at, bytes) in [(4, 6_u32), (4, 9), (52, 3)] {
         let copy = array.path("copy.bitmap");
         std::fs::copy(&file, &copy).expect("a copy");
@@ -243,7 +246,7 @@ fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
 #[test]
 fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
-    // The file exists already.
+    // `create` refuses a file that exists already.
     let line = |level: &str, more: &[&str]| {
         let new: Vec<PathBuf> = (0..3).map(|number| array.path(&format!("n{number}"))).collect();
         let words = [&["create", "new", "--level", level, "--member-size", "16M"], more].concat();
@@ -251,7 +254,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     };
     let error = line("5", &["--bitmap-file", text(&file)]);
     assert_eq!(error["code"], "B012", "{error}");
-    // A level or policy without a bitmap.
+    // `create` refuses a bitmap file for a level or policy without a bitmap.
     let fresh = array.path("fresh.bitmap");
     for (level, more) in
         [("0", &[][..]), ("5", &["--consistency", "ppl"]), ("1", &["--consistency", "log"])]
@@ -266,7 +269,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     let error = line("0", &["--bitmap-file", text(&fresh)]);
     let made = array.follow(&error, "Without the file");
     assert!(made.stdout.contains("new"), "{made:?}");
-    // Of a running array.
+    // `set` on a running array refuses the same.
     let served = serve(&array, &file, &array.members);
     let at = |path: &Path| format!("bitmap-file={}", text(path));
     let there = array.path("there");
@@ -278,7 +281,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     assert_eq!(kept(&array), ("log".to_owned(), BITMAP), "nothing was changed");
     array.follow(&error, "Put a bitmap into it");
     assert_eq!((kept(&array).0, file_of(&array)), ("bitmap".to_owned(), json!(text(&fresh))));
-    // It is no member: requests about members do not affect it.
+    // The bitmap file is no member: requests about members do not affect it.
     assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], json!([]));
     refused(&array, &["remove", "tank", text(&fresh)], "B049", 1);
     assert_eq!(file_of(&array), json!(text(&fresh)));

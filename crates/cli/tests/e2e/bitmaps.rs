@@ -36,7 +36,7 @@ pub(crate) fn set(array: &Array, words: &[&str]) -> Value {
     answer
 }
 
-/// Seeds of each block's content: last flushed, and newest.
+/// For each block the seed of its last flushed content, and of its newest content.
 pub(crate) type Blocks = Arc<Mutex<Vec<(u8, u8)>>>;
 
 pub(crate) fn block(number: u64, seed: u8) -> Vec<u8> {
@@ -184,12 +184,12 @@ fn what_an_array_keeps_for_a_crash_is_shown() {
 
 #[test]
 fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
-    // The level allows none.
+    // The level allows no bitmap.
     let array = Array::create(RAID_0);
     let served = array.serve();
     refused(&array, &["set", "tank", "consistency=bitmap"], "B042", 12);
     served.stop();
-    // Served read-only.
+    // The array is served read-only.
     let array = without_bitmap(RAID_5);
     let served = array.serve_with(&["--read-only"], &array.members);
     let error = refusal(&array, &["set", "tank", "consistency=bitmap"], &[]);
@@ -197,7 +197,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Stop it, and serve it without --read-only");
     drop(served);
     let served = array.serve();
-    // Invalid words.
+    // The settings are invalid.
     for words in [
         &["consistency=perhaps"][..],
         &["consistency=bitmap", "bitmap-chunk=3K"],
@@ -207,7 +207,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
         refused(&array, &[&["set", "tank"], words].concat(), "B001", 2);
     }
     assert_eq!(kept(&array), ("resync".to_owned(), None), "nothing was changed");
-    // A size without a bitmap.
+    // The setting gives the size of a bit, but the array has no bitmap.
     let error = refusal(&array, &["set", "tank", "bitmap-chunk=128K"], &[]);
     assert_eq!(error["code"], "B018", "{error}");
     array.follow(&error, "Make one");
@@ -238,7 +238,7 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     let resize = ["set", "tank", "bitmap-chunk=64K"];
     let new = waits_for_a_rebuild(&array, &words, &resize);
     done(&array, &resize);
-    // Killed while it is written.
+    // The server is killed after a write.
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &block(1, 1));
     client.flush();
@@ -276,7 +276,7 @@ fn a_bitmap_waits_for_a_member_that_does_not_answer() {
     waits_for_a_member("bitmap", "bitmap");
 }
 
-/// A change that is refused while a member is out and while it recovers, and then succeeds.
+/// Checks that a change is refused while a member is out and while it recovers, and then succeeds.
 pub(crate) fn waits_for_a_rebuild(array: &Array, first: &[&str], then: &[&str]) -> PathBuf {
     done(array, &["fail", "tank", "1"]);
     let error = refusal(array, first, &[]);

@@ -42,7 +42,8 @@ impl Broken {
         let uri = format!("nbd+unix:///?socket={}", served.socket.display());
         ok("nbdcopy", [&*uri, text(&copy)]);
         served.stop();
-        // As a mount would. Its exit status reports the replay, so it is ignored.
+        // Replays the journal of ext4, as a mount would. The exit status only reports the replay,
+        // so it is ignored.
         Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output().expect("e2fsck");
         let tree = self.array.path("tree");
         fs::create_dir_all(&tree).expect("a folder");

@@ -56,7 +56,7 @@ fn a_check_that_is_due_begins_by_itself() {
     let served = array.serve();
     assert!(said(&array, &["set", "tank", "check-every=30d"]).status.success());
     served.stop();
-    // As if it had been set long ago.
+    // Moves the schedule's start into the past, as if the setting had been made long ago.
     let path = kept(&array);
     let text = std::fs::read_to_string(&path).expect("a file");
     let mut value: Value = serde_json::from_str(&text).expect("JSON");
@@ -87,7 +87,7 @@ fn what_has_nothing_to_check_or_cannot_be_kept_is_refused() {
         let set = format!("check-every={value}");
         assert_eq!(said(&array, &["set", "tank", &set]).status.code(), Some(2), "{value}");
     }
-    // Another object lies at the file's path.
+    // A folder is in the place of the file's temporary name, so the setting cannot be saved.
     let uuid = status(&array, "tank")["uuid"].as_str().expect("a UUID").replace(':', "");
     let new = array.path(&format!("state/arrays/{uuid}.jobs.new"));
     std::fs::create_dir(&new).expect("a folder");

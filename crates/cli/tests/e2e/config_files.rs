@@ -24,7 +24,7 @@ fn configure(array: &Array, name: &str, text: &str) -> String {
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(format!("{name}.toml"));
     std::fs::write(&file, text).expect("a file");
-    // Independent of the umask.
+    // Modes that do not depend on the umask.
     mode(&folder, 0o755);
     mode(&file, 0o644);
     folder.display().to_string()
@@ -99,14 +99,14 @@ fn what_was_answered_without_a_flush_is_there_after_the_server_was_killed() {
     for round in 0..4 {
         let server = match round % 2 {
             0 => served(&array, &words),
-            // The same for a server started by hand.
+            // Every other time, a server started by hand does the same.
             _ => array.serve(),
         };
         let mut client = Client::connect(&server.socket, Duration::from_secs(20));
         let had = client.read(0, expected.len().max(512)).expect("an array that can be read");
         client.flush();
         assert!(expected.is_empty() || had == expected, "round {round}: an answer was lost");
-        // Parts of a stripe, which a cache would hold until it fills up.
+        // The write covers parts of stripes, which a cache would hold until they fill up.
         let bytes = random_bytes(round, EACH);
         client.write(expected.len() as u64, &bytes);
         expected.extend(bytes);
@@ -140,12 +140,12 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     assert!(begun.elapsed() >= Duration::from_secs(2), "it was not waited for");
     assert_eq!(assembled["degraded_slots"], 0, "{assembled}");
     server.stop();
-    // If it never appears, the array is served degraded, and the next start does not wait.
+    // If the member never appears, the array is served degraded, and the next start does not wait.
     std::fs::remove_file(&member).expect("a member");
     let short = configure(&array, "other", &text.replace("= 20", "= 1"));
     let mut server = served(&array, &["--name", "other", "--config-dir", &short]);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
-    // It misses a write, and from then on superblocks record it as failed.
+    // The member misses a write, and from then on superblocks record it as failed.
     server.write_all(&array, &random_bytes(3, server.length()));
     server.stop();
     configure(&array, "other", &text);
@@ -183,13 +183,14 @@ fn a_service_starts_when_a_disk_is_missing() {
     comes.join().expect("it is renamed");
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 0);
     server.stop();
-    // Gone for good, and not recorded as failed in any superblock.
+    // The disk is gone for good, but no superblock records it as failed.
     std::fs::rename(&array.members[2], &hidden).expect("a member");
     configure(&array, "tank", &hasty);
     let mut server = served(&array, &words);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
     server.stop();
-    // By hand, the error offers the command as far as the level tolerates it.
+    // If serve is typed by hand, the error offers the command without the member, if the level
+    // tolerates that.
     let refusal = array.refused(&["serve"], &array.members);
     refusal.is("B050", 1);
     array.follow(&refusal.json, "If it is lost for good, start without it");
@@ -410,7 +411,7 @@ fn the_unit_is_in_order_and_exposes_little() {
     let verified = run("systemd-analyze", ["verify", "--man=no", &unit]);
     assert!(verified.status.success(), "{verified:?}");
     assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""), "it has something to say");
-    // Tenths: 15 is an exposure of 1.5.
+    // systemd's threshold is in tenths: 15 is an exposure of 1.5.
     let rated = run(
         "systemd-analyze",
         ["security", "--offline=true", "--threshold=15", "--no-pager", &unit],

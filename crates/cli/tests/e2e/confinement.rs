@@ -46,7 +46,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
     let bytes = random_bytes(7, server.length());
     server.write_all(&array, &bytes);
     assert!(server.read_all(&array) == bytes);
-    // Every thread of it, from before and after the confinement.
+    // Checks every thread of the server, from before and after the confinement.
     let tasks = format!("/proc/{}/task", server.process_id());
     let tasks = std::fs::read_dir(tasks).expect("it runs").flatten();
     let threads: Vec<_> = tasks.map(|task| task.path()).collect();
@@ -71,7 +71,7 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     let server = served(&array, &[]);
     let bytes = random_bytes(8, server.length());
     server.write_all(&array, &bytes);
-    // In a folder unknown to the server.
+    // The new devices are in a folder that the server does not know.
     let elsewhere = tempfile::tempdir().expect("a folder");
     let new = |name: &str| {
         let path = elsewhere.path().join(name);
@@ -174,14 +174,14 @@ fn what_cannot_be_confined_says_so() {
 fn what_the_system_refuses_is_said_with_how_to_serve_all_the_same() {
     let array = Array::create(RAID_5);
     let chosen = [("MEMBER...", &*words_of(&array.members))];
-    // EPERM.
+    // seccomp fails with EPERM.
     let words = ["serve", "--confine", "full"];
     if let Some(ran) = array.braid_denied((SECCOMP, 1), &words) {
         let error = error_of(&ran);
         assert_eq!(error["code"], "B097", "{error}");
         array.follow_with(&error, "Serve without", &chosen);
     }
-    // A file, where a folder would be made.
+    // The state folder cannot be made: a file has its place.
     let words = ["--json", "--state-dir", "m0/state", "serve", "--confine", "full"];
     let error = error_of(&array.type_line(&format!("braid {} {}", words.join(" "), chosen[0].1)));
     assert_eq!(error["code"], "B080", "{error}");

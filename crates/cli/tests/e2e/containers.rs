@@ -12,7 +12,7 @@ use crate::reshape::pattern;
 
 struct Container {
     fixture: Fixture,
-    /// Supplies the folder and the state folder.
+    /// An array that supplies the test's folder and state folder.
     home: Array,
     disks: Vec<PathBuf>,
 }
@@ -129,7 +129,7 @@ fn foreign_containers_are_read_with_each_loss() {
         let count = container.disks.len();
         for lost in std::iter::once(None).chain((0..count).map(Some)) {
             let mut disks = container.without(lost);
-            // In any order.
+            // The order of the disks does not matter.
             disks.reverse();
             let said = container.story(&[], &disks);
             for volume in container.volumes() {
@@ -174,7 +174,7 @@ fn an_older_disk_of_a_foreign_container_is_left_out_and_can_be_believed() {
     needs!("nbdcopy");
     for name in ["imsm-raid5-stale", "ddf-raid5-stale"] {
         let container = Container::of(name);
-        // Written while disk 1 was away.
+        // The sectors that were written while disk 1 was away.
         let mut wanted = stamped(1, 12288);
         wanted[..512 * 512].copy_from_slice(&stamped(2, 512));
         for turn in 0..4 {
@@ -189,7 +189,8 @@ fn an_older_disk_of_a_foreign_container_is_left_out_and_can_be_believed() {
             assert_same(&served.read_all(&container.home), &wanted, name);
             served.stop();
         }
-        // With a sound disk missing as well the stale one is needed, and its gaps may be anywhere.
+        // If a sound disk is missing as well, the stale disk is needed, and its gaps may be
+        // anywhere.
         let said = container.story(&[], &container.without(Some(0)));
         let found = of_volume(&said, "volume1").expect("it");
         let of_one = stands(found).into_iter().find(|(disk, _)| disk == "disk1");
@@ -206,7 +207,7 @@ fn a_foreign_volume_that_was_being_written_is_not_computed_from() {
         let said = container.story(&[], &container.disks);
         let found = of_volume(&said, "volume1").unwrap_or_else(|| panic!("{said:#}"));
         assert_eq!((&found["dirty"], &found["stripes_at_risk"]), (&true.into(), &0.into()));
-        // No data needs to be computed yet.
+        // All disks are present, so no data needs to be computed.
         let served = container.served(&["--read-only"], &container.disks);
         assert_same(&served.read_all(&container.home), &stamped(1, 8192), name);
         served.stop();
@@ -226,7 +227,7 @@ fn a_foreign_disk_that_was_being_rebuilt_is_not_read() {
     let served = container.served(&["--read-only"], &container.disks);
     assert_same(&served.read_all(&container.home), &stamped(1, 8192), "of the others");
     served.stop();
-    // Without another disk too little is left, however much was rebuilt.
+    // If another disk is missing too, too little is left, however much was rebuilt.
     let said = container.story(&[], &container.without(Some(0)));
     assert_eq!(of_volume(&said, "volume1").expect("it")["readable"], false, "{said:#}");
 }

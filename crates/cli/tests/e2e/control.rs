@@ -76,7 +76,7 @@ fn names_that_mean_none_several_or_a_dead_server_are_refused_with_what_to_type()
     };
     assert_eq!(refused(&["status", "nothing"], "B075", 10), "braid list");
     assert_eq!(refused(&["stop", "/nowhere/at.all"], "B075", 10), "braid list");
-    // Another array of its name, found in the same folder.
+    // A second array of this name is found in the same folder.
     let runtime = one.path("run");
     let setup = format!("export BRAID_RUNTIME_DIR={}", runtime.display());
     let other = crate::kit::ServerProcess::start_under(&setup, &two, &[], &two.members);
@@ -131,7 +131,7 @@ fn a_loss_is_told_with_its_cause_and_what_to_type() {
     }
     assert_eq!(test(&["status", "tank", "--exit-code"]), Some(1));
     assert_eq!(test(&["status", "nothing", "--exit-code"]), Some(4));
-    // For a program, too.
+    // The exit status is the same with `--json`.
     let nothing = array.braid(&["status", "nothing", "--exit-code"], &[]);
     assert_eq!((nothing.status.code(), &json(&nothing)["code"]), (Some(4), &"B075".into()));
     // A second loss is beyond the tolerance: the member keeps its slot, and is reported.

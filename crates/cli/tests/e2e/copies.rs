@@ -5,7 +5,8 @@ use crate::kit::{
     run,
 };
 
-/// In, out, lose members, out again, in again, out again, restart without them, out.
+/// Copies data in and out of an array: healthy, after each loss, written again while degraded, and
+/// after a restart without the lost members.
 fn copy_through_losses(shape: Shape) {
     let array = Array::create(shape);
     let mut served = array.serve();
@@ -125,7 +126,7 @@ fn convert(shape: Shape) {
     compare(&source);
     ok("qemu-img", ["convert", "-f", "raw", "-O", "raw", &uri, &target]);
     assert_same(&std::fs::read(&back).expect("an image"), &bytes, "converted back");
-    // Once more in, degraded, over other data.
+    // Copies the image in once more, degraded, over other data.
     ok("qemu-io", ["-f", "raw", "-c", "write -P 0xee 0 8M", "-c", "flush", uri.as_str()]);
     let differs = run("qemu-img", ["compare", "-f", "raw", "-F", "raw", &source, &uri]);
     assert_eq!(differs.status.code(), Some(1), "{differs:?}");

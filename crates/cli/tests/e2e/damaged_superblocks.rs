@@ -57,7 +57,7 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     let expected: Vec<Value> = (0..4).map(Value::from).collect();
     assert_eq!(slots, expected.iter().map(|slot| (&found[0]["flaw"], slot)).collect::<Vec<_>>());
     assert_eq!((&found[0]["flaw"], &found[0]["array"]), (&"magic".into(), &"tank".into()));
-    // Only named members are believed.
+    // Superblocks are believed only of members that the operator names.
     let refusal = array.refused(&["rescue", "--serve"], &array.members);
     refusal.is("B020", 10);
     array.follow(&refusal.json, "Believe the superblocks that nearly stand, in memory");
@@ -66,7 +66,7 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     assert_eq!(array.braid(&few, &array.members).status.code(), Some(13));
     assert_read(&array, &array.members, &array.members, &content);
     assert_read(&array, &array.members[1..], &array.members[1..], &content);
-    // The commit writes the magic, and can be undone.
+    // The commit writes the superblocks' magic, and can be undone.
     let wiped = contents(&array.members);
     ServerProcess::rescued(&array, &["--with", &all.join(",")], &array.members).stop();
     assert!(contents(&array.members) == wiped, "a member was written");
@@ -91,7 +91,7 @@ fn superblocks_in_partitions_whose_table_is_lost_are_found() {
         let mut disk = vec![0; member.len() + (8 << 20)];
         disk[1 << 20..(1 << 20) + member.len()].copy_from_slice(&member);
         fs::write(path, disk).expect("a disk");
-        // Stands for the kernel's partition node, once there is a table.
+        // A file in the place of the kernel's partition node, for when there is a table.
         fs::write(format!("{}p1", text(path)), member).expect("a partition");
     }
     let found = told(&array, &array.members);
@@ -148,7 +148,7 @@ fn a_wrong_byte_in_a_superblock_costs_a_raid_0_nothing() {
     let served = array.serve();
     let content = filled(&array, &served, 94);
     served.stop();
-    // Two bits of its name; then one bit of its data offset.
+    // First two bits of the name are wrong, then one bit of the data offset.
     for (at, wrong, flaw) in [(40, vec![0x41], "bytes"), (129, vec![0x18], "bit")] {
         let file = fs::File::options().read(true).write(true).open(&array.members[0]);
         let file = file.expect("a member");
@@ -210,7 +210,7 @@ fn a_spare_that_was_a_member_is_tried_in_each_free_slot() {
     let first = &said["solved"]["guesses"][0]["slots"];
     let labels: Vec<&str> = left.iter().map(|path| text(path)).collect();
     assert_eq!(first, &serde_json::json!([null, labels[0], labels[1], labels[2]]), "{said:#}");
-    // The same for a member without any superblock.
+    // `--solve` also finds the slot of a member without any superblock.
     let file = fs::File::options().write(true).open(&left[2]).expect("a member");
     file.write_all_at(&[0; 4096], SUPERBLOCK_BYTES).expect("a superblock");
     let ran = array.braid(&["rescue", "--solve"], &left);

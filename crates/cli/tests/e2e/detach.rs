@@ -18,13 +18,13 @@ fn it_returns_when_clients_may_connect_and_its_log_is_where_status_says() {
     words.extend(members.iter().map(String::as_str));
     let ran = array.braid(&words, &[]);
     assert!(ran.status.success() && ran.stdout.contains("\"event\":\"serving\""), "{ran:?}");
-    // Without a wait.
+    // The array is served as soon as the command returns.
     let now = status(&array, "tank");
     ok("nbdinfo", ["--size", now["uris"][0].as_str().expect("it is served")]);
     let log = now["server"]["log"].as_str().expect("a log").to_owned();
     assert!(said(&array, &["status", "tank"]).stdout.contains(&log));
     assert!(std::fs::read_to_string(&log).expect("it is there").contains("\"event\":\"serving\""));
-    // It leads its own session, and the command to serve again can be typed unchanged.
+    // The server leads its own session, and the command to serve again can be typed unchanged.
     let process = now["server"]["pid"].as_u64().expect("a number");
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3));

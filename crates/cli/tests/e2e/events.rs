@@ -64,7 +64,7 @@ fn what_happens_is_kept_over_a_kill_and_told_to_hooks() {
     let json = heard.lines().filter(|line| line.starts_with('{'));
     let json: Vec<Value> = json.map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(json, before);
-    // As torn by a crash.
+    // Appends a torn line to the history, as a crash may leave one.
     let folder = std::fs::read_dir(array.path("state/arrays")).expect("a folder");
     let folder = folder.map(|entry| entry.expect("an entry").path());
     let folder = folder.filter(|path| path.extension().is_some_and(|one| one == "events"));
@@ -337,7 +337,7 @@ fn sockets_that_were_passed_on_are_served() {
     assert!(Path::new(&socket).exists(), "the socket's file is not ours to remove");
     let ran = braid("nbd", ["127.0.0.1", "0"], "nbdinfo --size \"$uri\"");
     assert!(ran.status.success() && ran.stdout.contains("nbd://127.0.0.1:"), "{ran:?}");
-    // The control API, which would otherwise be off.
+    // The control socket, which would otherwise be off with `--run`.
     let control = array.path("passed.control").display().to_string();
     let url = "http://braid/v1/array";
     let command = format!("curl -sS --fail --unix-socket '{control}' {url} | grep -q '\"tank\"'");

@@ -13,9 +13,9 @@ fn a_second_server_on_the_same_members_is_refused() {
     let words = ["serve", "--nbd", &uri];
     let refusal = array.refused(&words, &array.members);
     refusal.is("B061", 11);
-    // Nor a reader: it could read half-written data.
+    // A reader is refused as well: it could read half-written data.
     array.refused(&["serve", "--read-only", "--nbd", &uri], &array.members).is("B061", 11);
-    // Nor with only one member in common.
+    // A writer is refused even if it names only one of the members.
     array.refused(&words, &array.members[3..]).is("B061", 11);
     served.stop();
     array.serve().stop();
@@ -90,7 +90,7 @@ fn what_is_no_socket_is_left_alone() {
     let uri = format!("nbd+unix:///?socket={}", file.display());
     array.refused(&["serve", "--nbd", &uri], &array.members).is("B070", 11);
     assert_eq!(std::fs::read(&file).expect("it"), b"text");
-    // And a socket at which another process listens.
+    // A socket at which another process listens is refused, too.
     let other = array.path("other.sock");
     let listener = UnixListener::bind(&other).expect("a socket");
     let uri = format!("nbd+unix:///?socket={}", other.display());

@@ -17,7 +17,7 @@ fn look(served: &ServerProcess, data_members: u64, (preferred, description): (u6
     assert_eq!(info["structured"], true, "{info}");
     let export = &info["exports"][0];
     assert_eq!(export["export-size"], served.size_bytes, "{export}");
-    // Members of 16 MiB, minus 1 MiB or a little more of metadata each.
+    // Members have 16 MiB each, of which metadata takes 1 MiB or a little more.
     let most = data_members * (16 << 20);
     assert!((most / 16 * 14..most).contains(&served.size_bytes), "{}", served.size_bytes);
     for flag in [
@@ -119,7 +119,7 @@ fn holes_are_told_and_what_was_just_written_is_none() {
             let is_touched = at("offset") < 65536 + 1048576 && 65536 < at("offset") + at("length");
             assert!(!is_touched || at("type") == 0, "{map}");
         }
-        // Hole and zero.
+        // The last extent is a hole and zero.
         assert_eq!(extents.last().expect("one at least")["type"], 3, "{map}");
         let qemu = ok("qemu-img", ["map", "-f", "raw", "--output=json", &served.uri]);
         let qemu: Value = serde_json::from_str(&qemu).expect("qemu-img prints JSON");

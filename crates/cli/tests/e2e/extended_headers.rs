@@ -79,9 +79,9 @@ fn all_of_an_array_is_zeroed_trimmed_and_described_by_one_request_each() {
         let extents = ask(&mut client, Command::BlockStatus { offset, length, one: false });
         assert_eq!(extents[0].flags, wire::STATE_HOLE | wire::STATE_ZERO, "{extents:?}");
         assert!(extents.iter().map(|extent| extent.length_bytes).sum::<u64>() <= length);
-        // Three reads of QEMU, and the request above.
+        // QEMU has made three reads, and the client the request above.
         assert!(requests(&array) >= before + 4);
-        // Patched edges, and the rest as before.
+        // The zeroed range begins and ends within a sector, whose other bytes must stay.
         mark(&served);
         let (offset, length) = (1, length - 2);
         let zero = Command::WriteZeroes { offset, length, fua, may_punch, fast: false };
@@ -109,7 +109,7 @@ fn others_write_across_sectors_while_all_of_it_is_zeroed_again_and_again() {
             assert!(ask(&mut client, zero).is_empty());
         }
     });
-    // Each has the array to itself for a moment.
+    // Each client has the array to itself for a moment.
     for at in 0..20_u64 {
         let write = format!("write -P 9 {} 1000", at * 100_000_001);
         ok("qemu-io", ["-f", "raw", "-c", &write, &served.uri]);
@@ -154,11 +154,11 @@ fn qemu_zeroes_and_discards_more_than_32_bits_by_one_request() {
         let zero = format!("write -z -n -u 0 {size}");
         let said = ok(&qemu_io, ["-f", "raw", "-c", &zero, &served.uri]);
         assert!(!said.contains("failed"), "{said}");
-        // The request, and QEMU's final flush.
+        // QEMU makes the one request, and a final flush.
         let made = requests(&array) - before;
         assert!(made <= 2, "{made} requests for one of {size} bytes");
         assert_zero(&served, places);
-        // The most in one command of qemu-io.
+        // The largest range of one command of qemu-io.
         ok(&qemu_io, ["-f", "raw", "-d", "unmap", "-c", "discard 0 2147483136", &served.uri]);
         mark(&served);
         let map = ok(&qemu_img, ["map", "-f", "raw", "--output=json", &served.uri]);
@@ -169,7 +169,7 @@ fn qemu_zeroes_and_discards_more_than_32_bits_by_one_request() {
         });
         assert_eq!(end, Some(size), "{map:?}");
         assert!(map.iter().any(|run| run["data"] == false), "holes are told: {map:?}");
-        // Data pass through the same headers.
+        // Reads and writes use the same extended headers.
         let read = format!("read -P 7 {} 4096", places[1]);
         let said = ok(&qemu_io, ["-f", "raw", "-c", &read, &served.uri]);
         assert!(!said.contains("failed"), "{said}");

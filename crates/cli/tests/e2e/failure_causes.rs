@@ -265,7 +265,7 @@ fn why_a_member_went_out_is_said_to_a_person() {
     let line = line.unwrap_or_else(|| panic!("{ran:?}"));
     let says = [
         "m1 failed",
-        // Of data, or of a superblock written at that moment.
+        // The failed write is of data, or of a superblock written at that moment.
         "write of ",
         " at sector ",
         "Input/output error (os error 5); the others' superblocks say so",
@@ -282,7 +282,7 @@ fn what_failed_a_request_is_in_the_log() {
     let data = failing.data_offset();
     for (level, each) in [("debug", true), ("warn", false)] {
         let served = failing.serve(&["--log", level, "--log-format", "json"]);
-        // Not earlier: the kernel reads ahead of superblocks.
+        // The fault begins only now: at the start the kernel reads ahead of superblocks.
         failing.files.fail(2, Fail { file_op: FileOp::Read, bytes: data..u64::MAX, errno: EIO });
         // The third chunk is on the third member.
         let read = |count: usize| {

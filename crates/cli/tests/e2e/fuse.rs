@@ -258,11 +258,12 @@ fn a_stop_does_not_wait_for_an_open_file() {
     }
 }
 
-/// Bytes that each user writes in a round, and their distance: sectors, but no stripes.
+/// Bytes that each user writes in a round.
 const ROUND_BYTES: usize = 4096;
+/// Distance between the users' bytes: whole sectors, but no whole stripes.
 const USER_BYTES: u64 = 1_000_448;
 
-/// Writes and flushes until an error; returns the last flushed round.
+/// Writes rounds and flushes each, until an error; returns the last flushed round.
 fn write_rounds(file: &File, start: u64, first: u64) -> u64 {
     (first..)
         .find(|round| {

@@ -1,10 +1,10 @@
 //! A member that does not answer for seconds, like a dead disk, a network file system without its
-//! network, or a loop device on either. Readers do not notice, and nothing is lost when it answers
-//! again.
+//! network, or a loop device on either. Readers do not notice, and nothing is lost when the member
+//! answers again.
 //!
-//! The members lie on a FUSE that hangs on request. A thread that waits for it is stuck in the
-//! kernel, and no signal ends that. A worker that waited would be lost, with its clients and
-//! members.
+//! The members are files on a FUSE file system that hangs on request. A thread that waits for a
+//! hanging member is stuck in the kernel, and no signal ends that. A worker that waited would be
+//! lost, with its clients and members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,10 +28,10 @@ const MEMBER_SIZE: &str = "6M";
 /// How long the member hangs under load.
 const HANG: Duration = Duration::from_millis(2500);
 
-/// How long the member answers before that.
+/// How long the member answers under load before it hangs.
 const HEALTHY: Duration = Duration::from_millis(300);
 
-/// Limit of a read meanwhile.
+/// Limit of a read while the member hangs.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Limit of everything that is not measured.
@@ -114,7 +114,8 @@ fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Read
     }
 }
 
-/// Writes random blocks from `first` on until `ends`, many at once; returns them after all answers.
+/// Writes random blocks from `first` to `end` until `ends` is set, many at once. Waits for all
+/// answers, and returns the blocks.
 fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBool) -> Vec<u64> {
     let mut client = Client::connect(socket, PATIENCE);
     let mut random = Rng::with_seed(seed);
@@ -165,7 +166,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[Path
     let options = case.options();
     let served = array.serve_with(&options, members);
     let blocks = served.size_bytes / BLOCK as u64;
-    // The first half is read; the second is written while the member hangs.
+    // Readers read the first half; writers write the second half while the member hangs.
     let half = blocks / 2;
     let mut client = Client::connect(&served.socket, PATIENCE);
     (0..half).for_each(|index| client.write(at(index), &block(index)));
@@ -184,7 +185,8 @@ fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[Path
         let writers: Vec<_> = (0..WRITERS).map(|seed| scope.spawn(write(seed))).collect();
         thread::sleep(HEALTHY);
         case.hung.iter().for_each(|member| hanging.hang(*member, case.hang));
-        // Not earlier: a repeated read would come from the page cache.
+        // Readers start only when the member hangs: before, a repeated read would come from the
+        // page cache.
         let read = |seed| move || read_on(socket, (seed, half), reads_end);
         let readers: Vec<_> = (0..READERS).map(|seed| scope.spawn(read(seed))).collect();
         wait_until("something to hang", HANG, || hanging.held() > 0);
@@ -192,7 +194,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[Path
         reads_end.store(true, Ordering::Relaxed);
         let seen = readers.into_iter().map(|reader| reader.join().expect("a reader"));
         let seen = seen.fold(ReadTimes::default(), |all, one| all.merge(&one));
-        // Writers check this only after an answer.
+        // Writers check this flag only after an answer.
         writes_end.store(true, Ordering::Relaxed);
         hanging.let_go();
         let written = writers.into_iter().flat_map(|writer| writer.join().expect("a writer"));

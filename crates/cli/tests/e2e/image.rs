@@ -42,7 +42,8 @@ fn missing(of: &Value) -> Vec<Range<u64>> {
     of.as_array().expect("ranges").iter().map(range).collect()
 }
 
-/// Pulled during a copy, and then back: requests that failed meanwhile are no bad sectors.
+/// A disk is pulled during a copy, and comes back: requests that failed meanwhile are no bad
+/// sectors.
 #[test]
 fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
     let array = Array::create_sized(RAID_1, "96M");
@@ -161,7 +162,7 @@ fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
         let blocks: Vec<u64> = listed.lines().map(|line| line.parse().expect("a block")).collect();
         assert_eq!(blocks, (bad.start / 4096..bad.end / 4096).collect::<Vec<_>>());
     }
-    // The sector is still bad, then good again.
+    // First the sector is still bad, then it is good again.
     let again = ["--retries", "2", text(&disk), text(&copy)];
     assert_eq!(missing(&said(&image(&array, &again), 3)["missing"]), [bad]);
     disks.let_go();
@@ -229,7 +230,7 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         &fs::read(&disk).expect("a disk"),
         "the copy",
     );
-    // A copy of another disk: disks may change names when they come back.
+    // Refuses a copy of another disk: disks may change names when they come back.
     let copied = array.path("copied");
     said(&image(&array, &[text(&array.members[1]), text(&copied)]), 0);
     let bytes = fs::read(&copied).expect("a copy");
@@ -238,12 +239,12 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         .expect("a map");
     refused(&copied).is("B107", 12);
     assert_same(&fs::read(&copied).expect("a copy"), &bytes, "the copy of another disk");
-    // Shorter than its map says.
+    // Refuses a copy that is shorter than its map says.
     fs::write(&short, [1; 2048]).expect("a file");
     fs::write(array.path("short.map"), "0 +\n0 4096 +\n").expect("a map");
     refused(&short).is("B107", 12);
     refused(Path::new("/dev/null")).is("B107", 12);
-    // A map without its copy, and an invalid map.
+    // Refuses a map without its copy, and an invalid map.
     fs::remove_file(&short).expect("a file");
     refused(&short).is("B107", 12);
     fs::write(array.path("short.map"), "0 +\n0 40960000000 +\n").expect("a map");
@@ -255,7 +256,8 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
 
 #[test]
 fn a_copy_is_filled_from_the_others() {
-    // In data and in parity, inside sectors, across the end of a chunk, and at the end.
+    // The gaps are in data and in parity, inside sectors, across the end of a chunk, and at the
+    // end.
     let holes = [
         (2 << 20) + 4096..(2 << 20) + 4608,
         (3 << 20) + 60000..(3 << 20) + 70000,
@@ -384,13 +386,13 @@ fn what_two_copies_lack_is_an_error_and_its_files_are_named() {
     ok("nbdcopy", ["--flush", text(&system), &served.uri]);
     let content = served.read_all(&array);
     served.stop();
-    // debugfs tells the start of the first file.
+    // debugfs tells where a file begins.
     let blocks = ok("debugfs", ["-R", "blocks /file-4", text(&system)]);
     let block: u64 = blocks.split_whitespace().nth(100).expect("blocks").parse().expect("a number");
     let size = ok("dumpe2fs", ["-h", text(&system)]);
     let size = size.lines().find_map(|line| line.strip_prefix("Block size:")).expect("a size");
     let at = block * size.trim().parse::<u64>().expect("a number");
-    // One row is a gap in two copies; a second gap is in one copy alone.
+    // Two copies lack the same row; one of them has a second gap of its own.
     let row = at / (3 << 16);
     let data_start = data_start(&array);
     let chunk = data_start + row * (64 << 10)..data_start + (row + 1) * (64 << 10);
@@ -454,7 +456,7 @@ fn who_lies_is_named() {
     ServerProcess::rescued(&array, &[], &array.members).stop();
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
     assert!(array.braid(&["rescue", "--discard"], &array.members).status.success());
-    // In two places, in data and in parity.
+    // The wrong bytes are in two places, in data and in parity.
     let liar = &array.members[2];
     let file = fs::File::options().write(true).open(liar).expect("a member");
     for at in [3 << 20, (3 << 20) + (64 << 10), (7 << 20) + 512] {

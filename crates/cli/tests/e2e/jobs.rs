@@ -160,14 +160,14 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Without waiting, then waiting for the current check.
+    // Starts a check without waiting for it, then waits for it with `wait`.
     let asked = done(&array, &["check", "tank", "--detach"]);
     check("JobsAnswer", &asked);
     assert_eq!(asked["effect"], "begins");
     let waited = array.braid(&["wait", "tank", "--for", "check"], &[]);
     // The check may already be over.
     assert!(matches!(waited.status.code(), Some(0 | 3)), "{waited:?}");
-    // Restores it: new files are zeroes.
+    // Restores the spoiled sectors: new files are zeroes.
     spoil(&array, 2, 0);
     typed(&array, "braid check tank");
     assert_eq!(said(&array, &["status", "-x"]).stdout, "tank is healthy\n");
@@ -208,7 +208,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
         open(slot).write_all_at(&garbage, offset + row * CHUNK).expect("a member");
     };
     let served = array.serve();
-    // Every slot in turn: as P, Q, data, data, P, Q.
+    // Each slot's member is wrong in one row: as P, Q, data, data, P, Q.
     let rotten: Vec<(usize, u64)> = (0..6).zip([5, 11, 13, 18, 19, 25]).collect();
     rotten.iter().for_each(|&(slot, row)| spoil(slot, row));
     let ran = array.braid(&["check", "tank"], &[]);
@@ -293,7 +293,7 @@ fn a_check_goes_on_without_the_one_who_asked_and_ends_when_told_to() {
     let text = said(&array, &["status", "tank"]).stdout;
     assert!(text.contains("paused, go on with  braid resume tank"), "{text}");
     let id = i32::try_from(one.id()).ok().and_then(Pid::from_raw).expect("a process");
-    // Its request has arrived by now: the check exists, and both commands wait for it.
+    // Both requests have arrived by now: the check exists, and both commands wait for its end.
     std::thread::sleep(Duration::from_secs(1));
     kill_process(id, Signal::INT).expect("our own child");
     let one = ended(one);

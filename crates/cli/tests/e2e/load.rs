@@ -68,7 +68,7 @@ fn lose_under_load(shape: Shape, loss: Loss) {
     assert_no_errors(&load.wait_ok());
     assert!(served.events("Broken").is_empty());
     served.wait_for("Fail");
-    // Once more from the beginning, degraded.
+    // Runs the load once more from the beginning, while the array is degraded.
     assert_no_errors(&verifying_load(&served, 2, None).wait_ok());
     served.stop();
     let served = array.serve_with(&[], &array.without(&(0..shape.lost_max).collect::<Vec<_>>()));
@@ -129,7 +129,7 @@ fn a_truncated_member_is_not_read_as_zeroes() {
         served.write_all(&array, &bytes);
         let file = OpenOptions::new().write(true).open(&array.members[0]);
         file.and_then(|file| file.set_len(0)).expect("a member");
-        // The last stripes, full: this reads no member.
+        // Writes the last stripes in full, which reads no member.
         let last = size - (1 << 20);
         let write = format!("write -P 5 {last} {}", 1 << 20);
         ok("qemu-io", ["-f", "raw", "-c", &write, "-c", "read 0 1M", served.uri.as_str()]);

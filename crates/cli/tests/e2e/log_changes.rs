@@ -95,7 +95,7 @@ fn a_log_that_was_given_up_is_not_believed() {
     }
 }
 
-/// The bitmap beside the log can change its chunk.
+/// The bitmap beside braid's own log can change the size of its bits.
 #[test]
 fn bits_beside_a_log_are_made_anew() {
     let array = Array::create_with("tank", RAID_6, "16M", &["--consistency", "log"]);
@@ -126,7 +126,7 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Use braid's own log, which does the same here");
     assert_eq!(kept(&array).0, "log");
     served.stop();
-    // No room: the data begin at the start.
+    // Members have no room for a log: the data begin at the start.
     let words = ["--metadata", "1.0", "--consistency", "resync"];
     let array = Array::create_with("tank", RAID_5, "16M", &words);
     let served = array.serve();
@@ -136,7 +136,7 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Keep a bitmap instead");
     assert_eq!(kept(&array).0, "bitmap");
     served.stop();
-    // Degraded, and recovering.
+    // A member is out, and then recovers.
     let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "ppl"]);
     let served = array.serve();
     let words = ["set", "tank", "consistency=log"];

@@ -22,7 +22,7 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
         array.serve_with(&["--cache", "writeback", "--dirty-age", "60000"], &array.members);
     let (disk, at) = (served.uri.clone(), 2 << 20);
     let uri = format!("--uri={disk}");
-    // Read-only: otherwise qemu-io flushes at its end.
+    // Opens the disk read-only: otherwise qemu-io flushes at its end.
     let read = |pattern: u8, at: u64| {
         let command = format!("read -P {pattern} {at} 4096");
         let ran = run("qemu-io", ["-r", "-f", "raw", "-c", &command, disk.as_str()]);
@@ -33,7 +33,7 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
         let words = ["-f", "raw", "-c", "write -P 1 16M 4k", "-c", "flush", disk.as_str()];
         run("qemu-io", words).status.success()
     };
-    // Small and scattered, so that no stripe fills up and is written early.
+    // Writes are small and scattered, so that no stripe fills up and is written early.
     let writes = ["--rw=write:60k", "--bs=4k", "--size=2m", "--io_size=128k", "--offset=2m"];
     let written = ["--name=w", "--ioengine=nbd", &uri, "--buffer_pattern=0x5a5a5a5a"];
     ok("fio", written.iter().chain(&writes));

@@ -90,13 +90,13 @@ fn a_member_is_failed_removed_and_another_one_is_rebuilt() {
         let row = || status(&array, "tank")["slots"][1].clone();
         assert_eq!((&row()["state"], &row()["member"]), (&"failed".into(), &text(&old).into()));
         assert!(row()["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{}", row());
-        // Without a wait in between.
+        // Removes the member at once, without a wait.
         let removed = done(&array, &["remove", "tank", "1"]);
         assert_eq!(removed["members"][0]["effect"], "goes");
         assert_eq!((&row()["state"], &row()["member"]), (&"missing".into(), &Value::Null));
         let words = said(&array, &["status", "tank"]).stdout;
         assert!(words.contains("was taken away at"), "{words}");
-        // Its device is free.
+        // The removed member's device is free.
         std::fs::remove_file(&old).expect("no process has it");
         let new = blank(&array, "new", MEMBER_BYTES);
         let dry = done(&array, &["add", "tank", "-n", text(&new)]);
@@ -142,7 +142,7 @@ fn a_member_that_comes_back_is_rebuilt_in_full_and_gets_its_own_slot() {
     done(&array, &["fail", "tank", three]);
     done(&array, &["remove", "tank", "failed"]);
     assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], Value::Array(Vec::new()));
-    // The member misses all of that.
+    // The member misses all these writes.
     let wanted = filled(&array, &served, 2);
     let added = done(&array, &["add", "tank", three]);
     let member = &added["members"][0];
@@ -255,7 +255,7 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
         };
         qemu("write -P 7 0 16M");
         assert!(status(&array, "tank")["bitmap"]["unwritten"].as_u64() < Some(before));
-        // In parts with arbitrary ends.
+        // Discards in parts with arbitrary ends.
         qemu("discard 0 5000192");
         qemu("discard 5000192 11776k");
         qemu("write -P 9 3M 64k");
@@ -332,7 +332,7 @@ fn a_spare_waits_takes_over_by_itself_and_can_be_failed_and_removed() {
     let served = array.serve();
     let wanted = filled(&array, &served, 1);
     let (one, two) = (blank(&array, "s1", MEMBER_BYTES), blank(&array, "s2", MEMBER_BYTES));
-    // No slot is free, whatever the verb.
+    // No slot is free, so both verbs add a spare.
     let added = done(&array, &["add", "tank", text(&one)]);
     assert_eq!((&added["members"][0]["effect"], &added["spares"]), (&"waits".into(), &1.into()));
     let words = said(&array, &["spare", "tank", text(&two)]).stdout;
@@ -492,7 +492,7 @@ fn what_members_cannot_do_is_refused_and_changes_nothing() {
             assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
         }
     }
-    // The same device twice.
+    // The same device cannot be added twice.
     done(&array, &["add", "tank", text(&new)]);
     refused(&array, &["add", "tank", text(&new)], "B057", 12);
     refused(&array, &["add", "tank", text(&hard)], "B057", 12);
@@ -570,7 +570,7 @@ fn what_is_on_a_device_is_named_to_be_destroyed_and_saved_before() {
     assert!(saved.starts_with(b"braid-undo "));
     assert!(saved.windows(4096).any(|page| page == &old[..4096]), "the first page is in it");
     wait_for_rebuild(&array);
-    // The file system is no longer recognised.
+    // The file system that was on the device is no longer recognised.
     let kinds = array.braid(&["examine"], std::slice::from_ref(&disk)).stdout;
     assert!(!kinds.contains("photos"), "{kinds}");
     served.stop();
@@ -594,7 +594,7 @@ fn an_array_of_this_uuid_that_was_used_apart_is_not_written_over() {
     let command = refused(&array, &["add", "tank", text(&array.members[1])], "B012", 12);
     assert!(command.starts_with("braid examine"), "{command}");
     assert!(before == std::fs::read(&array.members[1]).expect("a member"));
-    // Named for destruction, it is added.
+    // If the operator names it for destruction, it is added.
     let words = ["add", "tank", text(&array.members[1]), "--destroy", "tank"];
     done(&array, &words);
     wait_for_rebuild(&array);

@@ -25,7 +25,7 @@ mod lvm;
 const SECTOR: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// A partition of a disk: its first sector, its length in sectors, and data in it.
+/// A partition of a disk: its first sector, its length in sectors, and pieces of data in it.
 struct Slice {
     start: u64,
     sectors: u64,
@@ -58,7 +58,7 @@ fn disk(path: &Path, slices: &[Slice]) {
     file.write_all_at(&table, 0).expect("a disk");
 }
 
-/// Checksums of the disks' written data.
+/// Checksums of the data on the disks.
 fn sums(disks: &[PathBuf]) -> Vec<String> {
     let sum = |disk: &PathBuf| {
         // The files are sparse and of gigabytes: hash their data only.
@@ -150,8 +150,9 @@ struct Shr {
     disks: Vec<PathBuf>,
 }
 
-/// Extents of the volume on the first array, and on the second.
+/// Extents of the volume on the first data array.
 const ON_FIRST: usize = 9;
+/// Extents of the volume on the second data array.
 const ON_SECOND: usize = 3;
 
 fn shr() -> Shr {
@@ -161,7 +162,7 @@ fn shr() -> Shr {
     let volume = ext4(&first, "1.42.6-5004", ((ON_FIRST + ON_SECOND) * lvm::EXTENT) as u64, &photo);
     let segment =
         |part: &str, extent: usize| format!("stripe_count = 1\nstripes = [\"{part}\", {extent}]");
-    // The end first, then the middle, then the other array.
+    // The volume's segments: the end of the first array, then its middle, then the other array.
     let volumes = lvm::volume(
         "lv",
         true,
@@ -445,7 +446,7 @@ fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
             assert!(report.contains(" - correct") && report.contains("State : clean"), "{report}");
         }
     }
-    // And `serve` accepts it.
+    // `serve` accepts the committed array as well.
     let served = array.serve_with(&["--read-only"], &members);
     assert_same(&served.read_all(&array)[..volume.len()], &volume, "served");
     served.stop();

@@ -76,7 +76,8 @@ fn an_old_copy_put_back_after_a_clean_run_is_not_read_raid_5() {
     put_back_after_a_clean_run(RAID_5);
 }
 
-/// Regression: the same after a kill; the verdict was "one behind the newest: no write was missed".
+/// Regression: an old copy put back after a kill was read; the verdict was "one behind the newest:
+/// no write was missed".
 #[test]
 fn an_old_copy_put_back_after_a_kill_is_not_read() {
     needs!("nbdcopy");

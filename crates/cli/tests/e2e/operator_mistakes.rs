@@ -24,14 +24,14 @@ fn full(shape: Shape, seed: u64) -> (Array, ServerProcess, Vec<u8>) {
     (array, served, wanted)
 }
 
-/// The same, stopped.
+/// A stopped array with content.
 fn stopped(shape: Shape, seed: u64) -> (Array, Vec<u8>) {
     let (array, served, wanted) = full(shape, seed);
     served.stop();
     (array, wanted)
 }
 
-/// Serves these members, and compares.
+/// Serves these members, and compares the array with `wanted`.
 fn assert_served(array: &Array, members: &[PathBuf], wanted: &[u8]) {
     let served = array.serve_with(&[], members);
     assert_same(&served.read_all(array), wanted, "after the mistake");
@@ -58,7 +58,7 @@ fn drill_02_create_again_with_two_members_swapped() {
     swapped.swap(0, 1);
     let words = ["create", "tank", "--level", "5", "--chunk", "64K", "--assume-clean"];
     assert_eq!(array.refused(&words, &swapped).code, "B012");
-    // In any order they are served in the right one.
+    // The members may be named in any order: they are served in the right one.
     assert_served(&array, &swapped, &wanted);
 }
 
@@ -111,7 +111,7 @@ fn drill_07_the_second_member_of_a_raid_5_is_failed() {
     needs!("nbdcopy");
     let (array, served, wanted) = full(RAID_5, 8);
     done(&array, &["fail", "tank", "1"]);
-    // All that are left, one after the other.
+    // None of the members that are left may fail.
     for slot in ["0", "2", "3"] {
         refused(&array, &["fail", "tank", slot], "B041", 13);
     }
@@ -140,7 +140,7 @@ fn drill_09_the_wrong_member_is_failed_while_another_one_is_rebuilt() {
     let new = blank(&array, "new", MEMBER_BYTES);
     done(&array, &["fail", "tank", "0"]);
     done(&array, &["remove", "tank", "0"]);
-    // Jobs stand still, so that it is not yet complete.
+    // Jobs stand still, so that the rebuild is not yet complete.
     done(&array, &["set", "tank", "job-ceiling=0B"]);
     done(&array, &["add", "tank", text(&new)]);
     let is_rebuilding = || status(&array, "tank")["slots"][0]["state"] == "recovering";
@@ -163,7 +163,7 @@ fn drill_10_an_old_disk_is_put_back() {
     done(&array, &["remove", "tank", "3"]);
     let wanted = filled(&array, &served, 13);
     served.stop();
-    // All present members are named, also the stale one: it is not read.
+    // All present members are named, also the stale one, which is not read.
     let served = array.serve();
     assert_eq!(status(&array, "tank")["state"], "degraded");
     assert_same(&served.read_all(&array), &wanted, "without the old one");
@@ -192,7 +192,8 @@ fn drill_11_both_halves_of_a_mirror_are_used_apart() {
         written.push(write_some(&array, &served, seed));
         served.stop();
     }
-    // Together, braid silently chooses neither, and overwrites neither with the other.
+    // Of the two halves together braid silently chooses neither, and overwrites neither with the
+    // other.
     let before: Vec<Vec<u8>> =
         array.members.iter().map(|path| std::fs::read(path).expect("a member")).collect();
     let served = array.serve_with(&["--accept-older"], &halves[0]);
@@ -215,7 +216,7 @@ fn drill_12_a_dirty_array_is_started_without_a_member() {
     let some = write_some(&array, &served, 18);
     wanted[..some.len()].copy_from_slice(&some);
     served.kill();
-    // The array may have been idle long enough to be clean.
+    // Makes superblocks say active: the array may have been idle long enough to be clean.
     for slot in 0..RAID_5.members {
         array.patch_superblock(slot, 208, &0_u64.to_le_bytes(), true);
     }
@@ -278,7 +279,7 @@ fn drill_16_the_replacement_is_a_little_too_small() {
     done(&array, &["fail", "tank", "1"]);
     done(&array, &["remove", "tank", "1"]);
     refused(&array, &["add", "tank", text(&small)], "B052", 12);
-    // The new array leaves no trace, and the old member is as good as before.
+    // The new array leaves no trace on the old member, which returns as good as before.
     done(&array, &["add", "tank", text(&array.members[1])]);
     wait_for_rebuild(&array);
     assert_whole(&array, served, &array.members, &wanted);
@@ -289,7 +290,7 @@ fn drill_17_a_disk_is_added_to_the_wrong_array() {
     needs!("nbdcopy");
     let (array, served, wanted) = full(RAID_5, 24);
     let disk = blank(&array, "disk", MEMBER_BYTES);
-    // It waits as a spare, changes nothing, and is removed again: the mistake can be undone.
+    // The disk waits as a spare, changes nothing, and is removed again: the mistake can be undone.
     done(&array, &["add", "tank", text(&disk)]);
     done(&array, &["remove", "tank", text(&disk)]);
     let other = Array::create(RAID_1);
@@ -344,10 +345,10 @@ fn drill_20_a_server_is_killed_while_it_rebuilds_and_the_new_member_is_forgotten
     let is_rebuilding = || status(&array, "tank")["slots"][0]["state"] == "recovering";
     wait_until("a rebuild", std::time::Duration::from_secs(30), is_rebuilding);
     served.kill();
-    // The old one is put back out of habit; the other members know that it is stale.
+    // The old member is put back out of habit; the other members know that it is stale.
     assert_served(&array, &array.members, &wanted);
     let members = [array.without(&[0]), vec![new.clone()]].concat();
-    // The array was used without the new one, which is now stale.
+    // The array was used without the new member, which is now stale.
     let served = array.serve_with(&[], &members);
     assert_eq!(status(&array, "tank")["state"], "degraded");
     assert_same(&served.read_all(&array), &wanted, "without both");

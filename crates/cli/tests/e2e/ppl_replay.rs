@@ -15,13 +15,14 @@ const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
 /// Sectors from the superblock to the log, and sectors of the log.
 const LOG: (u16, u16) = (56, 264);
-/// Bytes in flight: the first of the array, in slot 0, with their parity in slot 3.
+/// Bytes of the write in flight: the first bytes of the array, in slot 0, with their parity in slot
+/// 3.
 const PAGE: usize = 4096;
 
 /// An array as md leaves it when cut off between data and parity.
 struct CutOff {
     array: Array,
-    /// The whole content, with the new bytes.
+    /// The array's whole content, with the new bytes.
     expected: Vec<u8>,
     data_offset: usize,
 }
@@ -95,7 +96,7 @@ fn replayed(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     serde_json::from_str(ran.stdout.lines().last().unwrap_or_default()).expect("an object")
 }
 
-/// Without writes in between.
+/// No client writes between the two starts.
 #[test]
 fn what_was_replayed_is_not_replayed_at_the_next_start() {
     let CutOff { array, .. } = cut_off(|_| {});
@@ -175,7 +176,7 @@ fn a_replay_makes_parity_on_the_members_fit_and_may_be_done_again() {
 /// Size of the blocks; every second one is written.
 const BLOCK: usize = 4096;
 
-/// Checks that every block that is not in flight is unchanged, and every other one old or new.
+/// Checks that every block in flight is old or new, and that every other block is unchanged.
 #[track_caller]
 fn assert_nothing_lost(found: &[u8], (before, after): (&[u8], &[u8]), may_be_torn: bool) {
     let blocks = found.chunks(BLOCK).zip(before.chunks(BLOCK)).zip(after.chunks(BLOCK));
@@ -196,7 +197,7 @@ fn killed_while_writing((shape, slots, lost_max): (Shape, usize, usize), policy:
     let mut after = before.clone();
     let new = random_bytes(200 + seed, length);
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-    // Both scattered and adjacent, so that rows have several writes in flight.
+    // Blocks are scattered and adjacent, so that rows have several writes in flight.
     let places = (0..600_usize).map(|n| n * 37 % 300 * 2 * BLOCK);
     for (cookie, at) in (0..).zip(places) {
         after[at..at + BLOCK].copy_from_slice(&new[at..at + BLOCK]);
@@ -243,7 +244,7 @@ fn killed_while_writing_nothing_is_lost_with_a_member_missing() {
     (0..3).for_each(|seed| killed_while_writing((RAID_5, 4, 1), "ppl", seed));
 }
 
-/// The same with braid's own log: on RAID-6 with two missing.
+/// With braid's own log, on RAID-6 with two members missing.
 #[test]
 fn with_our_own_log_nothing_is_lost_with_as_many_missing_as_the_level_bears() {
     needs!("nbdcopy");
@@ -257,7 +258,7 @@ fn a_log_that_makes_no_sense_is_refused() {
     let CutOff { array, .. } = cut_off(|entry| entry.parity_slot = 2);
     array.serve_refused(&["--read-only"], &array.without(&[1])).is("B026", 12);
     array.refused(&["replay"], &array.members).is("B026", 12);
-    // An incomplete resync, and a missing member.
+    // A resync is incomplete, and a member is missing.
     let CutOff { array, .. } = cut_off(|_| {});
     for slot in 0..4 {
         array.patch_superblock(slot, 208, &1024_u64.to_le_bytes(), true);

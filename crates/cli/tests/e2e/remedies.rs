@@ -21,7 +21,7 @@ use crate::members::{MEMBER_BYTES, blank, text};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Offsets of superblocks' features, events and table of roles.
+/// Offset of the features in a superblock 1.x; the constants below are offsets of other fields.
 const FEATURES_AT: usize = 8;
 const CHUNK_AT: usize = 88;
 const BITMAP_AT: usize = 96;
@@ -91,7 +91,7 @@ fn words_that_mean_nothing_are_refused_with_a_command_that_makes_the_array() {
         array.follow(&error, label);
         assert_served(&array, &members);
     }
-    // This remedy is a part of the command line.
+    // This remedy is an option to use in the command line, not a command.
     let members = blanks(&array, "part", 4);
     let words = ["create", "new", "--level", "5", "--chunk"];
     let error = refusal(&array, &[&words[..], &["64"]].concat(), &members);
@@ -113,7 +113,7 @@ fn members_that_are_not_there_are_refused_with_a_command_that_makes_them() {
     array.follow(&error, "Make it as a file");
     assert!(absent.is_file());
     assert_served(&array, &members);
-    // In a folder that does not exist either.
+    // The members' folder does not exist either.
     let deep = [array.path("deep/down/m0"), array.path("deep/down/m1")];
     let words = ["create", "new", "--level", "1", "--member-size", "16M"];
     let error = refusal(&array, &words, &deep);
@@ -121,7 +121,7 @@ fn members_that_are_not_there_are_refused_with_a_command_that_makes_them() {
     let ran = array.braid(&words, &deep);
     assert!(ran.status.success(), "{ran:?}");
     assert_served(&array, &deep);
-    // The kit notes a remedy that has no command.
+    // Remedies without a command are noted by the kit.
     let missing = PathBuf::from("missing");
     let members = [here[1].clone(), missing.clone(), missing.clone()];
     let error = refusal(&array, &["create", "new", "--level", "5"], &members);
@@ -135,7 +135,7 @@ fn members_that_are_not_there_are_refused_with_a_command_that_makes_them() {
 #[test]
 fn what_is_on_members_is_refused_with_commands_that_serve_it_or_write_over_it() {
     let (one, other) = (Array::create(RAID_1), Array::create(RAID_1));
-    // Both are called tank.
+    // Both arrays have the name tank.
     let members = [one.members[0].clone(), other.members[0].clone()];
     let words = ["create", "new", "--level", "1"];
     let error = refusal(&one, &words, &one.members);
@@ -166,7 +166,7 @@ fn a_state_folder_that_is_none_is_refused_and_another_one_is_taken() {
     assert!(ran.status.success(), "{ran:?}");
     note(label);
     assert!(array.path("elsewhere/undo").is_dir());
-    // Nor can a history be read there.
+    // A folder whose histories cannot be read is refused as well.
     let broken = array.path("broken");
     std::fs::create_dir(&broken).expect("a folder");
     std::fs::write(broken.join("arrays"), "").expect("a file");
@@ -194,7 +194,7 @@ fn a_place_that_cannot_be_served_at_is_refused_with_one_that_can() {
         array.follow_with(&error, label, &chosen);
     }
     assert_eq!(std::fs::read(&precious).expect("a file"), b"text");
-    // Our own folder, open to others.
+    // The runtime folder is the operator's own, but open to others.
     std::fs::create_dir_all(array.runtime()).expect("a folder");
     std::fs::set_permissions(array.runtime(), Permissions::from_mode(0o755)).expect("ours");
     let error = refusal(&array, &["serve"], &array.members);
@@ -212,7 +212,7 @@ fn metrics_and_hooks_that_go_nowhere_are_refused_with_what_they_look_like() {
     for (words, label, place, chosen) in [
         (public, "Serve them on this machine", "127.0.0.1:9101", "127.0.0.1:0"),
         (public, "Let other machines read them", "0.0.0.0:9101", "0.0.0.0:0"),
-        // No server listens there; that is reported, and the array is served.
+        // No server listens at this address; that is reported, and the array is served.
         (
             ["serve", "--webhook", "ftp://host/"],
             "Like this",
@@ -300,7 +300,7 @@ fn a_damaged_member_that_may_be_the_newest_is_left_out_by_the_command_that_says_
 
 #[test]
 fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered() {
-    // An unknown feature.
+    // The superblocks have an unknown feature.
     let array = Array::create(RAID_1);
     for slot in 0..RAID_1.members {
         array.patch_superblock(slot, FEATURES_AT, &(1_u32 << 30).to_le_bytes(), true);
@@ -308,7 +308,7 @@ fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered
     let error = refusal(&array, &["serve"], &array.members);
     assert_eq!(error["code"], "B023", "{error}");
     offered(&error, "See what it says");
-    // A bitmap that would overlap the data: it is ignored, and the array is read-only.
+    // The bitmap would overlap the data: it is ignored, and the array is read-only.
     let array = Array::create(RAID_1);
     for slot in 0..RAID_1.members {
         array.patch_superblock(slot, BITMAP_AT, &4096_u32.to_le_bytes(), true);
@@ -327,7 +327,7 @@ fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered
 fn a_member_that_cannot_be_locked_is_copied_to_where_it_can() {
     needs!("findmnt");
     let array = Array::create(RAID_1);
-    // EOPNOTSUPP.
+    // flock fails with EOPNOTSUPP.
     let Some(ran) = array.braid_denied((FLOCK, 95), &["serve", "--run", "true"]) else { return };
     let error = error_of(&ran);
     array.follow(&error, "See what it is on");
@@ -358,7 +358,7 @@ fn a_limit_that_is_too_low_is_seen_by_the_commands_that_are_offered() {
     let mut limits = (5..24).map(|limit| (limit, format!("ulimit -n {limit}")));
     let low = limits.find_map(|(limit, words)| Some((limit, refused(&words, label)?, words)));
     let (limit, error, words) = low.expect("some limit is too low");
-    // Under the same limit as braid.
+    // Types the remedy under the same limit as braid.
     let seen = array.type_line(&format!("{words}; {}", offered(&error, label)));
     assert_eq!(seen.stdout.trim(), limit.to_string(), "{seen:?}");
     note(label);
@@ -408,7 +408,7 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     array.follow(&error, "Detach it");
     assert_served(&array, &array.members);
     drop(device);
-    // A mounted file system on a disk that is to become a member.
+    // The disk that is to become a member has a mounted file system.
     let disk = blank(&array, "disk", MEMBER_BYTES);
     ok("mke2fs", ["-q", text(&disk)]);
     let Some(device) = Loop::over(&disk) else { return };
@@ -423,10 +423,10 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     let error = refusal(&array, &words, &members);
     assert_eq!(error["code"], "B060", "{error}");
     array.follow(&error, "Unmount it");
-    // Now braid sees the disk's contents.
+    // The disk is unmounted: now braid sees its contents.
     let error = refusal(&array, &words, &members);
     assert_eq!(error["code"], "B012", "{error}");
-    // Another process has it exclusively, and the kernel does not say which.
+    // Another process has the disk exclusively, and the kernel does not say which.
     let alone = rustix::fs::OFlags::EXCL.bits().cast_signed();
     let mut options = OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), alone);

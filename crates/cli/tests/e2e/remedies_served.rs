@@ -22,8 +22,9 @@ use crate::remedies::{error_of, refusal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Offset of the shift, the length and the place of the bad-block log in a superblock.
+/// Offset in a superblock 1.x of the bad-block log's shift, length and place.
 const LOG_AT: usize = 185;
+/// Bytes of these three fields.
 const LOG_LENGTH: usize = 7;
 
 /// A served array, and spare devices.
@@ -181,7 +182,7 @@ fn a_member_that_did_not_answer_is_taken_away_when_it_has() {
     let served = array.serve_with(&["--io", "threads"], &array.members);
     let let_go = files.let_go_at_end();
     let mut client = Client::connect(&served.socket, PATIENCE);
-    // From then on its superblocks say active.
+    // This write makes the superblocks say active.
     client.write(0, &[7; 4096]);
     client.flush();
     files.hang(1, Hang::Both);
@@ -258,11 +259,11 @@ fn a_word_that_means_no_array_is_answered_with_one_that_does() {
     let array = Array::create(RAID_1);
     let control = array.path("nbd.control");
     let served = array.serve_with(&["--control", text(&control)], &array.members);
-    // The NBD socket.
+    // The path is that of the NBD socket.
     let error = refusal(&array, &["status", text(&served.socket)], &[]);
     let there = array.follow(&error, "Ask the control socket beside it");
     assert!(there.stdout.contains("tank"), "{there:?}");
-    // A name that is a file in this folder.
+    // The name is that of a file in this folder.
     let error = error_of(&array.type_line("braid --json status nbd.control"));
     let there = array.follow(&error, "Ask the socket of that name");
     assert!(there.stdout.contains("tank"), "{there:?}");
@@ -295,7 +296,7 @@ fn top_without_a_terminal_is_looked_at_by_the_commands_that_are_offered() {
     let ran = array.type_line(&format!("timeout -s INT 3 {command}"));
     assert!(ran.stdout.contains("\"tank\"") && ran.stderr.is_empty(), "{ran:?}");
     note(label);
-    // With a terminal other than the process's own.
+    // The terminal is not the one that controls the process.
     let shown =
         array.type_line("NO_COLOR=1 script -qec 'setsid -w braid top tank < /dev/null' /dev/null");
     let label = "See the same as text";

@@ -56,7 +56,7 @@ fn a_member_is_replaced_while_clients_write() {
         assert_eq!((&one["state"], &one["slots"][1]["state"]), (&"ok".into(), &"ok".into()));
         let words = said(&array, &["status", "tank"]).stdout;
         assert!(words.contains("(slot 1) is being replaced") && words.contains("for 1"), "{words}");
-        // Rewrites all of it, before and beyond the copied part.
+        // Rewrites the whole array, before and beyond the copied part.
         let wanted = random_bytes(2, usize::try_from(served.size_bytes).expect("small"));
         served.write_all(&array, &wanted);
         goes_on(&array);
@@ -135,7 +135,7 @@ fn a_replacement_that_fails_changes_nothing() {
         (&"ok".into(), &text(&array.members[1]).into())
     );
     done(&array, &["set", "tank", "job-ceiling=none"]);
-    // The device can be used again.
+    // The device of the ended replacement can be used again.
     done(&array, &["replace", "tank", "2", "--with", text(&new)]);
     wait_for_rebuild(&array);
     let members = [array.without(&[2]), vec![new]].concat();
@@ -180,7 +180,7 @@ fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
     needs!("nbdcopy");
     let Some(failing) = Failing::create(RAID_5) else { return };
     let array = &failing.array;
-    // The array is filled past the failing files: writes through them would stay in the page cache.
+    // Fills the array without the failing files: writes through these would stay in the page cache.
     let served = array.serve();
     let wanted = filled(array, &served, 11);
     served.stop();

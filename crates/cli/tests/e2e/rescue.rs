@@ -26,7 +26,7 @@ const SECTOR: usize = 512;
 const SYSTEM_BYTES: usize = 8 << 20;
 /// Offset of the event count in a superblock 1.2.
 const EVENTS_AT: usize = 200;
-/// Offset of the first data sector's field.
+/// Offset of the data offset in a superblock 1.2.
 const DATA_OFFSET_AT: u64 = 128;
 
 pub(crate) fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
@@ -261,7 +261,8 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
                 fs::remove_dir_all(array.path("state")).expect("a folder");
                 copy_folder(&kept, &array.path("state"));
             } else {
-                // Its undo is killed as well, before its first write and before its second.
+                // The undo of the commit is killed as well, before its first write and before its
+                // second.
                 for write in 1..3 {
                     killed_before(&array, &["undo"], &left, write);
                 }
@@ -412,7 +413,7 @@ fn an_overlay_that_was_damaged_is_refused_by_name() {
             copy_folder(&kept, &folder);
         }
     }
-    // Certain data is read: the changed block is computed from the other members.
+    // The remedy for a damaged overlay discards the overlay.
     flip(&data[0]);
     let refused = array.refused(&["rescue"], &left);
     let ran = array.follow(&refused.json, "Throw it away");
@@ -455,7 +456,7 @@ fn dirty_and_degraded_is_read_where_it_is_right() {
     served.stop();
     let served = array.serve();
     let mut client = Client::connect(&served.socket, LIMIT);
-    // The same bytes, so that any part of the write is right.
+    // Writes the bytes that are there already, so that any part of the write is right.
     client.write(2 << 20, &content[2 << 20..(2 << 20) + 4096]);
     drop(client);
     served.kill();
@@ -491,10 +492,10 @@ fn a_faulty_member_one_event_behind_is_not_read() {
         u64::from_le_bytes(bytes)
     };
     array.patch_superblock(4, EVENTS_AT, &(events(0) - 1).to_le_bytes(), true);
-    // Its content is wrong, which is why it failed.
+    // The failed disk's content is wrong.
     let file = fs::File::options().write(true).open(&array.members[4]).expect("a member");
     file.write_all_at(&vec![0xee; 8 << 20], 4 << 20).expect("a member");
-    // Only superblocks are to tell.
+    // Removes braid's record, so that only superblocks tell.
     fs::remove_dir_all(array.path("state/arrays")).expect("a record");
     let before = contents(&array.members);
     let found = story(&array, &[], &array.members);
@@ -503,12 +504,12 @@ fn a_faulty_member_one_event_behind_is_not_read() {
     let served = ServerProcess::rescued(&array, &["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "without the one that failed");
     served.stop();
-    // With another member missing it is not needed either.
+    // If another member is missing too, the failed one is not needed either.
     let left = array.without(&[0]);
     let served = ServerProcess::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "with two missing");
     served.stop();
-    // The operator may request it, and can then see the mistake: nothing was written.
+    // The operator may request the failed disk, and can then see the mistake: nothing was written.
     let overlay = array.path("another");
     let words = ["--overlay", text(&overlay), "--with", text(&array.members[4])];
     let with = story(&array, &words, &array.without(&[0, 1]));

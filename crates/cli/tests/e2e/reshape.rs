@@ -28,7 +28,7 @@ pub(crate) mod fixture;
 pub(crate) mod pattern;
 
 const SECTOR: usize = 512;
-/// Offsets of a superblock 1.2's fields.
+/// Offset of the features in a superblock 1.2; the constants below are offsets of other fields.
 const FEATURES_AT: usize = 8;
 const LAYOUT_AT: usize = 76;
 const CHUNK_AT: usize = 88;
@@ -299,7 +299,7 @@ fn a_raid_5_that_becomes_a_raid_6_is_read_while_its_new_member_fills() {
     let position = 3 * 128 * 5;
     let array = both.at(position, -1024);
     let filled = RAID_6_OF_5.rows_sectors(position);
-    // In the old shape the new member is empty.
+    // Superblocks say how far the new member is filled: in the old shape it is empty.
     let file = fs::File::open(&array.members[4]).expect("a member");
     let mut features = [0; 4];
     std::os::unix::fs::FileExt::read_exact_at(
@@ -312,7 +312,7 @@ fn a_raid_5_that_becomes_a_raid_6_is_read_while_its_new_member_fills() {
     array.patch_superblock(4, FEATURES_AT, &features.to_le_bytes(), true);
     array.patch_superblock(4, RECOVERY_AT, &filled.to_le_bytes(), true);
     both.check(&array, (true, None), &[0, 4]);
-    // And back.
+    // The reshape back from RAID-6 to RAID-5 is read as well.
     let back = Both::new(RAID_6_OF_5, RAID_6_Q_LAST);
     back.check(&back.at(position, -1024), (true, None), &[0, 4]);
 }
@@ -409,7 +409,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
         let (right, failed) = right_or_at_risk(&served, &both.content, &found);
         assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
         served.stop();
-        // Here md was stopped before it went further.
+        // Here md was stopped at once, so the data at risk is right.
         let risk = accepting(&found);
         let options = [&words[..], &["--accept-risk", &risk]].concat();
         let served = ServerProcess::rescued(&array, &options, &members);
@@ -430,7 +430,7 @@ fn ext4(length: usize) -> Vec<u8> {
     let home = tempfile::tempdir().expect("a folder");
     let (files, image) = (home.path().join("files"), home.path().join("image"));
     fs::create_dir(&files).expect("a folder");
-    // As many as nearly fill it.
+    // Makes as many files as nearly fill the file system.
     for number in 0..length as u64 * 3 / 4 / (64 << 10) {
         let bytes =
             random_bytes(number, 40_000 + usize::try_from(number * 977 % 50_000).expect("small"));

@@ -150,7 +150,7 @@ fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
     assert!(refusal.stdout.contains("B070"), "{refusal:?}");
     assert_eq!(std::fs::read(&control).expect("it is there"), b"an operator's notes");
     std::fs::remove_file(&control).expect("it is there");
-    // The socket of a process that is gone.
+    // The path has the socket of a process that is gone: the server takes it over.
     drop(std::os::unix::net::UnixListener::bind(&control).expect("a socket"));
     let served = array.serve_with(&options, &array.members);
     let mode = std::fs::metadata(&control).expect("it is there").permissions().mode();
@@ -182,7 +182,7 @@ fn twenty_silent_control_clients_do_not_delay_tune() {
     let control_word = control.to_str().expect("a plain path");
     let served = array.serve_with(&["--control", control_word], &array.members);
     let connect = |_| UnixStream::connect(&control).expect("a control socket");
-    // And as many as one user can have; the socket's own queue is limited, too.
+    // Silent clients, also as many as one user can have; the socket's own queue is limited, too.
     for count in [20, 200] {
         let silent: Vec<UnixStream> = (0..count).map(connect).collect();
         let begun = Instant::now();
@@ -207,7 +207,7 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     let patch = patch.concat();
     for bytes in [&b"\xff\xfe\x80\r\n\r\n"[..], b"\0\0\0\r\n\r\n", b"{}\n\r\n\r\n", &long, &patch] {
         let mut stream = UnixStream::connect(&control).expect("a control socket");
-        // The answer may come before all is sent.
+        // The server may answer before it has read everything.
         let _ = stream.write_all(bytes);
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
         let mut answer = Vec::new();
@@ -272,7 +272,7 @@ fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
         let started = array.braid(&["serve", &option, "--run", "true"], &array.members);
         assert_eq!(started.status.code(), Some(2), "{option}: {started:?}");
     }
-    // The effective value is shown: whole stripes, in all shards.
+    // `get` shows the effective value: whole stripes, in all shards.
     let served = array.serve_with(&["--control", control, "--cache-size", "100M"], &array.members);
     let shown = settings();
     let bytes = shown["cache-size"].as_u64().expect("a number");

@@ -94,7 +94,7 @@ fn one_fails_and_is_stopped_and_the_other_goes_on() {
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("failed"));
     ok("qemu-io", ["-f", "raw", "-c", "write -P 5 0 1M", "-c", "flush", &tank_uri]);
     assert_eq!(status(&tank, "tank")["state"], "ok");
-    // The mirror is stopped alone, and no longer found.
+    // The mirror alone is stopped, and no longer found.
     tank.braid(&["stop", "pool"], &[]);
     wait_until("it to be gone", Duration::from_secs(30), || {
         !run("nbdinfo", ["--size", &pool_uri]).status.success()

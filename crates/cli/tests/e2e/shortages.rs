@@ -11,7 +11,7 @@ fn error(ran: &Ran) -> (serde_json::Value, Option<i32>) {
 #[test]
 fn a_lock_that_cannot_be_had_is_told_with_its_cause_and_is_no_missing_superblock() {
     let array = Array::create(RAID_5);
-    // ENOLCK, EPERM, EACCES, EOPNOTSUPP.
+    // The errors ENOLCK, EPERM, EACCES and EOPNOTSUPP.
     for errno in [37, 1, 13, 95] {
         let Some(ran) = array.braid_denied((FLOCK, errno), &["serve", "--run", "true"]) else {
             return;

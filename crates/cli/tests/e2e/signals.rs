@@ -33,7 +33,7 @@ fn no_signal_ends_the_server_uncleanly() {
         assert!(served.wait().success(), "{signal:?}");
         assert_eq!(served.wait_for("stopped")["clean"], true, "{signal:?}");
     }
-    // All others, one after the other, to one server.
+    // Sends all other signals, one after the other, to one server.
     let mut served = array.serve();
     let stops = stops.map(Signal::as_raw);
     for number in sendable().filter(|number| !stops.contains(number)) {

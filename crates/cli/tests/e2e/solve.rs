@@ -62,7 +62,7 @@ fn an_image_that_is_not_raw_is_made_raw_before_anything_is_solved() {
             "{name}"
         );
         fs::remove_file(&within).expect("ours");
-        // Beside a sound member it is reported, too.
+        // The image beside a sound member is reported, too.
         let told =
             array.run_braid(["rescue", text(sound), text(&image)].map(str::to_owned).to_vec());
         assert!(told.stdout.contains(&format!("is {kind}: {what}")), "{}", told.stdout);
@@ -76,7 +76,7 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
         let array = Array::create_sized(shape, "24M");
         let content = with_files(&array);
         lose_superblocks(&array);
-        // In any order, with or without one of them.
+        // Names the members in reverse order, with or without one of them.
         let mut members = array.without(lost.as_slice());
         members.reverse();
         let before: Vec<_> = members.iter().map(|path| fs::read(path).expect("a member")).collect();
@@ -154,7 +154,7 @@ fn what_was_solved_is_committed_and_taken_back() {
     assert!(before == read(), "a member was written");
     let ran = array.braid(&["rescue", "--solve", "--commit"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    // It is a normal array now.
+    // After the commit it is a normal array.
     let served = array.serve_with(&["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "after the commit");
     served.stop();

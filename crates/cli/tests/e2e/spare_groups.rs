@@ -34,7 +34,8 @@ fn in_group(array: &Array, group: &str) -> ServerProcess {
     array.serve_with(&["--spare-group", group], &array.present())
 }
 
-/// Before, the operator had to notice, remove the spare from one array and add it to the other.
+/// An array takes a spare of its group. Without groups the operator had to notice, remove the spare
+/// from one array and add it to the other.
 #[test]
 fn an_array_without_a_spare_takes_one_of_its_group() {
     needs!("nbdcopy");
@@ -51,7 +52,8 @@ fn an_array_without_a_spare_takes_one_of_its_group() {
     assert_eq!((moved.len(), &moved[0]["details"]["from"]), (1, &"pool".into()), "{moved:?}");
     assert_eq!(events(&tank, "tank", "DiskAdded"), Vec::<Value>::new(), "said once");
     assert_eq!(events(&pool, "pool", "DiskRemoved")[0]["subject"]["member"], member.as_str());
-    // The next loss takes the last one; after it there is none, and the array stays degraded.
+    // The next loss takes the last spare of the group. After that loss there is none, and the array
+    // stays degraded.
     for slot in ["0", "1"] {
         done(&tank, &["remove", "tank", "failed"]);
         done(&tank, &["fail", "tank", slot]);
@@ -87,7 +89,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     ];
     let servers: Vec<ServerProcess> =
         others.iter().map(|(array, group)| in_group(array, group)).collect();
-    // It needs its own spare when jobs resume.
+    // This array offers nothing: it needs its spare itself once jobs resume.
     let degraded = with_spares(&tank, "degraded", 1);
     let options = ["--spare-group", "rack", "--jobs", "paused"];
     let needing = degraded.serve_with(&options, &degraded.members);

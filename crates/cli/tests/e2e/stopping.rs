@@ -9,7 +9,7 @@ use crate::kit::{
     Shape, assert_same, needs, ok, random_bytes, run, wait_until,
 };
 
-/// The flushed part; the load avoids it and its stripes.
+/// Bytes of the part that is written and flushed; the load avoids this part and its stripes.
 const KEPT_BYTES: usize = 6 << 20;
 
 /// Writes and flushes the kept part.
@@ -107,7 +107,7 @@ fn sigterm_with_an_idle_client_takes_no_time() {
     assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
 }
 
-/// Killed while written, healthy: the array is dirty, and flushed data is there.
+/// Kills the server of a healthy array under writes: the array is dirty, and flushed data is there.
 fn kill_under_load(shape: Shape) {
     let array = Array::with_bitmap(shape);
     let served = array.serve();
@@ -141,7 +141,7 @@ fn sigkill_under_load_raid_6() {
     kill_under_load(RAID_6);
 }
 
-/// The number in the last remedy.
+/// The number of stripes in the last remedy.
 fn stripes_at_risk(refusal: &Refusal) -> u64 {
     let remedies = refusal.json["remedies"].as_array().expect("a list");
     let command = remedies.last().expect("one")["command"].as_str().expect("a command");
@@ -150,7 +150,7 @@ fn stripes_at_risk(refusal: &Refusal) -> u64 {
     count.unwrap_or_else(|| panic!("no count in {command}"))
 }
 
-/// Killed while written, then a member is missing: data outside the bitmap's set bits is right.
+/// Killed while written, then a member is missing: only the bitmap's set bits are at risk.
 #[test]
 fn dirty_and_degraded_costs_what_the_bitmap_names() {
     needs!("fio", "qemu-io", "nbdcopy");
@@ -186,7 +186,8 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
     served.stop();
 }
 
-/// Killed while written, and then a member is missing, too: refused, unless the risk is accepted.
+/// Kills the server under writes, and then a member is missing, too: the array is refused, unless
+/// the risk is accepted.
 fn dirty_and_degraded(shape: Shape) {
     let array = Array::with_bitmap(shape);
     let served = array.serve();

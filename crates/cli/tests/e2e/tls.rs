@@ -76,7 +76,7 @@ fn clients_with_a_certificate_copy_in_and_out_while_a_member_is_lost() {
     std::fs::remove_file(&array.members[1]).expect("a member");
     ok("nbdcopy", [&uri, &copy]);
     assert!(std::fs::read(&image).expect("one") == std::fs::read(&copy).expect("the other"));
-    // QEMU, with the same folder.
+    // QEMU connects with the same folder of certificates.
     let port = tls.trim_end_matches('/').rsplit(':').next().expect("a port");
     let port: String = port.chars().take_while(char::is_ascii_digit).collect();
     let object =
@@ -85,7 +85,7 @@ fn clients_with_a_certificate_copy_in_and_out_while_a_member_is_lost() {
     let words = ["compare", "--object", &object, "--image-opts", &options];
     let image_options = format!("driver=raw,file.driver=file,file.filename={image}");
     ok("qemu-img", words.into_iter().chain([image_options.as_str()]));
-    // Without a certificate, and without TLS.
+    // A client without a certificate is refused, and a client without TLS.
     let nobody = certificates.folder.path().join("nobody");
     std::fs::create_dir(&nobody).expect("a folder");
     std::fs::copy(client.join("ca-cert.pem"), nobody.join("ca-cert.pem")).expect("a copy");

@@ -55,7 +55,7 @@ impl TopTerminal {
         keyboard.write_all(keys).and_then(|()| keyboard.flush()).expect("it listens");
     }
 
-    /// Its exit status; the terminal must have its initial settings again.
+    /// Waits for the exit status of `top`; the terminal must have its initial settings again.
     #[track_caller]
     fn ended(mut self) -> (Option<i32>, String) {
         let mut status = None;
@@ -150,7 +150,7 @@ fn without_a_terminal_it_is_refused_and_looks_once() {
     for part in ["tank  RAID-5", "requests/s", cache, "job      none", "slot  member"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Writes of clients between the samples show up, at the array and at its members.
+    // A client writes between the two samples: the rates show it, of the array and of its members.
     let socket = served.socket.clone();
     let writing = std::thread::spawn(move || {
         let mut client = Client::connect(&socket, LIMIT);

@@ -68,7 +68,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Ends what is left, and waits until the daemon's file has left the folder.
+        // Ends the programs that are left, and waits until the daemon's file has left the folder.
         let ends = "P=$(cat daemon.pid) && for i in $(seq 200); do kill -0 $P || break; \
                     [ $i = 100 ] && kill $P; sleep 0.05; done; umount --lazy disk; braid stop tank";
         let _ = self.shell(ends).output();
@@ -170,7 +170,7 @@ fn the_first_minute_of_the_readme_can_be_pasted_in_one_go() {
     let (_, minute) = readme.split_once("## The first minute").expect("a chapter");
     let block = minute.split("```").nth(1).expect("a block");
     let session = Session::new();
-    // Smaller, and only in the session's folder.
+    // Makes the members smaller, and the socket's path one in the session's folder.
     let socket = session.folder.path().join("tank.sock").display().to_string();
     let small = |line: &str| line.replace("256M", "16M").replace("/tmp/tank.sock", &socket);
     let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));

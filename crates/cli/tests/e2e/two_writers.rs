@@ -61,7 +61,8 @@ fn files_are_served_and_loop_devices_over_them_are_refused_with_the_server() {
 fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
     needs!("losetup");
     let array = Array::create(RAID_5);
-    // The unused set gets lower numbers; the error must still name the set in use.
+    // Detaching one set leaves lower numbers for the second set; the error must still name the set
+    // in use.
     let Some(lower) = Loops::over(&array.members) else { return };
     let Some(first) = Loops::over(&array.members) else { return };
     drop(lower);
@@ -77,7 +78,7 @@ fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
     // The files themselves are refused, too.
     array.serve_refused(&[], &array.members).is("B061", 11);
     served.stop();
-    // Neither set is in use, but each could be written by both.
+    // Neither set of loop devices is in use, but each could be written through both.
     let refusal = array.serve_refused(&[], &second.0);
     refusal.is("B060", 11);
     let remedies = refusal.json["remedies"].to_string();

@@ -23,7 +23,7 @@ struct ArrayWithDev<'a> {
 }
 
 impl ArrayWithDev<'_> {
-    /// Types a line there; `None` if no folder can be mounted.
+    /// Types a line with this `/dev`; `None` if no folder can be mounted.
     fn type_line(&self, line: &str) -> Option<Ran> {
         let setup = self.setup;
         let script = format!(
@@ -75,7 +75,7 @@ fn without_a_driver_it_is_refused_and_served_over_nbd() {
     let with_dev = ArrayWithDev { array: &array, setup: NOTHING };
     let Some(error) = with_dev.refused("", &[]) else { return };
     assert!(cause(&error).contains("no /dev/ublk-control"), "{error}");
-    // For the operator only: it loads a module.
+    // The operator types this remedy, not the test: it loads a module.
     assert_eq!(offered(&error, "Load its module"), "sudo modprobe ublk_drv");
     let chosen = ("MEMBER...", &*words_of(&array.members));
     array.follow_with(&error, "Serve it over NBD alone", &[chosen]);

@@ -32,7 +32,7 @@ impl Script {
         let pattern = self.random.u8(1..);
         self.commands.push(format!("write {flags} -P {pattern} {at} {length}"));
         self.range(at, length).fill(pattern);
-        // The bytes directly before and after are unchanged.
+        // Reads the range back; neighbouring bytes are compared at the end.
         self.commands.push(format!("read -P {pattern} {at} {length}"));
     }
 
@@ -76,7 +76,7 @@ impl Script {
     }
 }
 
-/// Offsets of boundaries.
+/// Offsets of boundaries: sectors, chunks, rows, and the end.
 fn landmarks(size: usize, data_members: usize) -> Vec<usize> {
     let chunk = usize::try_from(CHUNK_BYTES).expect("small");
     let row = chunk * data_members;

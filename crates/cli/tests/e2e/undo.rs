@@ -75,7 +75,7 @@ fn an_array_that_was_made_over_another_is_undone() {
     let wanted = filled(&array, &served, 5);
     served.stop();
     let before = contents(&array.members);
-    // An empty device, and a new file.
+    // The new array also has an empty device and a new file.
     let other = blank(&array, "other", MEMBER_BYTES);
     let more = ["--level", "6", "--destroy", "tank", "--member-size", "16M"];
     let all = [&array.members[..], &[other.clone(), array.path("file")]].concat();
@@ -121,7 +121,7 @@ fn an_undo_is_undone_and_again() {
         assert_eq!(done(&array, &["undo"])["undone"], number);
         assert_as(&array.members, wanted);
     }
-    // An undone command is not undone again, by either number.
+    // Neither the command nor its undo is undone twice.
     let text = said(&array, &["undo", "1"]).stdout;
     assert!(text.starts_with("everything is back already that `braid create new "), "{text}");
     assert_eq!(done(&array, &["undo", "3"])["members"][0]["effect"], "is-back");
@@ -142,7 +142,7 @@ fn an_array_that_was_written_since_is_not_undone() {
     for member in &array.members {
         assert!(error["cause"].to_string().contains(text(member)), "{error}");
     }
-    // The same for the old array after the undo, while it is served.
+    // A write to the old array, served after the undo, keeps the undo from being undone.
     let array = Array::create(RAID_5);
     made_over(&array, &["--assume-clean"]);
     done(&array, &["undo"]);
@@ -244,7 +244,7 @@ fn there_is_nothing_to_be_undone_where_nothing_was_overwritten() {
     let old = made_over(&array, &[]);
     let error = assert_refused(&array, &["undo", "7"], "B014", "");
     assert!(error["title"].to_string().contains("no record 7"), "{error}");
-    // The existing number works.
+    // The number that exists works.
     done(&array, &["undo", "1"]);
     assert_as(&array.members, &old);
 }
@@ -464,7 +464,7 @@ fn a_logical_block_that_matters_stays_and_a_running_array_is_stopped_first() {
     let refusal_of = array.refused(&words, &array.members);
     refusal_of.is("B017", 12);
     array.follow(&refusal_of.json, "See what it says");
-    // No members are named, and the array is not served.
+    // The command names no members, and the array is not served.
     let error = assert_refused(&array, &words, "B001", "not served");
     let array = with_block(RAID_6, 512);
     let line = array.members.iter().map(|path| text(path)).collect::<Vec<_>>().join(" ");
@@ -476,7 +476,7 @@ fn a_logical_block_that_matters_stays_and_a_running_array_is_stopped_first() {
     array.follow(&error, "Stop it first");
     served.stop();
     array.follow(&error, "Then name its members");
-    // A member of another array.
+    // The command names a member of another array.
     let other = Array::create_named("other", RAID_1, "16M");
     let members = [&array.members[..], &other.members[..1]].concat();
     let error = error_of(&array.braid(&words, &members));

@@ -28,8 +28,9 @@ struct CutOff {
     array: Array,
     journal: PathBuf,
     uuid: [u8; 16],
-    /// The array's old content, and its expected content.
+    /// The array's old content.
     before: Vec<u8>,
+    /// The array's content once the journal is replayed.
     expected: Vec<u8>,
     data_offset: usize,
 }
@@ -107,7 +108,7 @@ fn cut_off() -> CutOff {
         array.patch_superblock(slot, 8, features, false);
         array.patch_superblock(slot, 256 + 2 * NUMBER, &0xfffd_u16.to_le_bytes(), true);
     }
-    // A device like slot 0, with the fields of a journal.
+    // The journal's superblock: that of slot 0, with the fields of a journal.
     superblock[8..12].copy_from_slice(features);
     superblock[256 + 2 * NUMBER..][..2].copy_from_slice(&0xfffd_u16.to_le_bytes());
     for (at, value) in [(128, JOURNAL.0), (136, JOURNAL.1), (152, 0)] {
@@ -119,7 +120,7 @@ fn cut_off() -> CutOff {
     let mut ring = Ring { bytes: vec![0; device], uuid, position: 0, sequence: 10 };
     ring.bytes[SUPERBLOCK..SUPERBLOCK + 4096].copy_from_slice(&sealed(superblock));
 
-    // Row 0 has its data in slots 0 to 2. The writes to its blocks 0, 1 and 2.
+    // The data of row 0 are in slots 0 to 2; blocks 0, 1 and 2 of the row are written.
     let block = |slot: usize, index: usize| {
         let at = data_offset + index * BLOCK;
         member(&array, slot)[at..at + BLOCK].to_vec()
@@ -137,7 +138,7 @@ fn cut_off() -> CutOff {
     let parity = xor(&[&new, &block(1, 0), &block(2, 0)]);
     let payloads = vec![ring.data(location(0, 0, &new), &new), ring.parity(0, &parity)];
     ring.append(payloads, &[new, parity]);
-    // Block 1: the same, but its member has the data.
+    // Block 1: journaled with parity; its member has the data.
     let new = random_bytes(11, BLOCK);
     let parity = xor(&[&block(0, 1), &new, &block(2, 1)]);
     let payloads = vec![ring.data(location(1, 1, &new), &new), ring.parity(8, &parity)];
@@ -237,7 +238,7 @@ fn an_array_that_md_left_goes_on_with_its_journal() {
         let said = cut.examined();
         assert_eq!((&said["used_sectors"], &said["data_blocks"]), (&8.into(), &0.into()), "{said}");
         if let Some(slot) = lost {
-            // It has missed all of that, and is now stale.
+            // The lost member has missed all these writes, and is now stale.
             let mut served = cut.array.serve_with(&["--read-only"], &cut.with_journal(&[]));
             let event = served.wait_for("assembled");
             assert_eq!(event["degraded_slots"], 1, "{event}");
@@ -416,7 +417,7 @@ fn a_journal_is_replayed_onto_members_and_emptied_when_all_are_there() {
     for lost in [None, Some(0), Some(2)] {
         assert!(cut.reads(&cut.with_journal(lost.as_slice())) == cut.expected, "{lost:?}");
     }
-    // The undo restores its superblock, and a second replay of the journal does no harm.
+    // The undo restores the journal's superblock, and a second replay does no harm.
     let ran = cut.array.braid(&["undo", &undo], &[]);
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(cut.examined()["data_blocks"], 3);
@@ -453,7 +454,7 @@ fn a_journal_that_makes_no_sense_is_refused() {
     let cut = cut_off();
     let sound = fs::read(&cut.journal).expect("the journal");
     let at = usize::try_from(JOURNAL.0).expect("small") * SECTOR;
-    // A block beyond the end of the array.
+    // The journal has a block beyond the end of the array.
     let mut ring = Ring { bytes: sound.clone(), uuid: cut.uuid, position: 8, sequence: 11 };
     let block = random_bytes(3, BLOCK);
     let payload = ring.data(1 << 40, &block);
@@ -462,7 +463,7 @@ fn a_journal_that_makes_no_sense_is_refused() {
     let members = cut.with_journal(&[]);
     cut.array.serve_refused(&["--read-only"], &members).is("B025", 12);
     cut.array.refused(&["replay"], &members).is("B025", 12);
-    // No start.
+    // The journal has no valid start.
     let mut blank = sound;
     blank[at..at + BLOCK].fill(0);
     fs::write(&cut.journal, &blank).expect("the journal");
@@ -481,7 +482,7 @@ fn writes_until_it_is_killed(served: ServerProcess, at: usize, bytes: &[u8]) -> 
     for (number, piece) in (0..).zip(bytes.chunks(EACH)) {
         client.ask_write(number, (at + asked) as u64, piece);
         asked += piece.len();
-        // Keep some in flight.
+        // Waits for answers from the fourth request on, so that some requests stay in flight.
         if number >= 3 {
             assert!(client.hear().is_some(), "an answer in time");
             answered = (usize::try_from(number).expect("small") - 2) * EACH;
@@ -515,7 +516,7 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         assert_eq!(added["members"][0]["effect"], "rebuilds", "{added}");
         wait_for_rebuild(&array);
         assert_same(&served.read_all(&array), &expected, "it is rebuilt");
-        // A replacement of another member is cut off in the middle.
+        // The server is killed in the middle of a replacement of another member.
         done(&array, &["replace", "tank", "2", "--with", text(&other)]);
         let at = 3 * 4096 + 100;
         let bytes = random_bytes(5, 41 * 20_000);
@@ -534,7 +535,7 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         assert_same(&read, &expected, "after a kill");
         wait_for_rebuild(&array);
         served.kill();
-        // With other members missing.
+        // Serves with other members missing.
         let is_there = |path: &&PathBuf| **path != array.members[0] && **path != array.members[2];
         let rest: Vec<PathBuf> = members.iter().filter(is_there).cloned().collect();
         let served = array.serve_with(&[], &journaled(&rest));
@@ -600,7 +601,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     expected[at..at + answered].copy_from_slice(&bytes[..answered]);
     expected[at + answered..at + asked].copy_from_slice(&read[at + answered..at + asked]);
     assert_same(&read, &expected, "killed, and a member is missing");
-    // It stays while nothing else closes the write hole.
+    // The journal stays while nothing else closes the write hole.
     let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
     assert_eq!(error["code"], "B018", "{error}");
     array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&array.members[2]))]);
@@ -612,7 +613,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     assert_same(&served.read_all(&array), &expected, "without it");
     let new = random_bytes(8, expected.len());
     served.write_all(&array, &new);
-    // Its device is free: it can become a spare of an array without a journal.
+    // The journal's device is free: it can become a spare of an array without a journal.
     done(&array, &["spare", "tank", text(&journal)]);
     done(&array, &["remove", "tank", text(&journal)]);
     served.stop();
@@ -658,19 +659,20 @@ fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
     assert!(error.to_string().contains("--without-journal"), "{error}");
     let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
     assert!(error.to_string().contains("--without-journal"), "{error}");
-    // It stops, and reports that its superblocks are not clean.
+    // The array stops, and reports that its superblocks are not clean.
     let ran = array.type_line(&offered(&error, "Stop it"));
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
     note("Stop it");
     served.wait();
     let refusal = array.serve_refused(&[], &array.members);
     refusal.is("B025", 12);
-    // Without a member its content is unknown.
+    // If a member is missing, its content is unknown.
     let without = array.without(&[1]);
     let words = ["--without-journal"];
     assert_eq!(array.serve_refused(&words, &without).code, "B031");
     array.follow(&refusal.json, "If it is lost for good, go on without it");
-    // The first superblock update gives it up; nothing is lost, and the whole array is resynced.
+    // The first superblock update gives the journal up; nothing is lost, and the whole array is
+    // resynced.
     let served = array.serve_with(&words, &array.members);
     assert_same(&served.read_all(&array), &expected, "what was answered");
     done(&array, &["wait", "tank", "--for", "idle", "--timeout", "60"]);

@@ -44,7 +44,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     served.stop();
     let disk = &loops.0[2];
     may_be_written(disk, false);
-    // By name, before any write.
+    // Refuses the disk by name, before any write.
     let refusal = array.refused(&["serve"], &loops.0);
     refusal.is("B054", 1);
     array.follow(&refusal.json, "Serve the array for reading only");
@@ -52,7 +52,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(served.read_all(&array) == bytes);
     served.stop();
     array.follow(&refusal.json, "If only the kernel's flag is set");
-    // While it is served.
+    // The disk becomes write-protected while it is served.
     let mut served = array.serve_with(&[], &loops.0);
     may_be_written(disk, false);
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
@@ -71,7 +71,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(rows.iter().all(|row| row["state"] == "ok"), "{now}");
     assert!(served.events("Fail").is_empty());
     served.last_words();
-    // No superblock records it as failed.
+    // No superblock records the disk as failed: writable again, it is in the array.
     may_be_written(disk, true);
     let mut served = array.serve_with(&[], &loops.0);
     assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);

@@ -45,6 +45,7 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 
 /// How long to wait for the lock of a history.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+/// Interval of tries to take the lock.
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 const CURRENT: &str = "current.jsonl";

@@ -124,7 +124,7 @@ impl TakeBack<'_> {
     }
 }
 
-/// Set by SIGINT and its like.
+/// A flag that a signal such as SIGINT sets.
 #[derive(Clone)]
 struct Signals(Arc<AtomicBool>);
 
@@ -144,7 +144,8 @@ impl Signals {
     }
 }
 
-/// Does all of it, or none of it. The error says which, and where the old superblocks are saved.
+/// Carries out the plan, or takes everything back. The error says whether all was taken back, and
+/// where the old superblocks are saved.
 pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<CreatedArray, CliError> {
     let signals = Signals::watch()?;
     let mut back = TakeBack {
@@ -270,7 +271,7 @@ fn save_old(
     });
     let command = plan.args.command_line();
     let zeroes = plan.sync == Sync::Zeroed;
-    // After zeroing, no undo helps.
+    // After zeroing, an undo does not help.
     let mark = if zeroes { Mark::Nothing } else { Mark::Unfinished };
     let planned =
         PlannedCommand { command: &command, array: &plan.wanted.name, zeroes, undoes: None, mark };

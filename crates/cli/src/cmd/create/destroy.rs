@@ -42,7 +42,8 @@ pub(super) fn check(args: &Args, opened: &[Candidate]) -> Result<Vec<(String, Th
     Ok(named.collect())
 }
 
-/// Splits the named things into destroyed and kept ones, which lie in the kept sectors.
+/// Splits the named things into those to destroy and those that stay, because they are within the
+/// kept sectors.
 pub(super) fn split(
     named: &[(String, Thing)],
     kept_sectors: &BTreeMap<&str, Range<u64>>,

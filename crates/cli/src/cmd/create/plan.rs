@@ -34,11 +34,11 @@ const MISSING: &str = "missing";
 pub(super) struct PlannedMember {
     pub(super) label: String,
     pub(super) path: PathBuf,
-    /// `None`: a spare, or the journal's device.
+    /// The member's slot; `None` for a spare and for the journal's device.
     pub(super) slot: Option<u16>,
-    /// It holds the write journal.
+    /// The member holds the write journal.
     pub(super) is_journal: bool,
-    /// It is read only if no other copy is available.
+    /// Reads use the member only if no other copy is available.
     pub(super) write_mostly: bool,
     pub(super) size_bytes: u64,
     pub(super) source: Source,
@@ -48,14 +48,14 @@ pub(super) struct PlannedMember {
 /// Whether redundancy is right from the start, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sync {
-    /// The level keeps none, or the missing members leave none.
+    /// The level has no redundancy, or the missing members leave none.
     NoRedundancy,
     /// Every member is a new file of zeroes.
     NewFiles,
     /// `--assume-clean`.
     Assumed,
     Zeroed,
-    /// No client has written anything; parity is made when a client writes.
+    /// No client has written anything; parity is computed when a client writes.
     Unwritten,
     /// Redundancy is not right, and the superblocks say so.
     Pending,
@@ -108,14 +108,16 @@ pub(super) enum Consistency {
     Lockless(BitmapSuperblock),
     /// md's partial parity logs restore parity, with any member missing.
     Ppl,
-    /// braid's own logs, likewise; with room also a bitmap, to catch up a returning member.
+    /// braid's own logs restore parity, also with members missing. If there is room, a bitmap
+    /// beside them lets a returning member catch up.
     Log(OwnLogPlace, Option<BitmapSuperblock>),
-    /// A write journal is written out, with any member missing; the sequence of its first block.
+    /// Writes in the write journal are replayed, also with a member missing. The field is the
+    /// sequence of the journal's first block.
     Journal(u32),
 }
 
 impl Consistency {
-    /// The word in JSON, as md has it.
+    /// The policy's word in JSON: md's word, if md has the policy.
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::NoRedundancy => "none",
@@ -198,7 +200,7 @@ impl fmt::Display for Consistency {
 pub(super) struct Plan {
     pub(super) wanted: ArraySpec,
     pub(super) geometry: Geometry,
-    /// In the order of the command line, without the missing.
+    /// The members in the order of the command line, without missing ones.
     pub(super) members: Vec<PlannedMember>,
     /// Slots without a member.
     pub(super) missing: Vec<u16>,
@@ -208,7 +210,7 @@ pub(super) struct Plan {
     pub(super) consistency: Consistency,
     /// The file that holds bitmap and log, if members do not.
     pub(super) bitmap_file: Option<PathBuf>,
-    /// One for each member; they already name the bitmap or the logs.
+    /// One superblock for each member; they already name the bitmap or the logs.
     pub(super) superblocks: Vec<Superblock>,
     /// Destroyed things, each once.
     pub(super) destroyed: Vec<NamedThing>,
@@ -294,7 +296,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     })
 }
 
-/// The journal's device uses all of its own size as the ring.
+/// Plans the journal's device, whose whole size becomes the journal's ring.
 fn journal_member(
     wanted: &ArraySpec,
     geometry: &Geometry,
@@ -339,7 +341,7 @@ struct Roster {
     slot_count: u16,
     /// Indexes into the command line, of members that are not missing.
     given: Vec<usize>,
-    /// One for each entry of `given`.
+    /// The slots of the members in `given`, in the same order.
     slots: Vec<Option<u16>>,
     missing: Vec<u16>,
 }
@@ -383,7 +385,7 @@ fn roster(args: &Args, wanted: &ArraySpec) -> Result<Roster, CliError> {
     Ok(roster)
 }
 
-/// A data offset on each member, and the size that all of them use.
+/// The data offset on each member, and the size that all members use.
 fn places(
     wanted: &ArraySpec,
     roster: &Roster,
@@ -579,7 +581,7 @@ fn superblocks(
 }
 
 /// Chooses the safest policy that members have room for, unless the operator chose one. The
-/// superblocks then name the bitmap or the logs. All members have the same.
+/// superblocks then name the bitmap or the logs. All members get the same policy.
 fn consistency(
     args: &Args,
     (wanted, geometry): (&ArraySpec, &Geometry),
@@ -645,7 +647,7 @@ fn bitmap(
     Ok(Consistency::Bitmap(BitmapSuperblock::new(sectors, bytes, reserved)))
 }
 
-/// The same for a bitmap file, which has room for everything.
+/// Chooses the policy for an array with a bitmap file, which has room for a bitmap and a log.
 fn in_file(
     args: &Args,
     (wanted, geometry): (&ArraySpec, &Geometry),

@@ -14,7 +14,7 @@ use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_console::output::colour::Paint;
 
-/// The error's words if everything is back.
+/// The words of an error after which everything is back.
 const BACK: &str = "old superblocks put back";
 
 /// `Args` as a command line of its own.
@@ -34,7 +34,7 @@ fn globals(folder: &Path) -> Globals {
     Globals { json: true, paint_out: paint, paint_err: paint, state_dir, umask }
 }
 
-/// A folder with members `a` and `b` of one old array, and what is on them.
+/// A folder with members `a` and `b` of one old array, the members' paths, and their content.
 fn old_array() -> (TempDir, Vec<PathBuf>, Vec<Vec<u8>>) {
     let folder = TempDir::new().expect("a folder");
     let paths = ["a", "b"].map(|name| folder.path().join(name)).to_vec();

@@ -14,7 +14,7 @@ use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 
 /// mdadm's default chunk.
 const CHUNK_SECTORS_DEFAULT: u32 = 1024;
-/// A chunk is whole pages.
+/// Sectors of a page; a chunk is a multiple of it.
 const CHUNK_SECTORS_UNIT: u64 = 8;
 /// Bytes that md keeps for a name, less the zero at the end.
 const NAME_BYTES_MAX: usize = 31;

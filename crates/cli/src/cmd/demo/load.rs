@@ -31,7 +31,7 @@ const LENGTH_SHIFT_MAX: u32 = 19;
 
 /// A part of the array that one client writes, and its content.
 pub(super) struct Region {
-    /// First byte.
+    /// The region's first byte in the array.
     pub(super) offset: u64,
     pub(super) content: Vec<u8>,
 }
@@ -47,12 +47,12 @@ pub(super) struct Count {
 #[derive(Default)]
 struct Shared {
     must_end: AtomicBool,
-    /// Which count is open: before the loss of members, or from it on.
+    /// The count that requests go to: 0 before the loss of members, 1 from it on.
     part: AtomicUsize,
     counts: [Mutex<Count>; 2],
 }
 
-/// Clients at work.
+/// The running clients.
 pub(super) struct Load {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<Result<Region, CliError>>>,
@@ -75,7 +75,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Opens the second count.
+    /// From now on requests go to the second count.
     pub(super) fn next_part(&self) {
         self.shared.part.store(1, Ordering::Relaxed);
     }

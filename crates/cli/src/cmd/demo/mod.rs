@@ -43,7 +43,7 @@ pub(crate) struct Args {
     size: String,
 }
 
-/// Plays the story, and keeps the members if it fails once they hold data.
+/// Runs the demo's steps. Keeps the members if a step fails once the array holds data.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let member_bytes = member_bytes(&args.size)?;
     let interrupt =

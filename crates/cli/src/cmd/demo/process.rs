@@ -176,7 +176,7 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // Both do nothing to a child that has ended and was waited for.
+        // Kill and wait do nothing to a child that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -33,7 +33,8 @@ const LOST: [usize; 2] = [1, 4];
 const IMAGE_BYTES: usize = 16 << 20;
 /// Longest run of data or of zeroes in the image, in bytes: several chunks.
 const RUN_BYTES_MAX: usize = 1 << 20;
-/// Fills the image's place first, so that the WRITE_ZEROES after it have something to clear.
+/// The byte that fills the image's place first, so that the WRITE_ZEROES after it have something to
+/// clear.
 const FILLING: u8 = 0xa5;
 /// Longest region of a client, in bytes; its content is kept in memory.
 const REGION_BYTES_MAX: u64 = 16 << 20;
@@ -44,7 +45,7 @@ const LOAD_BETWEEN: Duration = Duration::from_millis(300);
 /// Bytes of a member that are read at a time.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// The demo in play: its folder, its members, and the expected content of the array.
+/// The running demo: its folder, its members, and the expected content of the array.
 pub(super) struct Story<'a> {
     folder: &'a Path,
     members: Vec<PathBuf>,

@@ -18,7 +18,7 @@ pub(super) fn state(array: &AssembledArray) -> &'static str {
     }
 }
 
-/// The line, from the state on.
+/// The line about the array, from the word for its state on.
 pub(super) fn line(array: &AssembledArray) -> String {
     let capacity = format_size(array.geometry.capacity_sectors().saturating_mul(SECTOR_BYTES));
     let lose = tolerance_words(array.tolerance());

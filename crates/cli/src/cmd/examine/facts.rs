@@ -192,7 +192,7 @@ pub(super) fn bitmap_file_lines(file: &BitmapFile) -> Vec<Line> {
     lines
 }
 
-/// The member's own logs, which stand beside its superblock.
+/// Lines about the member's logs, which are stored beside its superblock.
 pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     let mut lines = Vec::new();
     match &member.bad_blocks {
@@ -241,7 +241,7 @@ fn mark_words(counts: &MarkCounts, marks: u64) -> String {
     format!("{} of {marks} marks", states.join("; "))
 }
 
-/// The same as JSON, with all states.
+/// The numbers of a lockless bitmap's marks in each state, as JSON, with empty states.
 pub(super) fn marks_json(counts: &MarkCounts) -> Value {
     let key = |name: &str| name.replace(", ", "_").replace(' ', "_");
     let states = MarkState::ALL.map(|state| (key(state.name()), json!(counts.of(state))));

@@ -151,7 +151,7 @@ fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)>
     labels.zip(findings.examined.iter().map(judge)).collect()
 }
 
-/// The object; `refusal` is the error that `braid serve` would give.
+/// The findings as a JSON object; `refusal` is the error that `braid serve` would give.
 pub(super) fn to_json(findings: &Findings) -> Value {
     let members: Vec<Value> = findings
         .examined

@@ -15,7 +15,7 @@ use braid_console::error::{CliError, Risk};
 use braid_discovery::maps;
 use braid_discovery::probe::io_error;
 
-/// A crash loses at most this long a time of reads.
+/// The map is written this often: a crash loses no more reads than those since.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
 /// After this many failing reads in a row, the command checks that the disk is still there.
 const FAILING_MAX: usize = 16;
@@ -27,7 +27,7 @@ const HOLE_BYTES: usize = 4096;
 pub(super) enum CopyEnd {
     /// The plan has nothing left.
     Over,
-    /// By a signal.
+    /// A signal ended the copy.
     Interrupted,
 }
 
@@ -65,7 +65,7 @@ impl CopyRun<'_> {
             let is_read = match self.source.read_at(bytes, request.range.start) {
                 Ok(()) => true,
                 Err(MemberError::Media { .. }) if !self.source.has_vanished() => false,
-                // The whole disk is gone.
+                // The whole disk is gone, not only a sector.
                 Err(error) => {
                     self.note(&plan)?;
                     return Err(io_error(
@@ -76,7 +76,7 @@ impl CopyRun<'_> {
                 }
             };
             if is_read && let Err(error) = self.write(bytes, request.range.start) {
-                // The state noted before is durable, and later ranges are read again next time.
+                // The map written before is durable; ranges read since are read again next time.
                 return Err(io_error(
                     &self.image.identity().path.display().to_string(),
                     "writing",

@@ -1,6 +1,6 @@
 //! Holes of a sparse file: the file system lists them, so no read is needed.
 //!
-//! It does not ask block devices, which have no holes. It skips short holes, to keep the map short.
+//! Block devices have no holes and are not asked. Short holes are skipped, to keep the map short.
 
 use std::ops::Range;
 use std::path::Path;

@@ -43,8 +43,9 @@ use braid_discovery::maps;
 use braid_discovery::probe::{io_error, open_error, open_member};
 use copy_run::{CopyEnd, CopyRun};
 
-/// A resumed copy is compared with the disk at this many places, and this many bytes at each.
+/// Places at which a resumed copy is compared with the disk.
 const SAMPLES: u64 = 64;
+/// Bytes that are compared at each place.
 const SAMPLE_BYTES: usize = 4096;
 
 #[derive(Debug, clap::Args)]

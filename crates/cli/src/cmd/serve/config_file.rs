@@ -23,7 +23,7 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::running;
 
-/// Options that choose a file.
+/// Options that choose an array's configuration file.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ConfigFileArgs {
     /// Serve the array of this file: NAME.toml in the folder of --config-dir. Options given here go

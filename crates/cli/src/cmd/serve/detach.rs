@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Longer than any message for a service manager.
 const WORDS_BYTES_MAX: usize = 4096;
 
-/// Options about it.
+/// Options of `braid serve` about the background.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DetachArgs {
     /// Serve in the background, and return when clients may connect, or say why they cannot. The
@@ -64,7 +64,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     ready.set_read_timeout(Some(LOOK)).map_err(failed)?;
     let mut is_before = true;
     let words = std::env::args_os().skip(1).map(|word| {
-        // Behind `--` it would be a member.
+        // After `--` the word `--detach` would be a member.
         is_before &= word != "--";
         if is_before && word == "--detach" {
             let mut word = OsString::from("--detached=");
@@ -112,12 +112,12 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 
 /// The outcome of starting a server.
 enum StartOutcome {
-    /// It serves; the status text with its address.
+    /// The server serves; the text is its status, with its address.
     Ready(String),
     With(i32),
 }
 
-/// Waits until it is ready, or for its exit status.
+/// Waits until the server is ready, or for its exit status.
 fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<StartOutcome> {
     let mut words = [0; WORDS_BYTES_MAX];
     loop {

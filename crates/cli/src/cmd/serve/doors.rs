@@ -30,7 +30,7 @@ pub(crate) struct TlsArgs {
     is_optional: bool,
 }
 
-/// Options of `braid serve` about the file.
+/// Options of `braid serve` about the array as a file.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A file")]
 pub(crate) struct FuseArgs {
@@ -40,7 +40,7 @@ pub(crate) struct FuseArgs {
     path: Option<std::path::PathBuf>,
 }
 
-/// Options of `braid serve` about the device.
+/// Options of `braid serve` about the array as a block device.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A block device")]
 pub(crate) struct UblkArgs {
@@ -70,7 +70,7 @@ fn wish(word: &str) -> Result<Wish, String> {
     id.map(|id| Wish(Some(id))).ok_or_else(|| format!("a number below {IDS}, or `any`"))
 }
 
-/// Options of `braid serve` about it.
+/// Options of `braid serve` about the array as a disk of virtual machines.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A disk of virtual machines")]
 pub(crate) struct VhostUserArgs {
@@ -81,7 +81,7 @@ pub(crate) struct VhostUserArgs {
     machines: Option<PathBuf>,
 }
 
-/// Options of metrics.
+/// Options of `braid serve` about metrics.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArgs {
@@ -89,10 +89,10 @@ pub(crate) struct MetricsArgs {
     /// http://ADDRESS:PORT/; the address is a loopback one.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<String>,
-    /// Serve them at an address that other machines can reach, too.
+    /// Allow an address for metrics that other machines can reach.
     #[arg(long, requires = "metrics")]
     metrics_public: bool,
-    /// Add node_md_... to them, as node_exporter reports them for md's arrays.
+    /// Add node_md_... to the metrics, as node_exporter reports them for md's arrays.
     #[arg(long, requires = "metrics")]
     node_md: bool,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use braid_events::hooks::mail::SENDMAIL;
 use braid_server::EventConfig;
 
-/// Options of telling.
+/// Options of `braid serve` and `braid hook` about events.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Telling")]
 pub(crate) struct EventArgs {
@@ -13,7 +13,7 @@ pub(crate) struct EventArgs {
     /// $BRAID_EVENT_...; its "$@" is what mdadm gives its PROGRAM.
     #[arg(long, value_name = "CMD")]
     on_event: Option<String>,
-    /// Seconds after which that command is ended.
+    /// Seconds after which the command of --on-event is ended.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     on_event_timeout: u64,
     /// POST each event as JSON to this address; again after a while if there is no answer.

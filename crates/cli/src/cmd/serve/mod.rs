@@ -57,8 +57,8 @@ pub(crate) struct Args {
     /// several arrays if each has all its members.
     #[arg(long, conflicts_with_all = ["array", "bitmap_file"])]
     all: bool,
-    /// The file with the array's write-intent bitmap, and braid's own log if there is one, as md
-    /// has it (`mdadm --bitmap=FILE`). It is not on the array itself.
+    /// The file with the array's write-intent bitmap, as with `mdadm --bitmap=FILE`, and with
+    /// braid's own log if there is one. It is not on the array itself.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
     /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)

@@ -45,7 +45,7 @@ pub(crate) struct SchedulingArgs {
     /// writeback`).
     #[arg(long, value_name = "WHEN")]
     multiplexer: Option<String>,
-    /// Milliseconds of a period in which both have their turn [default: 200].
+    /// Milliseconds of a period in which both reads and write-back have their turn [default: 200].
     #[arg(long, value_name = "MS")]
     multiplexer_period: Option<String>,
     /// Per cent of a period for write-back: with nothing to write back, and at the dirty limit
@@ -77,7 +77,7 @@ pub(crate) struct SitOutArgs {
     /// tolerates it: `on` or `off` [default: on].
     #[arg(long, value_name = "WHETHER")]
     sit_out: Option<String>,
-    /// How many times as slow as its siblings, 2 or more [default: 8].
+    /// How many times as slow as its siblings a member sits out, 2 or more [default: 8].
     #[arg(long, value_name = "TIMES")]
     sit_out_factor: Option<String>,
     /// The least milliseconds of a read that count as slow, whatever its siblings need [default:
@@ -88,7 +88,8 @@ pub(crate) struct SitOutArgs {
     /// a bitmap records what it misses: it comes back by itself. Or `never` [default: 8000].
     #[arg(long, value_name = "MS")]
     away_after_ms: Option<String>,
-    /// Milliseconds that its slot waits for it before a spare may take the slot [default: 60000].
+    /// Milliseconds that the slot of an away member waits for it before a spare may take the slot
+    /// [default: 60000].
     #[arg(long, value_name = "MS")]
     away_spare_after_ms: Option<String>,
 }
@@ -101,8 +102,9 @@ pub(crate) struct ReadErrorArgs {
     /// than two a quarter, and so on: a number, or `off` for any [default: 20, as md has it].
     #[arg(long, value_name = "COUNT")]
     read_errors_max: Option<String>,
-    /// The action for a member with more: `warn`, `replace` (copied to a spare, if one waits) or
-    /// `fail` (the same; put out if no spare waits and the level tolerates it) [default: replace].
+    /// The action for a member with more read errors than --read-errors-max: `warn`, `replace`
+    /// (copied to a spare, if one waits) or `fail` (the same; put out if no spare waits and the
+    /// level tolerates it) [default: replace].
     #[arg(long, value_name = "WHAT")]
     on_read_errors: Option<String>,
 }

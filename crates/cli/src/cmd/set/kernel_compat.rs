@@ -1,13 +1,13 @@
 //! `braid set NAME kernel-compat MEMBER...`: clears a stopped array's logical block size.
 //!
 //! Linux 6.19 and later write the field, and older kernels refuse an array that has it. A value of
-//! 512 bytes is the default anyway and may be cleared. A larger value may not, because the data on
-//! the array may depend on it.
+//! 512 bytes is the default anyway and may be cleared. A larger value may not be cleared, because
+//! the data on the array may depend on it.
 //!
-//! braid reads a running array either way; another program takes over only a stopped one. Only this
-//! field and the checksum change, not the event count or the time. Members with and without the
-//! field agree for every reader. So a power cut in between does no harm, and `braid undo` restores
-//! the field.
+//! braid reads an array with or without the field. The array must be stopped, so that no other
+//! program uses it. Only this field and the checksum change, not the event count or the time. Every
+//! reader treats members with and without the field alike. So a power cut in between does no harm,
+//! and `braid undo` restores the field.
 
 use std::path::Path;
 

@@ -33,10 +33,10 @@ impl ArraysSnapshot {
     }
 }
 
-/// Looks at the array that a word means, or at all.
+/// Asks the array that `word` means, or all arrays.
 ///
 /// # Errors
-/// No array is meant, it cannot be asked, or none is served.
+/// `word` means no array, the array cannot be asked, or none is served.
 pub(super) fn look(word: Option<&str>) -> Result<ArraysSnapshot, CliError> {
     let all = match word {
         Some(word) => RunningArrays { running: vec![running::find(word)?], silent: Vec::new() },
@@ -62,7 +62,7 @@ fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Polls on a thread of its own. A drop does not wait for it: it ends at its next look.
+/// Polls on a thread of its own. A drop does not wait for the thread, which ends at its next look.
 pub(super) struct Poller {
     answers: Receiver<Result<ArraysSnapshot, CliError>>,
     _wanted: Sender<()>,

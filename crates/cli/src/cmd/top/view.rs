@@ -46,10 +46,10 @@ impl View {
         Self { before, now, chosen, scrolled: 0, interval_seconds, is_coloured, trouble }
     }
 
-    /// Takes the next look.
+    /// Takes the answers of the next look.
     ///
     /// # Errors
-    /// No array is left to show. A server that does not answer may answer again.
+    /// No array is left to show. A server that does not answer is no error: it may answer again.
     pub(super) fn take(
         &mut self,
         answer: Result<ArraysSnapshot, CliError>,

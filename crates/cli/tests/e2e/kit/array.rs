@@ -11,12 +11,13 @@ use super::Shape;
 use super::process::{Background, Ran};
 use super::server_process::ServerProcess;
 
-/// Small, so that longer requests touch several members and stripes.
+/// The chunk of all arrays: small, so that longer requests touch several members and stripes.
 pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
 /// The offset of a superblock 1.2.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
-/// Offsets of the checksum and of the number of roles in a superblock 1.x.
+/// Offset of the checksum in a superblock 1.x.
 const CHECKSUM_AT: usize = 216;
+/// Offset of the number of roles.
 const ROLES_AT: usize = 220;
 
 /// Members, and the folder of members, sockets and copies.
@@ -39,7 +40,7 @@ impl Array {
         Self::create_sized(shape, "16M")
     }
 
-    /// The same with a bitmap and without a log: after a crash parity is in doubt at set bits.
+    /// Makes `tank` with a bitmap and without a log: after a crash parity is in doubt at set bits.
     pub(crate) fn with_bitmap(shape: Shape) -> Self {
         Self::create_with("tank", shape, "16M", &["--consistency", "bitmap"])
     }
@@ -52,12 +53,13 @@ impl Array {
         Self::create_with(name, shape, member_size, &[])
     }
 
-    /// Makes it with more words on the command line. With `--spare 1` the last member is a spare.
+    /// Makes an array with more words on the command line. With `--spare 1` the last member is a
+    /// spare.
     pub(crate) fn create_with(name: &str, shape: Shape, member_size: &str, more: &[&str]) -> Self {
         Self::create_in(Self::folder(), name, shape, member_size, more)
     }
 
-    /// The same with a write journal; also returns its device.
+    /// Makes `tank` with a write journal; also returns the journal's device.
     pub(crate) fn create_journaled(shape: Shape, member_size: &str) -> (Self, PathBuf) {
         let folder = Self::folder();
         let journal = folder.path().join("journal.img");
@@ -66,7 +68,7 @@ impl Array {
         (Self::create_in(folder, "tank", shape, member_size, &more), journal)
     }
 
-    /// The same with a bitmap file beside the members; also returns the file.
+    /// Makes `tank` with a bitmap file beside the members; also returns the file.
     pub(crate) fn create_with_file(shape: Shape, more: &[&str]) -> (Self, PathBuf) {
         let folder = Self::folder();
         let file = folder.path().join("tank.bitmap");
@@ -193,7 +195,7 @@ impl Array {
         let before = contents(members);
         let refusal = Refusal::of(&self.braid(words, members));
         assert!(before == contents(members), "a refusal changed a member");
-        // The same for a person: the code, the cause and a remedy on standard error.
+        // Runs it again for a person: the code, the cause and a remedy are on standard error.
         let mut line = self.command_line(words, members);
         line.remove(0);
         let text = self.run_braid(line);

@@ -12,7 +12,7 @@ pub(crate) struct Client {
     client: braid_nbd_client::Client,
     /// The test's cookie of each request in flight.
     asked: HashMap<u64, u64>,
-    /// Data of the last answered read, and of others so far.
+    /// Data of the read that was answered last, and of the reads in flight so far.
     data: HashMap<u64, Vec<u8>>,
     last: u64,
 }

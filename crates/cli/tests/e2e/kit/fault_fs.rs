@@ -19,7 +19,7 @@ use fuser::{
 };
 use tempfile::TempDir;
 
-/// The kernel's default.
+/// The kernel's default for background requests.
 const BACKGROUND_MAX: u16 = 12;
 
 /// The kernel caches no attributes.
@@ -70,10 +70,10 @@ type Answer = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// By inode.
+    /// The hangs, by inode.
     hangs: BTreeMap<u64, Hang>,
     held: Vec<Answer>,
-    /// By inode.
+    /// The faults, by inode.
     fails: BTreeMap<u64, Fail>,
     failed: Vec<Range<u64>>,
 }

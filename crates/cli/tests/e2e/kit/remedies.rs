@@ -28,7 +28,7 @@ const DRY: [&str; 14] = [
     "resume", "stop", "undo", "replay",
 ];
 
-/// The place of a braid command: its remedies run there.
+/// The folder and environment of a braid command: its remedies run with the same.
 #[derive(Debug)]
 pub(super) struct CommandEnv {
     runtime: Option<OsString>,
@@ -73,10 +73,10 @@ impl CommandEnv {
         let ran = shell.output().expect("a shell");
         let said = String::from_utf8_lossy(&ran.stdout);
         let works = match (line.starts_with("braid "), ran.status.code()) {
-            // A usage error, or not executable.
+            // braid found a usage error, or could not be executed.
             (true, Some(2 | 126 | 127) | None) => false,
             (true, Some(_)) => !said.contains("error[B001]"),
-            // A tool that is not installed here; others may find nothing.
+            // Another program is not installed here, or finds nothing.
             (false, Some(code)) => code == 127 || code <= 1,
             (false, None) => false,
         };
@@ -101,7 +101,8 @@ impl Array {
         self.follow_with(error, label, &[])
     }
 
-    /// The same, with these words in place of the operator's choices.
+    /// Types the command with this label, with these words in place of the operator's choices; it
+    /// must work.
     #[track_caller]
     pub(crate) fn follow_with(&self, error: &Value, label: &str, chosen: &[(&str, &str)]) -> Ran {
         let mut line = offered(error, label);

@@ -42,7 +42,7 @@ impl ServerProcess {
         Self::start_under("true", array, options, members)
     }
 
-    /// The same by `braid rescue --serve`.
+    /// Starts `braid rescue --serve`, and waits for its "serving".
     pub(crate) fn rescued(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
         Self::start_by(&["rescue", "--serve"], "true", array, options, members)
     }
@@ -106,7 +106,7 @@ impl ServerProcess {
             if state.1 || left.is_zero() {
                 let said = format!("{:#?}", state.0);
                 drop(state);
-                // No event will come any more; kill it to read its last output.
+                // No event will come any more: kill the server, and read its last output.
                 let _ = self.child.kill();
                 let mut words = String::new();
                 let stderr = self.child.stderr.as_mut().expect("piped");
@@ -158,7 +158,7 @@ impl ServerProcess {
         status.expect("it has ended")
     }
 
-    /// Stops it with SIGTERM; it must end cleanly. Returns its last event.
+    /// Stops the server with SIGTERM; it must end cleanly. Returns its last event.
     pub(crate) fn stop(mut self) -> Value {
         self.signal(Signal::TERM);
         let status = self.wait();
@@ -170,7 +170,7 @@ impl ServerProcess {
         stopped
     }
 
-    /// Stops it, with any result; returns its standard error.
+    /// Stops the server, with any result; returns its standard error.
     pub(crate) fn last_words(mut self) -> String {
         self.signal(Signal::TERM);
         self.wait();
@@ -180,7 +180,7 @@ impl ServerProcess {
         words
     }
 
-    /// Kills it, as close to a power failure as a process can get.
+    /// Kills the server, as close to a power failure as a process can get.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         self.wait();
@@ -193,7 +193,7 @@ impl ServerProcess {
         wait_until("the loss to be noticed", EVENT_LIMIT, || self.events("Fail").len() > before);
     }
 
-    /// Its size, for arrays of some megabytes.
+    /// The size of the export, for arrays of some megabytes.
     pub(crate) fn length(&self) -> usize {
         usize::try_from(self.size_bytes).expect("some megabytes")
     }
@@ -219,7 +219,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It has usually ended by itself.
+        // The server has usually ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

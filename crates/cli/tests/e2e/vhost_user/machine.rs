@@ -23,8 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FEATURES: u64 = 1 << 9 | 1 << 13 | 1 << 14 | 1 << 29 | 1 << 30 | 1 << 32;
 
 pub(super) const ENTRIES: u16 = 128;
-/// Slots for requests, each of three descriptors, with room for this much payload.
+/// Slots for requests in the ring, each of three descriptors.
 pub(super) const SLOTS: u16 = 32;
+/// Payload bytes that a slot has room for.
 pub(super) const SLOT_BYTES: u64 = 128 << 10;
 
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -119,7 +120,7 @@ impl Machine {
         };
         frontend.set_mem_table(&[memory]).expect("memory");
         frontend.set_vring_num(0, ENTRIES).expect("a ring");
-        // As QEMU does after the loss of a server: its index of the used ring.
+        // Starts from the index of the used ring, as QEMU does after the loss of a server.
         frontend.set_vring_base(0, self.get(USED + 2)).expect("a ring");
         let place = VringConfigData {
             queue_max_size: ENTRIES,

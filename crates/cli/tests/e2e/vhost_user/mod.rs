@@ -53,7 +53,7 @@ fn what_a_machine_writes_is_there_for_all_and_survives_a_member() {
         );
         served.lose(&array, 2);
         assert_same(&machine.read_all(bytes.len()), &bytes, "what was there, without a member");
-        // The same without a member: writes that cut chunks, zeroes, discards.
+        // With a member missing: writes that cut chunks, zeroes, discards.
         let part = random_bytes(4, 70 << 10);
         assert_eq!(machine.ask(Ask::Write, 99, Ok(&part)), 0);
         bytes[99 * 512..][..part.len()].copy_from_slice(&part);
