@@ -11,9 +11,9 @@ use braid_assembly::bare_name;
 pub(crate) struct ArrayLine {
     /// The name for the array: the end of the device's path, or of `name=`.
     pub(crate) name: Option<String>,
-    /// Its UUID, as hexadecimal digits alone.
+    /// The array's UUID, as hexadecimal digits alone.
     pub(crate) uuid: Option<String>,
-    /// The name in its superblocks, with the host.
+    /// The name in the array's superblocks, with the host.
     pub(crate) superblock_name: Option<String>,
     /// mdadm ignores the array.
     pub(crate) is_ignored: bool,

@@ -64,7 +64,7 @@ fn json_lines_have_the_fields_and_numbers_stay_numbers() {
     assert!(out["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')));
 }
 
-/// One entry, as the journal reads it.
+/// The fields of one entry, as the journal reads it.
 fn fields(mut entry: &[u8]) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");

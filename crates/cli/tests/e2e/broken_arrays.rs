@@ -113,7 +113,8 @@ fn an_array_of_md_without_its_journal_is_read() {
     broken.is_read_at_once();
 }
 
-/// Its superblocks are sound, but nothing recognisable lies on the array that they describe.
+/// The superblocks of the new array are sound, but nothing recognisable lies on the array that they
+/// describe.
 #[test]
 fn who_created_an_array_again_is_told_of_solve() {
     let broken = Broken::of("resynced");

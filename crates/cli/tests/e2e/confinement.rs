@@ -207,7 +207,7 @@ fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
     };
     let error = post(&[]);
     assert_eq!(error["code"], "B098", "{error}");
-    // This test has it open.
+    // This test has the device open.
     let users = array.follow(&error, "See who uses it").stdout;
     assert!(users.contains(&std::process::id().to_string()), "{users}");
     let error = post(&[1]);

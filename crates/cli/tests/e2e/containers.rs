@@ -270,7 +270,8 @@ fn a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table() {
         let file = fs::OpenOptions::new().write(true).open(disk).expect("a disk");
         std::os::unix::fs::FileExt::write_all_at(&file, &table, 0).expect("a table");
     }
-    // This volume needs no serials; for the other one the report asks for them.
+    // For this volume the disks' serial numbers are not needed; for the other volume the report
+    // asks for them.
     let ran = container.home.braid(&["rescue"], &container.disks);
     let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
     let found = of_volume(&said, "volume1").unwrap_or_else(|| panic!("{said:#}"));

@@ -116,7 +116,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The child may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -134,7 +134,7 @@ fn what_happens_is_followed_over_the_control_socket() {
         let words = ["--json", "--state-dir", state, "events", "tank", "-f"];
         Beside::start(&array, name, braid, &words)
     };
-    // It waits for an array that was never served.
+    // This follower waits for an array that was never served.
     let early = follow("early", &state);
     let mut served = array.serve();
     let control = array.path("run/tank.control").display().to_string();

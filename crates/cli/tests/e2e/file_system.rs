@@ -78,7 +78,7 @@ fn ext4_raid_10() {
     live_in_it(RAID_10);
 }
 
-/// The same without FUSE: an image copied in, and out again after the loss.
+/// A file system without FUSE: an image is copied in, and out again after the loss.
 #[test]
 fn an_image_with_ext4_is_copied_in() {
     needs!("nbdcopy", "mke2fs", "e2fsck", "debugfs");

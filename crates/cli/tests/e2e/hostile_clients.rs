@@ -11,7 +11,7 @@ use crate::kit::{Array, RAID_5, RawClient, ServerProcess, needs, wait_until};
 const CLIENTS: usize = 63;
 /// The longest allowed request.
 const REQUEST_BYTES: u32 = 64 << 20;
-/// More than a good client waits for 4 KiB, on a busy machine.
+/// Longest wait of a good client for 4 KiB, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client whose requests have a deadline.

@@ -11,9 +11,10 @@ use crate::kit::{
 /// Ways of losing a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// Its file is deleted; writes would still succeed, but no program would find the data.
+    /// The member's file is deleted; writes would still succeed, but no program would find the
+    /// data.
     Deleted,
-    /// Its file is cut to nothing: reads fail at once.
+    /// The member's file is cut to nothing: reads fail at once.
     Truncated,
 }
 

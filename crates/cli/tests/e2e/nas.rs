@@ -265,7 +265,8 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     assert_eq!(sums(&disks), before, "a disk was written");
 }
 
-/// Both disks with the second array are missing, or it was not requested: the rest is read.
+/// Both disks with the second array are missing, or the operator requested only the first array:
+/// the rest of the volume is read.
 #[test]
 fn a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not() {
     needs!("qemu-io", "mke2fs");

@@ -392,7 +392,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // It may be detached already.
+        // The device may be unmounted and detached already.
         let _ = run("umount", [&self.0]);
         let _ = run("losetup", ["--detach".as_ref(), self.0.as_os_str()]);
     }

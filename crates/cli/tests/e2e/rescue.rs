@@ -622,7 +622,7 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     let thing = &volume["things"][0];
     assert_eq!((&thing["kind"], &thing["label"]), (&"ext4".into(), &"home".into()), "{said:#}");
     assert_eq!(thing["size_bytes"].as_u64(), Some(32 << 20));
-    // Each array is served by itself, the data also with a disk missing.
+    // Each array is served by itself, the data array also with a disk missing.
     data.refused(&["rescue", "--commit"], &disks).is("B033", 12);
     let mut served = ServerProcess::rescued(&data, &["--array", "data"], &disks[1..]);
     let part = served.wait_for("part");

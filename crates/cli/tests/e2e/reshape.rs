@@ -44,7 +44,7 @@ const RECOVERY_AT: usize = 152;
 const UPDATED_AT: usize = 192;
 const UUID_AT: usize = 16;
 
-/// One of the two shapes.
+/// A shape of the array, before or after the reshape.
 #[derive(Clone, Copy)]
 struct Side {
     shape: Shape,
@@ -98,7 +98,7 @@ const RAID_6_Q_LAST: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC_6, 1
 const RAID_10_OF_4: Side = Side::new(Shape::new("10", 4, 1), NEAR, 128);
 const RAID_10_OF_5: Side = Side::new(Shape::new("10", 5, 1), NEAR, 128);
 
-/// The same content in both shapes, with the members' images.
+/// An array with the same content in both shapes, with the members' images of each.
 struct Both {
     before: (Side, Vec<Vec<u8>>),
     after: (Side, Vec<Vec<u8>>),
@@ -270,7 +270,7 @@ fn a_grown_array_is_read_in_both_shapes_wherever_it_stopped() {
             (&4.into(), &5.into())
         );
     }
-    // At the very end, and if the data moved into free space, nothing is at risk.
+    // If the reshape is at its very end, or if the data moved into free space, nothing is at risk.
     let end = both.size() / whole * whole;
     both.check(&both.at(end, 0), (true, None), &[2]);
     both.check(&both.at(0, -1024), (true, None), &[4]);
@@ -418,7 +418,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
         let ran = array.braid(&["rescue", "--discard"], &members);
         assert!(ran.status.success(), "{ran:?}");
     }
-    // Only the parts in the backup are read from it.
+    // If the backup holds only one part, only that part is read from it.
     let half = [position..position + piece, 0..0];
     fs::write(&file, backup(&uuid, seconds, half, &both.content)).expect("a file");
     let words = ["--backup-file", text(&file)];

@@ -220,7 +220,7 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     served.stop();
 }
 
-/// Each number takes effect as shown, or is refused with a valid one, and then nothing changes.
+/// Each number takes effect as shown, or is refused with a valid one and changes nothing.
 #[test]
 fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
     let array = Array::create(RAID_5);

@@ -86,7 +86,7 @@ fn a_limit_on_the_size_of_files_is_no_space_and_no_signal() {
         assert!(ran.stdout.contains("\"OutOfSpace\""), "{io}: {ran:?}");
         assert!(ran.stdout.contains("read 65536/65536"), "what was flushed is there: {ran:?}");
         assert!(!ran.stdout.contains("\"Fail\""), "no member is at fault: {ran:?}");
-        // After the limit is raised nothing is missing.
+        // Once the limit is raised, no member is missing.
         let mut served = array.serve();
         assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);
         served.stop();

@@ -109,8 +109,8 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
     }
 }
 
-/// As after `mdadm --create` in another order, with all members and its resync. The parity of a row
-/// is the same in every order, so a RAID-5 loses only its superblocks.
+/// The superblocks are those of `mdadm --create` in another order, with all members, after its
+/// resync. The parity of a row is the same in every order, so a RAID-5 loses only its superblocks.
 #[test]
 fn a_raid_5_that_was_created_again_in_another_order_and_resynced_is_read() {
     needs!("nbdcopy", "mkfs.ext4");

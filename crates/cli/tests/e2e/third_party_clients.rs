@@ -70,7 +70,7 @@ fn libnbd_from_python_finds_all_that_it_asks_for() {
     let served = array.serve();
     let size = ok("nbdinfo", ["--size", &served.uri]);
     let size: u64 = size.trim().parse().expect("a size");
-    // As `braid` truncates it: two digits after the point, never rounded up.
+    // The size is truncated to two digits after the point, as in `braid`, never rounded up.
     let info = ok("nbdinfo", ["--json", &served.uri]);
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
     let told = info["exports"][0]["description"].as_str().expect("a description").to_owned();

@@ -75,7 +75,7 @@ impl TopTerminal {
 
 impl Drop for TopTerminal {
     fn drop(&mut self) {
-        // It has usually ended by itself.
+        // `top` has usually ended by itself.
         let _ = self.terminal.kill();
         let _ = self.terminal.wait();
     }

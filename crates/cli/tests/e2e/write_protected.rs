@@ -71,7 +71,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(rows.iter().all(|row| row["state"] == "ok"), "{now}");
     assert!(served.events("Fail").is_empty());
     served.last_words();
-    // No superblock records the disk as failed: writable again, it is in the array.
+    // No superblock records the disk as failed: once writable, it is in the array again.
     may_be_written(disk, true);
     let mut served = array.serve_with(&[], &loops.0);
     assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);

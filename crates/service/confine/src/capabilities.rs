@@ -20,7 +20,7 @@ const OF_OTHERS: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 /// Capabilities that the process kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptCapabilities {
-    /// None: the process had none, or needs none.
+    /// The process has no capabilities: it had none, or needs none.
     Nothing,
     /// Access to files of other users.
     FilesOfOthers,

@@ -32,11 +32,11 @@ pub enum Grant {
 /// How far the restriction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforcement {
-    /// Completely.
+    /// The restriction holds completely.
     Fully,
-    /// As far as this kernel supports it.
+    /// The restriction holds as far as this kernel supports it.
     Partly,
-    /// Not at all: the kernel has no landlock, or it is off.
+    /// There is no restriction: the kernel has no landlock, or it is off.
     NotAtAll,
 }
 

@@ -32,11 +32,11 @@ const SIGNATURES_MAX: u32 = 1024;
 pub struct Thing {
     /// The member.
     pub label: String,
-    /// Its names, the recommended one first; the last is unique.
+    /// The thing's names, the recommended one first; the last is unique.
     pub names: Vec<String>,
-    /// Its description.
+    /// The thing's description.
     pub words: String,
-    /// Its UUID, if it has one.
+    /// The thing's UUID, if it has one.
     pub uuid: Option<String>,
     /// The thing's kind; kind and UUID together identify it.
     pub kind: &'static str,
@@ -75,9 +75,9 @@ impl Thing {
 pub struct Existing {
     /// The device, open.
     pub device: Box<dyn Member>,
-    /// Its present first and last bytes.
+    /// The device's present first and last bytes.
     pub snippets: Vec<Snippet>,
-    /// Superblocks on it.
+    /// The superblocks and signatures on the device.
     pub probe: Probe,
 }
 

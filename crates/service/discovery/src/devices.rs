@@ -29,22 +29,22 @@ const LIKE: &str = "braid scan '/dev/disk/by-id/ata-*'";
 
 /// A device with a superblock.
 pub struct MemberDevice {
-    /// Its path.
+    /// The device's path.
     pub path: PathBuf,
-    /// All data read from it.
+    /// All data that was read from the device.
     pub probed: ProbedMember,
-    /// Its newest superblock.
+    /// The device's newest superblock.
     pub superblock: Superblock,
     reach: Reach,
 }
 
 impl MemberDevice {
-    /// Its array's UUID as text.
+    /// The UUID of the device's array, as text.
     pub fn uuid(&self) -> String {
         format_uuid(&self.superblock.array.uuid)
     }
 
-    /// Its array's name without the host; empty if the metadata has none.
+    /// The name of the device's array, without the host; empty if the metadata has none.
     pub fn name(&self) -> &str {
         bare_name(&self.superblock.array.name)
     }

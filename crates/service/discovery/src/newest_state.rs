@@ -128,7 +128,8 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedStat
 enum Word {
     /// Superblocks were updated.
     Recorded,
-    /// This update records a loss, and clients wait for it.
+    /// Superblocks were updated to this event count. The update records a loss, and clients wait
+    /// for it.
     Lost(u64),
     /// The array has stopped.
     Ended,
@@ -287,7 +288,7 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
             Some(pause) => words.recv_timeout(pause),
         };
         match word {
-            // One write covers all updates until then.
+            // One write covers all updates until it is due.
             Ok(Word::Recorded) => due = due.or(Some(rests_until)),
             Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
                 record.write_new(fails);

@@ -12,7 +12,7 @@ use braid_console::output::shell::shell_word;
 /// The command that gives the raw bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenCommand {
-    /// Its description.
+    /// A description of the command.
     pub label: String,
     /// The command.
     pub command: String,

@@ -22,7 +22,7 @@ pub enum Raid0Layout {
 }
 
 impl Raid0Layout {
-    /// Its word on a command line.
+    /// The layout's word on a command line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Original => "original",
@@ -30,7 +30,7 @@ impl Raid0Layout {
         }
     }
 
-    /// md's number.
+    /// md's number for the layout.
     pub const fn number(self) -> u32 {
         match self {
             Self::Original => 1,

@@ -43,7 +43,7 @@ pub enum ReplayTarget {
     Memory,
     /// The members.
     Members,
-    /// None: a dry run.
+    /// Nowhere: a dry run.
     Nowhere,
 }
 

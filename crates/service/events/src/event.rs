@@ -83,7 +83,7 @@ pub struct Identity {
 pub struct Subject {
     /// The member's path, as given to braid.
     pub member: String,
-    /// Its present or former slot.
+    /// The member's present or former slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
 }
@@ -153,7 +153,7 @@ impl fmt::Display for Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It is complete.
+    /// The job is complete.
     Completed,
     /// The job ended before it was complete, for any reason: mdadm's events do not distinguish
     /// reasons.
@@ -174,9 +174,9 @@ impl Outcome {
 /// The result of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobResult {
-    /// Its outcome.
+    /// The job's outcome.
     pub outcome: Outcome,
-    /// Its counters, by name.
+    /// The job's counters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
 }
@@ -216,19 +216,19 @@ impl From<&str> for Detail {
 /// An event without a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its time.
+    /// The time of the change.
     pub time: Moment,
-    /// Its kind.
+    /// The kind of the change.
     pub kind: Kind,
-    /// Its description, for people.
+    /// A description of the change, for people.
     pub message: String,
-    /// Its consequences and remedies, for people.
+    /// Consequences of the change, and remedies, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// The affected member.
+    /// The member that the change affects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// The failure behind it.
+    /// The failure behind the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Why>,
     /// The result of the job that ended.
@@ -342,7 +342,7 @@ impl Event {
         }
     }
 
-    /// One line of JSON, without a newline.
+    /// The event as one line of JSON, without a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("it is text and numbers, and its keys are text")

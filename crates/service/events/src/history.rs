@@ -54,7 +54,7 @@ const PREVIOUS: &str = "previous.jsonl";
 /// Why a history cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// Another process writes to it.
+    /// Another process writes to the history.
     #[error("another process writes {}", .0.display())]
     Locked(PathBuf),
     /// An error of the operating system.
@@ -226,7 +226,7 @@ impl History {
         })
     }
 
-    /// Its folder.
+    /// The folder of the history.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -53,10 +53,10 @@ pub enum DeliveryError {
 
 /// Delivers events to a target.
 pub trait Deliver: Send + 'static {
-    /// Its name in messages and metrics: one word.
+    /// The target's name in messages and metrics: one word.
     fn name(&self) -> &'static str;
 
-    /// Whether it takes this event.
+    /// Whether the target takes this event.
     fn wants(&self, event: &Event) -> bool {
         let _ = event;
         true
@@ -79,13 +79,13 @@ pub struct DeliveryFailure {
 }
 
 impl DeliveryFailure {
-    /// Another try would fail, too.
+    /// A failure that another try would have, too.
     #[must_use]
     pub fn for_good(error: DeliveryError) -> Self {
         Self { error, may_retry: false }
     }
 
-    /// Another try may succeed.
+    /// A failure after which another try may succeed.
     #[must_use]
     pub fn for_now(error: DeliveryError) -> Self {
         Self { error, may_retry: true }

@@ -33,7 +33,7 @@ pub enum InheritedError {
     /// A descriptor is no listening stream socket.
     #[error("the socket passed on as number {number} is no stream socket that listens: {source}")]
     Kind {
-        /// Its number, from 0.
+        /// The descriptor's number among those passed on, from 0.
         number: usize,
         /// The error that shows it.
         #[source]

@@ -31,9 +31,9 @@ pub struct Standing {
 /// A complete check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletedCheck {
-    /// When it ended.
+    /// The time when the check ended.
     pub time: Moment,
-    /// Its counters, by name.
+    /// The check's counters, by name.
     pub counts: BTreeMap<String, u64>,
 }
 

@@ -96,8 +96,8 @@ impl EventConfig {
         Ok(hooks)
     }
 
-    /// The same hooks, each in its own process: for a server that may run no program and open no
-    /// connection.
+    /// The hooks of `hooks`, each in its own process: for a server that may run no program and open
+    /// no connection.
     pub(super) fn hook_processes(&self, globals: &Globals) -> Result<Hooks, CliError> {
         let mut hooks = Hooks::new();
         for (like, backoff) in self.hooks(globals)? {

@@ -11,7 +11,7 @@ pub(super) const KEYS: [&str; 3] = ["job-latency-factor", "job-floor", "job-ceil
 /// Upper limit of the latency factor; the word `any` means no limit.
 const FACTOR_MAX_PERMILLE: u32 = 1_000_000;
 
-/// More than any member transfers in a second.
+/// Upper limit of bytes per second: more than any member transfers.
 const BYTES_MAX: u64 = 1 << 40;
 
 pub(super) fn set(settings: &mut GovernorSettings, key: &str, value: &str) -> Result<(), String> {

@@ -24,7 +24,7 @@ pub(crate) enum RangeLine {
     First(String),
     /// A further range.
     Further(String),
-    /// More ranges than an operator reads.
+    /// No line for this range: there are more ranges than an operator reads.
     TooMany,
     /// `TooMany` was returned before.
     Nothing,

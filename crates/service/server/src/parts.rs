@@ -29,16 +29,16 @@ pub enum ArrayOrDevice {
 /// A separate part of an array: one stretch, such as a partition, or scattered bytes, such as a
 /// volume of LVM.
 pub trait Part {
-    /// Name of its export.
+    /// The name of the part's export.
     fn name(&self) -> &str;
 
-    /// Its content in words.
+    /// The part's content in words.
     fn words(&self) -> &str;
 
-    /// Where it begins in its array; `None` if it is scattered.
+    /// Where the part begins in its array; `None` if it is scattered.
     fn offset_bytes(&self) -> Option<u64>;
 
-    /// Its size.
+    /// The part's size.
     fn size_bytes(&self) -> u64;
 
     /// The part as an export, given the arrays by number.

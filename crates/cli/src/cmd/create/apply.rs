@@ -63,7 +63,8 @@ struct TakeBack<'a> {
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        // Only for a panic: all other paths have taken things back and reported it.
+        // This drop acts only after a panic: all other paths have taken everything back and
+        // reported it.
         let _ = self.take_back();
     }
 }
@@ -81,7 +82,7 @@ impl TakeBack<'_> {
         let mut failed = Vec::new();
         for (member, old) in self.plan.members.iter().zip(&self.old) {
             let Source::Existing(existing) = &member.source else { continue };
-            // Not durable writes: a device refuses those after a failed flush.
+            // Without durable writes: a device refuses those after a failed flush.
             let device = existing.device.as_ref();
             let mut is_back = true;
             for snippet in old {

@@ -491,7 +491,7 @@ fn sync(
     let is_bare = match geometry.level() {
         Level::Linear | Level::Raid0 => true,
         Level::Raid1 => lost + 1 == geometry.slots(),
-        // As mdadm: with no redundancy left to compare, there is nothing to resync.
+        // As under mdadm: if no redundancy is left to compare, there is nothing to resync.
         Level::Raid4 | Level::Raid5 | Level::Raid6 => lost == geometry.lost_max(),
         Level::Raid10 => false,
     };

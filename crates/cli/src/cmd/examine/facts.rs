@@ -341,7 +341,7 @@ fn member(superblock: &Superblock) -> String {
     format!("{}, device number {}{uuid}", role_words(superblock.state.role), device.number)
 }
 
-/// One letter for each slot, as this superblock knows them.
+/// One letter for each slot: its state in this superblock's view.
 fn slots(superblock: &Superblock) -> String {
     let roles = &superblock.state.roles;
     let slots = u16::try_from(superblock.array.raid_slots).unwrap_or(u16::MAX);

@@ -21,7 +21,7 @@ fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
         let start: u64 = at;
         let end = match seek(file, SeekFrom::Data(start)) {
             Ok(data) => data.min(size_bytes),
-            // No data follow.
+            // No data follow the hole.
             Err(rustix::io::Errno::NXIO) => size_bytes,
             Err(_) => return None,
         };

@@ -189,7 +189,8 @@ fn tell(
     }
 }
 
-/// No members were given. Only a served array's are known, and it must be stopped first.
+/// Error if no members were given: braid knows only a served array's members, and that array must
+/// be stopped first.
 fn not_named(array: &str) -> CliError {
     let running = match running::find(array) {
         Ok(running) => running,

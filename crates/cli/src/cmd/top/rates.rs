@@ -53,7 +53,7 @@ fn members(
     let rates = now.elevators.iter().filter_map(|row| {
         let slot = row.slot?;
         let was = before.elevators.iter().find(|was| was.slot == Some(slot))?;
-        // Another member in the slot has other counts.
+        // If another member has the slot now, its counters cannot be compared with the old ones.
         (path(old, slot) == path(new, slot)).then_some(())?;
         Some(MemberRates {
             slot,

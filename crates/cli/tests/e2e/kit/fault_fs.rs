@@ -32,9 +32,9 @@ const ROOT: u64 = 1;
 pub(crate) enum Hang {
     Reads,
     Writes,
-    /// Reads and writes.
+    /// Reads and writes of the file.
     Both,
-    /// Also requests about the file.
+    /// Reads, writes, and requests about the file.
     Everything,
 }
 

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::remedies::CommandEnv;
 
-/// More than any client needs here, even on a busy machine.
+/// Deadline of any program here, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -124,7 +124,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // It has usually ended by itself.
+        // The program has usually ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

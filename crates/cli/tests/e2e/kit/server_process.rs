@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::array::Array;
 use super::process::{ok, wait_until};
 
-/// More than braid needs between two events.
+/// Longest wait for the next event; braid needs less.
 const EVENT_LIMIT: Duration = Duration::from_secs(30);
 /// Limit of a stop, including cut clients.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
-/// Its output so far, and whether it can go on.
+/// The server's events so far, and whether more can come.
 #[derive(Default)]
 struct EventLog {
     events: Mutex<(Vec<Value>, bool)>,

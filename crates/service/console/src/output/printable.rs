@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// The same text, with control and direction characters escaped.
+/// The text with control and direction characters escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_harmful) {
         return Cow::Borrowed(text);

@@ -18,7 +18,7 @@ use thiserror::Error;
 /// Names of the powers of 1024, from the first.
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const SECTOR_BYTES: u64 = 512;
-/// Most digits after the point; more than any size needs.
+/// Most digits after the point of a size; no size needs more.
 const FRACTION_DIGITS_MAX: usize = 12;
 
 /// Why a text is no size.

@@ -66,11 +66,11 @@ pub struct Overwrite<'a> {
 /// A command before it writes.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedCommand<'a> {
-    /// Its command line.
+    /// The command line of the command.
     pub command: &'a str,
-    /// The name of its array.
+    /// The name of the command's array.
     pub array: &'a str,
-    /// Whether it also zeroes data areas.
+    /// Whether the command also zeroes data areas.
     pub zeroes: bool,
     /// The number of the record that this command undoes, if it is an undo.
     pub undoes: Option<u64>,
@@ -92,21 +92,21 @@ pub enum Mark<'a> {
 /// A new record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedRecord {
-    /// Its number.
+    /// The record's number.
     pub number: u64,
-    /// Its file.
+    /// The record's file.
     pub path: PathBuf,
-    /// Its content.
+    /// The record's content.
     pub record: Record,
 }
 
 /// A record's file.
 pub struct RecordFile {
-    /// Its number.
+    /// The record's number.
     pub number: u64,
-    /// Its file.
+    /// The record's file.
     pub path: PathBuf,
-    /// Its content, if the file is intact.
+    /// The record's content, if the file is intact.
     pub record: Result<Record, Damage>,
 }
 

@@ -15,7 +15,7 @@ use braid_console::error::CliError;
 pub struct PresentDevice<'a> {
     /// The device in the record.
     pub device: &'a Device,
-    /// Its present name.
+    /// The device's present name.
     pub label: String,
     /// The device, open.
     pub open: Box<dyn Member>,

@@ -36,19 +36,19 @@ const RANGE_BYTES_MAX: u64 = 512 << 20;
 /// A device that the command wrote to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Its path, from the root.
+    /// The device's path, from the root.
     pub path: PathBuf,
-    /// Its persistent names, which survive a renumbering of disks.
+    /// The device's persistent names, which survive a renumbering of disks.
     pub names: Vec<PathBuf>,
     /// Whether the command created it: if it is gone, it needs no undo.
     pub is_made: bool,
-    /// The kernel's device number, for the operator.
+    /// The kernel's number of the device, for the operator.
     pub number: Option<String>,
-    /// Its inode, for the operator.
+    /// The inode of the device's file, for the operator.
     pub inode: Option<u64>,
-    /// Its size.
+    /// The device's size.
     pub size_bytes: u64,
-    /// The old bytes at its two ends and at all writes: separate ranges in order.
+    /// The old bytes at the device's two ends and at all writes: separate ranges in order.
     pub before: Vec<Snippet>,
     /// The command's writes, in order; each lies in one range of `before`.
     pub writes: Vec<Snippet>,
@@ -60,17 +60,17 @@ pub struct Device {
 /// The record of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its time since 1970.
+    /// When the command ran, since 1970.
     pub time: Duration,
-    /// Its command line.
+    /// The command line of the command.
     pub command: String,
-    /// The name of its array.
+    /// The name of the command's array.
     pub array: String,
-    /// Whether it also zeroed data areas, which no undo restores.
+    /// Whether the command also zeroed data areas, which no undo restores.
     pub has_zeroed: bool,
     /// The record that it undid, if it was an undo.
     pub undoes: Option<u64>,
-    /// Its devices, in the order of the command line.
+    /// The command's devices, in the order of the command line.
     pub devices: Vec<Device>,
 }
 
@@ -83,10 +83,10 @@ pub enum Damage {
     /// A newer braid wrote it.
     #[error("it is of format {0}, which a newer braid wrote")]
     Format(u64),
-    /// Its length differs from its head.
+    /// The file's length differs from the length in its head.
     #[error("it was cut off or extended")]
     Length,
-    /// Its checksum differs from its head.
+    /// The file's checksum differs from the checksum in its head.
     #[error("its bytes fail their checksum")]
     Checksum,
     /// A field has an impossible value.

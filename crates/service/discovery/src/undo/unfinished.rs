@@ -28,11 +28,11 @@ const PATH_BYTES_MAX: u64 = 1 << 16;
 
 /// A command that stopped in the middle of its writes.
 pub struct UnfinishedCommand {
-    /// The number of its record.
+    /// The number of the command's record.
     pub number: u64,
-    /// Its record.
+    /// The command's record.
     pub record: Record,
-    /// The folder of the overlay that it was committing.
+    /// The folder of the overlay that the command was committing.
     pub overlay: Option<PathBuf>,
     /// The content of each device of the record; `None` if it is absent.
     contents: Vec<Option<Content>>,

@@ -34,7 +34,7 @@ impl State {
     pub const ALL: [Self; 6] =
         [Self::Ok, Self::Degraded, Self::Rebuilding, Self::Failed, Self::ReadOnly, Self::Stopped];
 
-    /// Its word.
+    /// The state's word in metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl MemberState {
     pub const ALL: [Self; 6] =
         [Self::Active, Self::Slow, Self::Rebuilding, Self::Spare, Self::Away, Self::Failed];
 
-    /// Its word.
+    /// The state's word in metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -87,13 +87,13 @@ impl MemberState {
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its path, as given to braid.
+    /// The member's path, as given to braid.
     pub name: String,
-    /// Its slot.
+    /// The member's slot.
     pub slot: Option<u16>,
-    /// Its state.
+    /// The member's state.
     pub state: MemberState,
-    /// Its corrected read errors.
+    /// The member's corrected read errors.
     pub corrected_read_errors: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct Disks {
 /// A front end's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontEnd {
-    /// Its name: `nbd`.
+    /// The front end's name: `nbd`.
     pub name: &'static str,
     /// Connections now.
     pub connections: u64,
@@ -155,29 +155,29 @@ pub struct Elevator {
 pub struct Snapshot {
     /// The array.
     pub identity: Identity,
-    /// Its level, in md's word.
+    /// The array's level, in md's word.
     pub level: String,
-    /// Its layout; empty if the level has none.
+    /// The array's layout; empty if the level has none.
     pub layout: String,
-    /// The version of its metadata.
+    /// The version of the array's metadata.
     pub metadata: String,
-    /// Number of its slots.
+    /// Number of the array's slots.
     pub slots: u64,
-    /// How many more members may be lost.
+    /// How many more members the array may lose.
     pub can_lose: u64,
-    /// Whether it is read-only.
+    /// Whether the array is read-only.
     pub is_read_only: bool,
-    /// Its size.
+    /// The array's size.
     pub size_bytes: u64,
     /// Acknowledged bytes that the members lack.
     pub dirty_bytes: u64,
-    /// Set bits of its write-intent bitmap, and all bits; `None` without one.
+    /// Set bits of the array's write-intent bitmap, and all bits; `None` without a bitmap.
     pub bitmap_bits: Option<(u64, u64)>,
-    /// Its members, counted.
+    /// Numbers of the array's members by state.
     pub disks: Disks,
-    /// Its members, one by one.
+    /// The array's members, one by one.
     pub members: Vec<Member>,
-    /// The progress of its job, if it has one.
+    /// The progress of the array's job, if it has one.
     pub job: Option<JobProgress>,
     /// Milliseconds that members have sat out; the sum of all members.
     pub sat_out_ms: u64,
@@ -187,9 +187,9 @@ pub struct Snapshot {
     pub elevators: Vec<Elevator>,
     /// The front ends' counters.
     pub front_ends: Vec<FrontEnd>,
-    /// Totals of its events.
+    /// Totals of the array's events.
     pub standing: Standing,
-    /// Counts of its events.
+    /// Counts of the array's events.
     pub told: Counts,
 }
 

@@ -121,7 +121,7 @@ mod tests {
         schedule.note_over(START + 9000 * DAY);
         assert_eq!(schedule.due(START), Due::At(START + 30 * DAY));
         assert_eq!(schedule.due(START + 30 * DAY), Due::Since(START + 30 * DAY));
-        // No overflow at the end of time.
+        // The last possible time causes no overflow.
         schedule.note_over(u64::MAX);
         assert_eq!(schedule.due(u64::MAX), Due::Since(u64::MAX));
     }
