@@ -39,7 +39,8 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
     }
 }
 
-/// Regression: without a name, the first file was taken for it, and the others were in danger.
+/// Regression: if the name was left out, the first file was taken for the name, and the other files
+/// were in danger.
 #[test]
 fn a_file_in_the_place_of_the_name_is_asked_about_and_may_be_the_name() {
     let folder = Folder::new();

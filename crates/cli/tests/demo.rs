@@ -1,4 +1,5 @@
-//! The demo as a person runs it: to its end, with a member that lies, and interrupted half-way.
+//! The demo as a person runs it: to its end, with a member that returns wrong bytes, and
+//! interrupted half-way.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -97,7 +98,7 @@ fn a_member_that_lies_is_found_out_and_the_members_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let demo = start(folder.path(), &["--json"]);
     let kept = wait_for_load(folder.path());
-    // The image is not written any more, and part of it lies here on the first member.
+    // Clients no longer write the image, and part of it is in this place of the first member.
     let disk = File::options().write(true).open(kept.join("disk0")).unwrap();
     disk.write_all_at(&vec![0x3c; 2 << 20], 2 << 20).unwrap();
     let output = demo.wait_with_output().unwrap();

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// Do not wait until it is over.
+    /// Do not wait until the check is over.
     #[arg(long)]
     detach: bool,
     /// Rewrite sectors that are known to be wrong, from the other members, and no others.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// End the check that runs or waits.
     #[arg(long, conflicts_with_all = ["detach", "repair", "retry_bad"])]
     end: bool,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }

@@ -16,7 +16,7 @@ pub(crate) struct PauseArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }
@@ -26,7 +26,7 @@ pub(crate) struct ResumeArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) struct RebuildArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }

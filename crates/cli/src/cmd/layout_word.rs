@@ -6,9 +6,9 @@ use clap::builder::{EnumValueParser, TypedValueParser};
 /// The layout of a RAID-0 of unequal members beyond the end of the smallest member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum LayoutWord {
-    /// As Linux wrote it before 3.14.
+    /// The layout of Linux before 3.14.
     Original,
-    /// As Linux has written it since 3.14, unless it was told otherwise.
+    /// The layout of Linux since 3.14, unless configured otherwise.
     Alternate,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct JoinArgs {
     /// Name of a thing on the devices that may be destroyed; once for each.
     #[arg(long, value_name = "NAME")]
     destroy: Vec<String>,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) struct FailArgs {
     /// The member, by slot number or path.
     #[arg(value_name = "SLOT|DEVICE")]
     member: PathBuf,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) struct RemoveArgs {
     /// members whose devices are gone.
     #[arg(value_name = "SLOT|DEVICE")]
     member: PathBuf,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }
@@ -92,7 +92,7 @@ pub(crate) struct ReplaceArgs {
     /// Name of a thing on the device that may be destroyed; once for each.
     #[arg(long, value_name = "NAME")]
     destroy: Vec<String>,
-    /// Say what it would do, and do nothing.
+    /// Say what the command would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }

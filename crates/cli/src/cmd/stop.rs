@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Say what a stop would do, and do nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Do not wait until it has stopped.
+    /// Do not wait until the array has stopped.
     #[arg(long)]
     detach: bool,
 }

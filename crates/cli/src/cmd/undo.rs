@@ -39,12 +39,12 @@ pub(crate) struct Args {
     /// Say what would be put back, and write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Put nothing back on this absent device; may be given more than once. It must not be used
-    /// with the others afterwards.
+    /// Put nothing back on this absent device; may be given more than once. Afterwards the device
+    /// must not be used together with the other members.
     #[arg(long, value_name = "DEVICE")]
     without: Vec<PathBuf>,
-    /// Put it back although the members do not show whether the array was written since, as those
-    /// of RAID-0 and linear arrays.
+    /// Put the bytes back although members of RAID-0 and linear arrays do not show whether the
+    /// array was written since.
     #[arg(long)]
     nobody_wrote: bool,
     /// Put nothing back; write the saved data into files of this new folder.

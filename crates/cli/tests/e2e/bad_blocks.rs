@@ -170,8 +170,9 @@ fn a_block_that_takes_no_write_costs_itself() {
     served.stop();
 }
 
-/// Regression: md had copied a log from one member to another, so both listed the same sound
-/// sectors. Reads of them failed for ever; `status` and `check` recommended each other.
+/// Regression: md had copied a bad-block log from one member to another, so both listed the same
+/// sound sectors. Reads of these sectors failed for ever; `status` and `check` recommended each
+/// other.
 #[test]
 fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     needs!("nbdcopy");

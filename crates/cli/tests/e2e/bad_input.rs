@@ -92,7 +92,7 @@ fn bad_3_the_same_member_twice() {
     let fresh = array.path("fresh");
     array.refused(&words, &[fresh.clone(), fresh.clone()]).is("B011", 12);
     assert!(!fresh.exists(), "a refusal made a member");
-    // A copy of a member is another device with the same claim.
+    // A copy of a member is another device that claims the same slot.
     let copy = array.path("copy");
     std::fs::copy(&array.members[1], &copy).expect("a copy");
     *members.last_mut().expect("one") = copy;

@@ -269,7 +269,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     let error = line("0", &["--bitmap-file", text(&fresh)]);
     let made = array.follow(&error, "Without the file");
     assert!(made.stdout.contains("new"), "{made:?}");
-    // `set` on a running array refuses the same.
+    // `set` on a running array refuses an existing file and an unfit policy.
     let served = serve(&array, &file, &array.members);
     let at = |path: &Path| format!("bitmap-file={}", text(path));
     let there = array.path("there");

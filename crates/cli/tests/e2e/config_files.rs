@@ -99,7 +99,7 @@ fn what_was_answered_without_a_flush_is_there_after_the_server_was_killed() {
     for round in 0..4 {
         let server = match round % 2 {
             0 => served(&array, &words),
-            // Every other time, a server started by hand does the same.
+            // Every other server is started by hand.
             _ => array.serve(),
         };
         let mut client = Client::connect(&server.socket, Duration::from_secs(20));

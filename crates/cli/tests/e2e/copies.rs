@@ -69,7 +69,7 @@ fn nbdcopy_raid_10() {
     copy_through_losses(RAID_10);
 }
 
-/// Without io_uring, threads do the same.
+/// Without io_uring, threads serve the same copies.
 #[test]
 fn nbdcopy_over_threads() {
     needs!("nbdcopy");
@@ -81,7 +81,7 @@ fn nbdcopy_over_threads() {
     assert_eq!(served.stop()["bytes_copied"], 0);
 }
 
-/// A member that was absent while the others were written is stale and never read again.
+/// A member that was absent while the other members were written is stale and never read again.
 #[test]
 fn a_member_that_comes_back_is_stale() {
     needs!("nbdcopy");

@@ -1,6 +1,7 @@
 //! The causes of failed members and failed requests: correct in notices, in JSON and in the log.
 //!
-//! The members lie on a FUSE that fails on request; reports must name operation, sectors and error.
+//! The members are files on a FUSE file system that fails on request; reports must name operation,
+//! sectors and error.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -247,7 +248,7 @@ fn check_log(log: &str, notice: &Value) {
     assert_eq!(find("client has connected")["level"], "DEBUG");
 }
 
-/// The text for people has the same cause in a sentence, then its consequences.
+/// A person reads the same cause in a sentence, and then the consequences of the loss.
 #[test]
 fn why_a_member_went_out_is_said_to_a_person() {
     needs!("qemu-io");

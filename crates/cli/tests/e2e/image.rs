@@ -328,7 +328,7 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
     assert_same(&fs::read(&copy).expect("a copy"), &before, "what the disk held");
 }
 
-/// Content computed from the others would be newer than the rest of the copy.
+/// Content computed from the other members would be newer than the rest of the copy.
 #[test]
 fn a_copy_of_a_stale_member_is_not_filled() {
     let array = Array::create(RAID_5);

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::kit::{Array, RAID_5, needs, ok, run, wait_until};
 
-/// Lets members take no more data, as on a full file system; superblocks lie below the limit.
+/// Lets members take no more data, as on a full file system; superblocks are below the limit.
 fn fill_up(id: u32) {
     let pid = Pid::from_raw(i32::try_from(id).expect("a process id")).expect("not zero");
     let limit = Some(1 << 20);

@@ -39,7 +39,7 @@
 //!   ppl_replay           partial parity logs, with a member missing
 //!   write_journal        write journals, with a member or the journal missing
 //!   rescue               arrays that do not start, read back without a write to their members
-//!   nas                  the same of a NAS: its volumes, over several arrays, thin ones, other byte orders
+//!   nas                  disks of a NAS: volumes over several arrays, thin volumes, other byte orders
 //!   reshape              arrays in the middle of a reshape, read back in both shapes at once
 //!   containers           containers of Intel and of DDF, read back
 //!   settings             the stripe cache, set under load

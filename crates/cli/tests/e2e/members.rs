@@ -350,7 +350,7 @@ fn a_spare_waits_takes_over_by_itself_and_can_be_failed_and_removed() {
     assert!(words.contains(&format!("{}  FAILED", text(&two))), "{words}");
     done(&array, &["remove", "tank", text(&two)]);
     assert!(!said(&array, &["status", "tank"]).stdout.contains(text(&two)));
-    // The other spare takes over.
+    // The spare that is left takes the slot of the failed member.
     done(&array, &["fail", "tank", "0"]);
     wait_for_rebuild(&array);
     assert_eq!(

@@ -301,7 +301,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     let array = Array::create_with("1", RAID_1, "64M", &["--metadata", "1.0"]);
     let photo = random_bytes(84, 9 << 20);
     let volume = ext4(&array, "DataVol1", (EXTENTS * lvm::EXTENT) as u64, &photo);
-    // Written blocks lie in the pool in random order; the others are absent.
+    // The pool holds written blocks in random order; unwritten blocks are absent.
     let blocks: Vec<usize> = (0..volume.len() / BLOCK)
         .filter(|block| volume[block * BLOCK..][..BLOCK].iter().any(|byte| *byte != 0))
         .collect();

@@ -26,7 +26,7 @@ fn keep(array: &Array, slot: usize) -> PathBuf {
     kept
 }
 
-/// Overwrites the file in place: a new file would be another device of the same name.
+/// Overwrites the member's file in place: a new file would be another device of the same name.
 fn put_back(array: &Array, slot: usize) {
     let kept = std::fs::read(array.path(&format!("kept{slot}"))).expect("a copy");
     std::fs::write(&array.members[slot], kept).expect("a member");

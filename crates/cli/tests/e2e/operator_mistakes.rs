@@ -192,8 +192,7 @@ fn drill_11_both_halves_of_a_mirror_are_used_apart() {
         written.push(write_some(&array, &served, seed));
         served.stop();
     }
-    // Of the two halves together braid silently chooses neither, and overwrites neither with the
-    // other.
+    // If both halves are used together, braid chooses neither silently, and overwrites neither.
     let before: Vec<Vec<u8>> =
         array.members.iter().map(|path| std::fs::read(path).expect("a member")).collect();
     let served = array.serve_with(&["--accept-older"], &halves[0]);

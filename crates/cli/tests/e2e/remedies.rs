@@ -276,7 +276,7 @@ fn members_put_back_on_purpose_are_gone_on_from_by_the_command_that_says_so() {
     assert_served(&array, &array.members);
 }
 
-/// A superblock of several sectors was torn while it recorded the other member as failed.
+/// A superblock of several sectors was torn while it recorded that the other member had failed.
 #[test]
 fn a_damaged_member_that_may_be_the_newest_is_left_out_by_the_command_that_says_so() {
     const ROLES: u32 = 200;
@@ -519,7 +519,7 @@ fn a_demo_that_fails_is_played_again_or_looked_at_by_the_command_that_is_offered
     command.args(["--json", "demo", "--size", "8M"]).env("TMPDIR", &folder);
     let demo = Background::spawn_command(command, "");
     let kept = demo_folder(&folder);
-    // The image is no longer written, and a part of it lies here on the first member.
+    // Clients no longer write the image, and part of it is in this place of the first member.
     let disk = OpenOptions::new().write(true).open(kept.join("disk0"));
     disk.and_then(|disk| disk.write_all_at(&vec![0x3c; 2 << 20], 2 << 20)).expect("a member");
     let looked = array.follow(&error_of(&demo.wait()), "Look at them");

@@ -292,8 +292,8 @@ fn cut_short() -> Array {
     array
 }
 
-/// Regression: the others were served without this member, and when it was added again, its bitmap
-/// did not cover the commit's writes to it.
+/// Regression: the other members were served without this member. When it was added again, its
+/// bitmap did not cover the commit's writes to it.
 #[test]
 fn a_member_that_a_commit_left_half_written_is_not_added_again() {
     needs!("strace");

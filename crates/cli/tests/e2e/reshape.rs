@@ -598,7 +598,7 @@ fn a_backup_of_another_array_or_time_is_refused() {
     whole.follow(&refused.json, "Look without the file");
 }
 
-/// Writes lie over the array as a whole, so a commit to members is impossible.
+/// An overlay over the whole array takes the writes, so they cannot be committed to members.
 #[test]
 fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     needs!("nbdcopy");

@@ -1,4 +1,4 @@
-//! `--run`, and TCP.
+//! Servers that run a command and end with it (`--run`), and servers on TCP.
 
 use std::time::Duration;
 

@@ -143,7 +143,7 @@ fn without_a_member_it_has_to_be_meant() {
     note(label);
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("degraded"));
     served.stop();
-    // An array that cannot be served is reported, and the other is served.
+    // If one of the arrays cannot be served, that is reported, and the other array is served.
     let lacking: Vec<PathBuf> =
         members.iter().filter(|path| !tank.members[..2].contains(path)).cloned().collect();
     let mut served = tank.serve_with(&["--all"], &lacking);

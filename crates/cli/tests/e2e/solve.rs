@@ -203,7 +203,7 @@ fn members_that_say_nothing_are_not_guessed_about() {
 fn without_layout(layout: &str) -> (Array, Vec<u8>) {
     const FEATURES_AT: usize = 8;
     const LAYOUT_AT: usize = 76;
-    // The first zone has an odd number of chunks; otherwise both layouts are the same.
+    // The first zone has an odd number of chunks: if it were even, both layouts would be equal.
     let sizes = [(3 << 20) + (64 << 10), 20 << 20, 24 << 20_usize].map(|bytes| vec![0; bytes]);
     let array = Array::of_images(&sizes);
     let words = ["create", "tank", "--level", "0", "--chunk", "64K", "--layout", layout];

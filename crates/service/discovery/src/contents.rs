@@ -98,7 +98,7 @@ impl Existing {
     }
 }
 
-/// The first and last bytes; all signatures lie within them.
+/// The first and last bytes of a device, which contain all its signatures.
 pub fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliError> {
     let mut snippets = Vec::new();
     for range in probe_ranges(device.size_bytes()) {

@@ -217,7 +217,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Reads at a distance from the superblock; `None` if that lies outside the device.
+/// Reads at a distance from the superblock; `None` if that place is outside the device.
 fn read_near(
     superblock: &Superblock,
     offset_sectors: i32,

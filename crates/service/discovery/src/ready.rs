@@ -289,7 +289,7 @@ pub fn is_dead(error: &CliError) -> bool {
     matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
-/// Refuses two names of the same device: a link, a loop device over the other, a partition of it.
+/// Refuses two names of the same device: a link, a loop device over the device, a partition of it.
 /// Without this check the error would only report that the device is locked.
 pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
     let mut seen: Vec<(&Path, Reach)> = Vec::new();

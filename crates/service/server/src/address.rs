@@ -104,8 +104,8 @@ pub fn own_folder() -> Result<PathBuf, CliError> {
 /// The default control socket. Its name is the array's, by which commands look for it, or its UUID
 /// if another array uses that name.
 ///
-/// The command that serves the array again lies beside it, since a killed server leaves both
-/// behind.
+/// A file beside the socket holds the command that serves the array again: a killed server leaves
+/// both behind.
 pub(super) fn own_control(
     (name, uuid): (&str, &str),
     members: &[PathBuf],

@@ -30,7 +30,7 @@ const THREADS: usize = 4;
 pub struct Device {
     /// Name of its export.
     pub name: String,
-    /// UUID of the array that it stands for.
+    /// UUID of the array that the device stands for.
     pub uuid: [u8; 16],
     /// Description in words.
     pub kind: String,

@@ -22,7 +22,7 @@ pub struct RescuedArrays {
 pub enum ArrayOrDevice {
     /// The array itself, with its members open.
     Array(Box<Ready>),
-    /// A device that stands for it.
+    /// A device that stands for the array.
     Device(Device),
 }
 

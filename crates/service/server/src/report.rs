@@ -78,7 +78,7 @@ impl Reporter {
         }
     }
 
-    /// A reporter for a device that is served as it stands.
+    /// A reporter for a device that is served without an array around it.
     pub(crate) fn of_device(globals: &Globals, device: &Device) -> Self {
         Self {
             json: globals.json,
@@ -108,7 +108,7 @@ impl Reporter {
         self.stays_dirty && !self.is_resynced.load(Ordering::Relaxed)
     }
 
-    /// Reports a verdict for each member that is not simply in its slot, and what the array lacks.
+    /// Reports the verdict on each member that needs attention, and what the array lacks.
     pub(crate) fn members(&self, ready: &Ready) {
         if let Some(replayed) = &ready.replayed {
             self.replayed(replayed);

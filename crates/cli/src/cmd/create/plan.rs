@@ -214,7 +214,8 @@ pub(super) struct Plan {
     pub(super) superblocks: Vec<Superblock>,
     /// Destroyed things, each once.
     pub(super) destroyed: Vec<NamedThing>,
-    /// Things to destroy that stay, because they lie within the data areas (`--assume-clean`).
+    /// Things that the operator named to destroy and that stay, because they are within the data
+    /// areas (`--assume-clean`).
     pub(super) kept: Vec<NamedThing>,
     pub(super) args: Args,
 }

@@ -67,7 +67,7 @@ impl Load {
             let shared = Arc::clone(&load.shared);
             load.clients.push(thread::spawn(move || {
                 let outcome = work(&mut client, &mut region, &shared, Rng::with_seed(seed));
-                // The other clients need not go on once one has failed.
+                // If one client has failed, the other clients need not go on.
                 shared.must_end.fetch_or(outcome.is_err(), Ordering::Relaxed);
                 outcome.map(|()| region)
             }));
@@ -113,7 +113,7 @@ fn work(
 ) -> Result<(), CliError> {
     let mut buffer = Vec::new();
     while !shared.must_end.load(Ordering::Relaxed) {
-        // Each power of two is as likely a length as the others.
+        // Each power of two is equally likely as the greatest length.
         let longest = 1 << random.u32(..=LENGTH_SHIFT_MAX);
         let length = random.usize(1..=longest).min(region.content.len());
         let start = random.usize(..=region.content.len() - length);

@@ -254,7 +254,7 @@ pub(super) fn journal_mode(log: &JournalLog) -> Option<&'static str> {
     log.is_write_back.then_some("write-back")
 }
 
-/// How full a journal is, and with what.
+/// How full a journal is, and which blocks it holds.
 fn journal_words(log: &JournalLog) -> String {
     let (used, ring) = (log.used_sectors(), log.area.ring_sectors);
     format!(

@@ -104,8 +104,8 @@ pub(super) fn check_words(members: &[PathBuf]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The command line plus the file's options that it does not give itself. They stand right behind
-/// the verb, before any member.
+/// The command line, plus the file's options that the command line does not give itself. The file's
+/// options come right after the verb, before any member.
 fn with_options(given: &[OsString], config: &Config, has_array: bool) -> Vec<OsString> {
     let is_given = |key: &str| {
         let (whole, begin) = (format!("--{key}"), format!("--{key}="));

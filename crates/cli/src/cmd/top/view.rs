@@ -148,7 +148,7 @@ fn first(look: &ArraysSnapshot) -> PathBuf {
     look.arrays.first().expect("a look sees an array").running.control.clone()
 }
 
-/// The lines of an array, and notes about the others.
+/// The lines of an array, and notes about arrays that did not answer.
 fn shown(
     look: &ArraysSnapshot,
     place: usize,

@@ -173,7 +173,7 @@ impl Array {
         self.members.iter().filter(|path| path.exists()).cloned().collect()
     }
 
-    /// The members without those in `slots`.
+    /// All members except those in `slots`.
     pub(crate) fn without(&self, slots: &[usize]) -> Vec<PathBuf> {
         let kept = self.members.iter().enumerate().filter(|(slot, _)| !slots.contains(slot));
         kept.map(|(_, path)| path.clone()).collect()

@@ -28,7 +28,7 @@ const DRY: [&str; 14] = [
     "resume", "stop", "undo", "replay",
 ];
 
-/// The folder and environment of a braid command: its remedies run with the same.
+/// The folder and the environment in which a braid command ran: its remedies run there, too.
 #[derive(Debug)]
 pub(super) struct CommandEnv {
     runtime: Option<OsString>,

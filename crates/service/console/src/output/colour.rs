@@ -98,7 +98,7 @@ impl Paint {
         Self { is_on: false }
     }
 
-    /// The text in its colour; the same text where colour is off.
+    /// The text in its colour; unchanged if colour is off.
     pub fn paint(self, style: Style, text: &str) -> String {
         if !self.is_on || text.is_empty() {
             return text.to_string();

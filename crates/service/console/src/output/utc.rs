@@ -35,7 +35,7 @@ pub fn rfc3339_utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Seconds since 1970 now; 0 if the clock stands before that.
+/// The present time in seconds since 1970; 0 if the clock is set before 1970.
 pub fn now_seconds() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |duration| duration.as_secs())

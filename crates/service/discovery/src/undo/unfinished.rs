@@ -250,7 +250,7 @@ mod tests {
             ([Some(Before), Some(Before), Some(Before)], [true, true, true], false),
             // The written device is present, but not named.
             ([Some(Partly), Some(Before), Some(Before)], [false, true, true], true),
-            // The written device is absent: the others are served without it.
+            // The written device is absent: the other devices are served without it.
             ([None, Some(Before), Some(Before)], [false, true, true], false),
             ([Some(Partly), Some(Changed), Some(Changed)], [true, false, false], true),
             ([Some(Written), Some(Changed), Some(Changed)], [true, true, true], true),

@@ -39,8 +39,8 @@ struct Answer {
 
 /// A hook as the server sees it: events go to the hook's process.
 pub struct HookProcess {
-    /// The same hook, made in the server: gives the name and decides which events the process gets.
-    /// It delivers nothing.
+    /// The hook itself, made in the server as well: it gives the name and decides which events the
+    /// process gets, and delivers nothing.
     like: Box<dyn Deliver>,
     socket: BufReader<UnixStream>,
     line: Vec<u8>,

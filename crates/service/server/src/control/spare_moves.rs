@@ -111,8 +111,8 @@ impl Answers {
         SpareNeed::Lacking
     }
 
-    /// Has the other array remove the spare, and adds it here. The error has a reason only if
-    /// something was changed.
+    /// Has the other array remove the spare, and adds it to this array. The error has a reason only
+    /// if something was changed.
     fn take(&self, running: &setting::ArrayParts, offer: &Offer<'_>) -> Result<(), Option<String>> {
         let Offer { of, path } = offer;
         let name = &of.array.name;

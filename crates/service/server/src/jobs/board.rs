@@ -210,10 +210,11 @@ impl Board {
         noted.snapshot(job.as_ref(), self.now_ns())
     }
 
-    /// Passes a request on if `may` allows it in the current state, and returns `may`'s answer.
+    /// Passes a request on if `may` allows it in the current state, and returns the answer of
+    /// `may`.
     ///
     /// # Errors
-    /// Those of `may`.
+    /// The error of `may`.
     pub(crate) fn ask<T, E>(
         &self,
         volume: &Volume,
