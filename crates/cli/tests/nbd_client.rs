@@ -1,4 +1,4 @@
-//! The client against braid's own server, and against a program that is no NBD server.
+//! braid's NBD client against braid's own server, and against a program that is no NBD server.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 

@@ -1,4 +1,4 @@
-//! `--layout`, as `serve` and `rescue` take it.
+//! The option `--layout` of `serve` and `rescue`, and its words.
 
 use braid_discovery::raid0_layout::Raid0Layout;
 use clap::builder::{EnumValueParser, TypedValueParser};

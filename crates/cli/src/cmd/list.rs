@@ -1,4 +1,4 @@
-//! `braid list`: the arrays that are being served, one line each.
+//! `braid list`: prints the arrays that are being served, one line each.
 
 use serde_json::json;
 

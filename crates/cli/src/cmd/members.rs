@@ -1,7 +1,7 @@
 //! `braid add`, `spare`, `fail`, `remove` and `replace`: change the members of a running array.
 //!
-//! The server probes devices, decides and acts. This command makes paths absolute, because the
-//! server may run in another folder. All return at once; `braid wait` waits for a rebuild.
+//! The server probes devices, decides and acts. These commands make paths absolute, because the
+//! server may run in another folder. They return at once; `braid wait` waits for a rebuild.
 
 mod open_descriptors;
 

@@ -1,4 +1,4 @@
-//! `braid rescue`: its arguments.
+//! The arguments of `braid rescue`.
 
 use std::path::PathBuf;
 

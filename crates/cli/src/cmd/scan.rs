@@ -1,10 +1,11 @@
-//! `braid scan`: lists arrays on devices, with a file for each. Writes only with --write.
+//! `braid scan`: lists the arrays on devices, and prints a configuration file for each array.
+//! Writes only with --write.
 //!
 //! ```text
 //!   devices, or all there are ─look─▶ by UUID ─▶ name (mdadm.conf's, or the superblocks') ─▶ NAME.toml
 //! ```
 //!
-//! With --udev it names the array to serve for one device, if that array has a file.
+//! With --udev it prints the name of one device's array, if that array has a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

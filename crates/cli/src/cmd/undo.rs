@@ -4,7 +4,7 @@
 //!   the record ─▶ open every device alone ─▶ read its ends ─▶ judge (pure) ─▶ save the current bytes ─▶ write ─▶ flush
 //! ```
 //!
-//! It writes all devices or none: one device that has changed since stops it. An undo is saved like
+//! It writes all devices or none: it refuses if one device has changed since. An undo is saved like
 //! any other command, so it can be undone itself. An interrupted undo resumes where it stopped.
 
 use std::fs;

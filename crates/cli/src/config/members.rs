@@ -1,4 +1,5 @@
-//! Finds the members of a file's array, by path or among devices, and waits for them.
+//! Finds the members of the array of a configuration file, by path or among devices, and waits for
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;

@@ -1,4 +1,5 @@
-//! A folder, the built command in it, and a comparison of all bytes before and after.
+//! For tests: a folder, the built command in it, and a comparison of all bytes before and after a
+//! command.
 
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part of the kit
 

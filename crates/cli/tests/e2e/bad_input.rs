@@ -1,7 +1,7 @@
-//! Faults of operators and disks: each gets a code, a cause and a remedy; nothing is written.
+//! Faults of operators and disks: each gets a code, a cause and a remedy, and nothing is written.
 //!
-//! `Array::refused` compares every byte of every member before and after, and runs the command once
-//! for a program and once for a person.
+//! `Array::refused` compares every byte of every member before and after. It runs the command
+//! twice: with output for a program, and with output for a person.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Without `/proc` and `/sys`: in a chroot, or in a container without these mounts.
+//! braid without `/proc` and `/sys`: in a chroot, or in a container without these mounts.
 //!
 //! Needs root; without it each case reports that it is skipped.
 

@@ -1,4 +1,4 @@
-//! Whole disks in and out: nbdcopy with several connections, qemu-img.
+//! Whole arrays copied in and out: by nbdcopy with several connections, and by qemu-img.
 
 use crate::kit::{
     Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Shape, assert_same, needs, ok, random_bytes,

@@ -104,7 +104,7 @@ fn superblocks_in_partitions_whose_table_is_lost_are_found() {
     // For disks with a table the report names partitions that may be members.
     for path in &array.members {
         let disk = fs::File::options().write(true).open(path).expect("a disk");
-        // An MBR with one partition from sector 2048.
+        // The table is an MBR with one partition from sector 2048.
         let mut table = [0; 66];
         table[..16].copy_from_slice(&[0, 0, 0, 0, 0xfd, 0, 0, 0, 0, 8, 0, 0, 0, 0x80, 0, 0]);
         table[64..].copy_from_slice(&[0x55, 0xaa]);

@@ -1,4 +1,5 @@
-//! Reports beside standard output: history, hooks, metrics, service manager; and its sockets.
+//! Reports beside standard output: history, hooks, metrics, service manager. Also the sockets that
+//! the service manager passes on.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! One writer, ever; one server per socket; no other user at the socket.
+//! An array has one writer, a socket has one server, and no other user reaches the socket.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;

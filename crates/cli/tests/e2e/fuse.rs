@@ -1,6 +1,7 @@
 //! The array as a file: through /dev/fuse and through io_uring, with losses, stops and kills.
 //!
-//! Both are tested if root can set the kernel's switch, which counts at a server's start.
+//! Both ways are tested if root can set the kernel's switch between them, which counts at a
+//! server's start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -170,7 +171,7 @@ fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     let array = Array::create(RAID_5);
     let path = disk(&array);
     let words = ["serve", "--fuse", path.to_str().expect("text")];
-    // EPERM.
+    // mount fails with EPERM.
     let Some(ran) = array.braid_denied((MOUNT, 1), &words) else { return };
     let error = error_of(&ran);
     assert_eq!(error["code"], "B093", "{error}");

@@ -1,5 +1,5 @@
-//! Clients that exhaust resources: memory by announcing much data, connections, descriptors; under
-//! the limits of a service manager or a container.
+//! Clients that exhaust memory (by announcing much data), connections or descriptors, while the
+//! server is under the limits of a service manager or a container.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

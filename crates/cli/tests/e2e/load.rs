@@ -1,4 +1,4 @@
-//! fio reads and writes at depth 32 and verifies every block, while members go.
+//! fio reads and writes at depth 32 and verifies every block, while members are lost.
 
 use std::fs::OpenOptions;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Members restored from an earlier day: one of them, and all of them.
+//! Members restored from an earlier day: one member, or all of them.
 
 use std::path::PathBuf;
 

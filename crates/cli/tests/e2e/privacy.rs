@@ -1,4 +1,5 @@
-//! braid's files are private whatever the umask is; those of `--run` follow the user's umask.
+//! braid's files are private whatever the umask is; files of the `--run` command follow the user's
+//! umask.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
-//! Remedies typed unchanged, without a served array: of `create`, of `serve`, for the machine.
+//! Remedies typed unchanged, without a served array: of `create`, of `serve`, and for the machine.
 //!
 //! `remedies_served` covers the refusals of a running array. The kit tries each remedy that only
-//! reads, wherever a test makes braid refuse (`kit/remedies.rs`). This file covers remedies that
-//! change or destroy, that the operator completes, and that no other test provokes.
+//! reads, wherever a test makes braid refuse (`kit/remedies.rs`). This file covers three kinds of
+//! other remedies: those that change or destroy, those that the operator completes, and those of
+//! refusals in no other test.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -1,4 +1,5 @@
-//! Replacement of members under clients: `replace`, by a device or a spare, with failures.
+//! Members are replaced while clients are served: by a device or a spare, and with failures in
+//! between.
 //!
 //! The member serves until its replacement is complete, so redundancy stays whole. Clients' data
 //! survive any failure.

@@ -589,7 +589,7 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     needs!("nbdcopy", "mke2fs");
     let data = Array::create_named("data", RAID_5, "16M");
     let of_system = random_bytes(67, SYSTEM_BYTES - (64 << 10));
-    // A file system in a partition of the data.
+    // Makes a file system in a partition of the data array.
     let served = data.serve();
     let image = data.path("home.img");
     fs::write(&image, vec![0; 32 << 20]).expect("a file");

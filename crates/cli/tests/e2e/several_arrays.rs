@@ -13,7 +13,7 @@ use std::time::Duration;
 fn two() -> (Array, Array, Vec<PathBuf>) {
     let tank = Array::create_named("tank", RAID_5, "16M");
     let pool = Array::create_named("pool", RAID_1, "24M").found_with(&tank);
-    // In any order, as in /dev/sd*.
+    // Members are mixed, as the disks of /dev/sd* are.
     let members = [&tank.members[..2], &pool.members[..], &tank.members[2..]].concat();
     (tank, pool, members)
 }

@@ -1,5 +1,5 @@
-//! The array as a block device: refused without ublk, with the cause and remedies. Tests with ublk
-//! run in a guest (`cargo xtask ublk`).
+//! The array as a block device: without ublk braid refuses, with the cause and remedies. Tests with
+//! ublk run in a guest (`cargo xtask ublk`).
 //!
 //! Each case has its own `/dev`, so that the machine's drivers do not matter.
 

@@ -1,4 +1,4 @@
-//! Members of a mirror that are read only if no other member has a copy.
+//! Write-mostly members of a mirror: reads avoid them while another member has a copy.
 
 use serde_json::Value;
 

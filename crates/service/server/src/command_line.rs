@@ -1,5 +1,5 @@
-//! Rebuilds the command line of this process, for advice and for the note beside the control socket
-//! that starts the server again.
+//! Rebuilds the command line of this process: for advice, and for the note beside the control
+//! socket with the command that starts the server again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

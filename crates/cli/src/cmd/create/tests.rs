@@ -1,4 +1,4 @@
-//! A failure leaves members as they were, unless zeroing had begun, and removes new files.
+//! A failed `create` leaves members as they were, unless zeroing had begun, and removes new files.
 
 use std::path::{Path, PathBuf};
 

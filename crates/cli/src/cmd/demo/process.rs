@@ -1,5 +1,5 @@
-//! This program, run as an operator runs it: commands that end, and a `braid serve` whose events
-//! the demo reads while it runs.
+//! Runs this program as an operator would: commands that end, and a `braid serve` whose events the
+//! demo reads while it runs.
 //!
 //! A server is killed when its owner leaves scope, so that an error leaves no process behind.
 

@@ -1,4 +1,5 @@
-//! The seven steps, in order. Each ends in checks, and the first that fails ends the demo.
+//! The seven steps of the demo, in order. Each step ends in checks, and the first check that fails
+//! ends the demo.
 //!
 //! ```text
 //!   create -> serve -> copy in -> load -> lose two -> read back -> swap back

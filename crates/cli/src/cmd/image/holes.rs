@@ -63,7 +63,7 @@ mod tests {
         file.as_file().set_len(size).expect("a length");
         let found = |size| holes(file.path(), size).collect::<Vec<_>>();
         assert_eq!(found(size), std::slice::from_ref(&(0..size)));
-        // Data in the middle, and a hole below the minimum length.
+        // The file has data in the middle, and a hole below the minimum length.
         file.as_file().write_all_at(&[1; 1 << 16], 16 << 20).expect("data");
         file.as_file().write_all_at(&[1; 1 << 16], (16 << 20) + (1 << 18)).expect("data");
         let end = (16 << 20) + (1 << 18) + (1 << 16);

@@ -5,9 +5,10 @@
 //!     └─▶ /etc/braid/tank.toml ─▶ --nbd ... --cache-memory ... MEMBER ... ─clap─▶ the same Args as from a command line
 //! ```
 //!
-//! An option of the command line replaces the file's; members are added to the file's.
+//! An option of the command line replaces the same option of the file. Members of the command line
+//! are added to the file's members.
 //!
-//! This file knows no option by itself. clap knows all options and their valid values.
+//! This module knows no option by itself. clap knows all options and their valid values.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

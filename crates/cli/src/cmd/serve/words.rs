@@ -1,4 +1,4 @@
-//! Words of options of `serve` that name one of a few things.
+//! Values of `serve` options that are one of a few words.
 
 use braid_console::output::size::{SizeError, parse_size};
 

@@ -1,4 +1,4 @@
-//! An array at work, for tests.
+//! A sample array at work, for tests.
 
 use braid_control::model::{
     Array, Clients, ElevatorRow, Elevators, Found, Job, JobKind, JobPace, JobState, MemberRates,

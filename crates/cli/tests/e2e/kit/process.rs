@@ -1,4 +1,4 @@
-//! Other programs: run with a deadline, or run concurrently.
+//! Runs other programs with a deadline, or beside the test.
 
 use std::ffi::OsStr;
 use std::fs::File;

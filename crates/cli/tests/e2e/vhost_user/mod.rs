@@ -1,5 +1,6 @@
-//! The array as a disk of a virtual machine, which the test plays: a loss under it, kills of the
-//! server, machines that go and come, and the refusals. `cargo xtask guests` boots a guest from it.
+//! The array as a disk of a virtual machine, which the test plays: the loss of a member, kills of
+//! the server, machines that leave and return, and refusals. `cargo xtask guests` boots a guest
+//! from such a disk.
 
 mod machine;
 

@@ -1,4 +1,4 @@
-//! The text for arrays in each state.
+//! The text of `braid status` for arrays in each state.
 
 use braid_control::model::{
     Advice, Array, Failure, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobResult,

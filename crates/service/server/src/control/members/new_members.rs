@@ -1,13 +1,13 @@
 //! Devices about to become members: opened, examined and judged; then saved, wiped and taken in.
 //!
-//! The care is that of `create`: recognised data is overwritten only if the operator named it, and
-//! the device's first and last bytes are saved before. One rule differs: a stale member of this
-//! very array holds nothing that the array lacks, and needs no name. The rule excludes devices that
-//! are newer, that ran apart, or that are clones of a member in use.
+//! As in `create`, recognised data is overwritten only if the operator named it, and the device's
+//! first and last bytes are saved before. One rule differs: a stale member of the same array holds
+//! nothing that the array lacks, and needs no name. The rule excludes devices that are newer, that
+//! ran apart, or that are clones of a member in use.
 //!
-//! If the array's bitmap covers everything that a stale member missed, the member keeps the rest;
-//! mdadm calls that a re-add. Its data area then belongs to the array, and is neither named nor
-//! wiped.
+//! If the array's bitmap covers everything that a stale member missed, the member keeps the rest of
+//! its data; mdadm calls that a re-add. Its data area then belongs to the array, and is neither
+//! named nor wiped.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
