@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut looked = Instant::now();
     loop {
         stdout::flush();
-        // The reader of standard output is gone.
+        // The reader of standard output is gone, so more output is of no use.
         if stdout::has_failed() {
             return Ok(Exit::Done);
         }

@@ -174,7 +174,8 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
     served.stop();
 }
 
-/// Wrong chunks of 64 KiB, each in another row and on another member, while the array is served.
+/// While the array is served, chunks of 64 KiB become wrong, each in another row and on another
+/// member.
 #[test]
 fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     const CHUNK: u64 = 64 * 1024;

@@ -205,7 +205,7 @@ impl StopTeller {
 }
 
 impl StopListener {
-    /// Waits for the outcome; `None` if the [`StopTeller`] is gone without one.
+    /// Waits for the outcome; `None` if the `StopTeller` is gone without one.
     pub(crate) async fn wait(mut self) -> Option<StopOutcome> {
         let outcome = self.0.wait_for(Option::is_some).await.ok()?;
         outcome.clone()

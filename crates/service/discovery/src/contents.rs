@@ -30,7 +30,7 @@ const SIGNATURES_MAX: u32 = 1024;
 /// One recognised thing on one member.
 #[derive(Debug, Clone)]
 pub struct Thing {
-    /// The member.
+    /// The member's label.
     pub label: String,
     /// The thing's names, the recommended one first; the last is unique.
     pub names: Vec<String>,

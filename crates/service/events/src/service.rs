@@ -94,7 +94,7 @@ impl Watchdog {
     /// No thread could start.
     pub fn start(heart: impl Heart) -> io::Result<Option<Self>> {
         let Some(patience) = watchdog() else { return Ok(None) };
-        // If the message cannot be sent, the service manager acts on the missing food.
+        // If the message cannot be sent, the service manager misses it and acts.
         let feed = || drop(notify("WATCHDOG=1\n"));
         Self::start_with(patience, heart, feed).map(Some)
     }

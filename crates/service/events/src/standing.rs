@@ -38,7 +38,7 @@ pub struct CompletedCheck {
 }
 
 impl Standing {
-    /// Adds an event.
+    /// Adds an event to the totals.
     pub fn take(&mut self, event: &Event) {
         let change = &event.change;
         *self.events.entry(change.kind.clone()).or_default() += 1;

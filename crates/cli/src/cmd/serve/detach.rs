@@ -37,7 +37,7 @@ use braid_server::own_folder;
 /// Interval of checking for the server's end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Longer than any message for a service manager.
+/// Length of the buffer for a message to the service manager: longer than any message.
 const WORDS_BYTES_MAX: usize = 4096;
 
 /// Options of `braid serve` about the background.

@@ -73,7 +73,7 @@ impl Background {
         Self::spawn_command(command, "")
     }
 
-    /// Starts it with `input` on its standard input.
+    /// Starts a program with `input` on its standard input.
     pub(crate) fn spawn_command(mut command: Command, input: &str) -> Self {
         let words = format!("{command:?}");
         let command_env = CommandEnv::of(&command);
@@ -90,7 +90,7 @@ impl Background {
         self.child.try_wait().expect("our own child").is_some()
     }
 
-    /// Sends SIGTERM, and waits for its end.
+    /// Sends SIGTERM to the program, and waits for its end.
     pub(crate) fn terminate(mut self) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         kill_process(Pid::from_raw(id).expect("not zero"), Signal::TERM).expect("our own child");
@@ -113,7 +113,7 @@ impl Background {
         Ran { status, stdout, stderr }
     }
 
-    /// Waits for its end, which must be a success; returns its output.
+    /// Waits for the program's end, which must be a success; returns its output.
     pub(crate) fn wait_ok(self) -> String {
         let words = self.words.clone();
         let ran = self.wait();

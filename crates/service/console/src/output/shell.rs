@@ -16,7 +16,7 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     quote(text)
 }
 
-/// A text that was a command-line argument, quoted as by [`shell_word`]; an option stays an option.
+/// A text that was a command-line argument, quoted as by `shell_word`; an option stays an option.
 pub fn shell_argument(text: &str) -> Cow<'_, str> {
     quote(text)
 }

@@ -60,7 +60,7 @@ pub struct Device {
 /// The record of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// When the command ran, since 1970.
+    /// The time of the command, since 1970.
     pub time: Duration,
     /// The command line of the command.
     pub command: String,

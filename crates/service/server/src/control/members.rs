@@ -66,7 +66,7 @@ struct CurrentMember {
     look: MemberLook,
     label: String,
     standing: Standing,
-    /// The slot that it has or had.
+    /// The slot that the member has or had.
     slot: Option<u16>,
 }
 
