@@ -43,11 +43,11 @@ pub(crate) struct Device {
     /// The parameters agreed in INIT, once it is answered.
     begun: Mutex<Option<SessionParameters>>,
     begins: Condvar,
-    /// The kernel has released the file system.
+    /// True once the kernel has released the file system.
     gone: AtomicBool,
-    /// This process is about to unmount it.
+    /// True once this process is about to unmount the file system.
     ending: AtomicBool,
-    /// Used once both ends have agreed on rings.
+    /// `None` until the kernel and this process have agreed on rings.
     rings: Mutex<Option<Rings>>,
 }
 
@@ -106,7 +106,7 @@ impl Device {
         drop(rings);
     }
 
-    /// Writes an answer to the kernel. If the kernel no longer wants it, that is no error.
+    /// Writes an answer to the kernel. No error if the kernel no longer wants the answer.
     fn send(&self, reply: &Reply, payload: Option<&Payload>) {
         let result = match payload {
             Some(payload) => {
@@ -162,7 +162,7 @@ impl Reader {
         Ok(Self { device, head: [0; MESSAGE_BYTES_MAX], expected, rest })
     }
 
-    /// Runs until it is told to end, or the kernel releases the file system.
+    /// Runs until the door asks it to end, or the kernel releases the file system.
     pub(crate) fn run(mut self) {
         while self.device.gate.wait_for(PAYLOAD_BYTES_MAX) {
             match self.receive() {
@@ -180,7 +180,7 @@ impl Reader {
         let Device { descriptor, end, .. } = &*self.device;
         let mut descriptors =
             [PollFd::new(&**descriptor, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-        // The caller looks at both next, whatever the result.
+        // The caller checks both descriptors next, whatever the result.
         let _ = poll(&mut descriptors, None);
     }
 
@@ -236,7 +236,8 @@ impl Reader {
         }
     }
 
-    /// Joins arguments that are longer than a write's; returns their range in `head`.
+    /// Joins the arguments of a message whose arguments are longer than a write's; returns their
+    /// range in `head`.
     fn join(&mut self, in_head: usize, behind: usize) -> std::ops::Range<usize> {
         let more = behind.min(MESSAGE_BYTES_MAX - in_head).min(self.expected.len());
         self.head[in_head..in_head + more].copy_from_slice(&self.expected[..more]);
@@ -284,7 +285,7 @@ impl Reader {
         second.copy_from_slice(&self.rest[..second.len()]);
         add(&self.device.session.counters.bytes_copied, bytes);
         let expected = bytes.max(EXPECTED_BYTES_MIN);
-        // Without memory the expected length stays, and the next write is copied as well.
+        // Without memory `expected` keeps its length, and the next write is copied as well.
         if let Ok(next) = Payload::try_for_overwriting(expected) {
             self.expected = next;
         }

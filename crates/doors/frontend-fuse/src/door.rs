@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The reason.
         source: MountError,
     },
-    /// The kernel does not answer, or speaks a protocol that is not understood.
+    /// The kernel does not answer INIT, or speaks a protocol that this door does not understand.
     #[error("the kernel's FUSE is too old, or does not answer")]
     NotBegun,
     /// Another system call failed.
@@ -63,7 +63,7 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes that programs have written.
     pub bytes_written: u64,
-    /// Bytes of those that were copied between the kernel's memory and the array's.
+    /// Bytes read and written that were copied between the kernel's memory and the array's.
     pub bytes_copied: u64,
     /// Requests that failed in the array.
     pub errors: u64,
@@ -120,10 +120,11 @@ fn counts(device: &Device) -> Counts {
 }
 
 impl Door {
-    /// Mounts `disk`, and serves it. Calls `on_gone` if another process unmounts it.
+    /// Mounts `disk` as a file, and serves it. Calls `on_gone` if another process unmounts the
+    /// file.
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing is mounted then.
+    /// See [`OpenError`]; nothing is mounted after an error.
     pub fn open(
         mount_point: MountPoint,
         disk: Arc<dyn Disk>,
@@ -185,7 +186,7 @@ impl Door {
         self.over_rings
     }
 
-    /// A handle that reads its counters.
+    /// A handle that reads the door's counters.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::downgrade(&self.device))
@@ -213,7 +214,7 @@ impl Door {
         CloseResult { was_in_use, unanswered }
     }
 
-    /// Unmounts the file, which is still read from; whether a program uses it.
+    /// Unmounts the file while requests are still read; returns whether a program uses the file.
     fn unmount(&self) -> bool {
         let path = self.mount_point.path();
         let unused = mount::unmount(path, UnmountMode::Unused);
@@ -233,7 +234,7 @@ impl Drop for Door {
     }
 }
 
-/// Prepares requests by io_uring, if the kernel supports them and there is room.
+/// Prepares requests by io_uring, if the kernel supports them and the memory for them is free.
 fn by_rings(
     device: &Arc<OwnedFd>,
     shared: (&Arc<Session>, &Arc<Gate>),

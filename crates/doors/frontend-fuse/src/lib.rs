@@ -14,11 +14,11 @@
 //! ```
 //!
 //! No thread waits for the array. A payload is received into its final memory: a message's head
-//! goes to one run of memory, the bytes behind it to an aligned one. That one is as long as the
-//! last write; the rest goes to a third run.
+//! goes to one run of memory, the bytes behind the head to a second, aligned run. The second run is
+//! as long as the last write; the rest of a longer message goes to a third run.
 //!
-//! Back-pressure is not reading: while requests hold [`limits::IN_FLIGHT_BYTES_MAX`] bytes, the
-//! next ones stay with the kernel, and their programs wait.
+//! Back-pressure: while requests hold [`limits::IN_FLIGHT_BYTES_MAX`] bytes, the door reads no
+//! more. The next requests stay with the kernel, and their programs wait.
 //!
 //! When this process dies, the kernel closes its descriptor and fails all waiting requests. The
 //! mount stays; the next server that wants the place removes it.
@@ -36,7 +36,7 @@
 //! ```text
 //!   door                     the crate's face: open, close
 //!   device                   messages in, answers out
-//!   rings/                   the same by io_uring
+//!   rings/                   messages in, answers out, by io_uring
 //!   session                  shared by all requests: the file, the disk, the waiting requests
 //!   mount   mount_point      mounting; is the path fit?
 //!   ────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use braid_fuse_proto::limits::REQUEST_BYTES_MAX;
 
-/// Memory for payloads of requests in flight, beside that of other doors: 64 of the longest
+/// Memory for payloads of requests in flight, beside the memory of other doors: 64 of the longest
 /// requests. That is twice as much as a loop device and a program have in flight together.
 pub const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
@@ -18,16 +18,18 @@ pub(crate) const STACK_BYTES: usize = 1 << 20;
 /// Time that fusermount3 has to mount or unmount; it does not wait for this process.
 pub(crate) const HELPER_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Pause between two polls of an event that happens by itself.
+/// Pause between two polls of a state for which no descriptor can be polled.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
-/// Entries of a ring's queue, each with memory for the longest request: one processor's requests.
+/// The most entries of a ring's queue: the requests of one processor. Each entry has memory for the
+/// longest request.
 pub(crate) const ENTRIES_MAX: usize = 32;
 
-/// The fewest entries of a queue: the kernel needs some while others are being answered.
+/// The fewest entries of a queue: the kernel needs some while this process answers the others.
 pub(crate) const ENTRIES_MIN: usize = 4;
 
-/// Entries of all queues together, if each queue gets enough; short requests use little of one.
+/// Entries of all queues together, unless [`ENTRIES_MIN`] for each queue makes more. Short requests
+/// use little of an entry's memory.
 pub(crate) const ENTRIES_ALTOGETHER: usize = 64;
 
 const _: () = assert!(IN_FLIGHT_BYTES_MAX >= 2 * PAYLOAD_BYTES_MAX);

@@ -1,7 +1,8 @@
 //! Mounting and unmounting: mount(2) for root, fusermount3 for other users.
 //!
-//! fusermount3 is a setuid program of root's. It opens /dev/fuse, mounts it, and passes the
-//! descriptor through a socket, whose number `_FUSE_COMMFD` gives; ours is its standard input.
+//! fusermount3 is a setuid-root program. It opens /dev/fuse, mounts the file system, and sends the
+//! descriptor of /dev/fuse through a socket. `_FUSE_COMMFD` gives the socket's number in
+//! fusermount3; here the socket is its standard input.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut, Read};
@@ -35,7 +36,7 @@ pub enum MountError {
     /// This machine has no FUSE.
     #[error("there is no {DEVICE}: the kernel has no FUSE, or its module is not loaded")]
     NoDevice,
-    /// This user may not use it.
+    /// This user may not use FUSE.
     #[error("{DEVICE} may not be opened by this user")]
     Denied,
     /// Only root may mount by itself, and fusermount3 is not installed.
@@ -65,9 +66,9 @@ impl MountError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnmountMode {
-    /// Only if no program uses it.
+    /// Unmounts only if no program uses the mount.
     Unused,
-    /// At once; programs that use it keep the detached mount.
+    /// Unmounts at once; programs that use the file keep the detached mount.
     Detached,
 }
 
@@ -112,7 +113,7 @@ fn by_ourselves(path: &Path, mode: u32, read_only: bool) -> Result<OwnedFd, Moun
     Ok(device)
 }
 
-/// Waits for the helper's end and messages, within a deadline.
+/// Waits within a deadline until the helper has ended; returns its status and its messages.
 fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
     let until = Instant::now() + HELPER_DEADLINE;
     let status = loop {
@@ -120,7 +121,7 @@ fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < until => sleep(LOOK),
             Ok(None) => {
-                // It has exceeded its deadline; the caller looks at the result.
+                // The helper has exceeded its deadline; the caller checks the result.
                 let _ = child.kill();
                 break child.wait().map_err(|error| MountError::system("wait", error))?;
             }

@@ -46,7 +46,7 @@ pub enum MountPointError {
         /// The reason.
         source: MountError,
     },
-    /// The system fails to look at the path, or to make the file.
+    /// A system call fails that inspects the path or makes the file.
     #[error("{} cannot be used", path.display())]
     System {
         /// The path.
@@ -65,10 +65,11 @@ pub struct MountPoint {
 }
 
 impl MountPoint {
-    /// Checks a path, makes an empty file if there is none, and removes a dead server's mount.
+    /// Checks a path, makes an empty file if the path does not exist, and removes a dead server's
+    /// mount.
     ///
     /// # Errors
-    /// It is not fit; nothing was changed.
+    /// The path is not fit; nothing was changed.
     pub fn take(path: &Path) -> Result<Self, MountPointError> {
         let path = without_links(path).map_err(|source| failed(path, source))?;
         let was_stale = free(&path)?;
@@ -89,7 +90,7 @@ impl MountPoint {
         &self.path
     }
 
-    /// Whether a killed server had left its mount there.
+    /// Whether a killed server had left its mount at the path.
     #[must_use]
     pub fn was_stale(&self) -> bool {
         self.was_stale
@@ -97,11 +98,11 @@ impl MountPoint {
 }
 
 impl Drop for MountPoint {
-    /// Removes the file, if it was made here and is still empty.
+    /// Removes the file, if `take` made it and it is still empty.
     fn drop(&mut self) {
         let is_empty = || std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
         if self.is_made && is_empty() {
-            // Another process may have removed it; and an empty file does no harm.
+            // Another process may have removed the file; and an empty file does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -111,8 +112,8 @@ fn failed(path: &Path, source: io::Error) -> MountPointError {
     MountPointError::System { path: path.to_path_buf(), source }
 }
 
-/// The path as the list of mounts has it. The last part is followed only if it is a link: it need
-/// not exist, and no call works on a killed server's mount.
+/// The path in the form of the kernel's list of mounts. Resolves the last part only if it is a
+/// link: it need not exist, and no call works on a killed server's mount.
 fn without_links(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let is_link = std::fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink());
@@ -125,7 +126,7 @@ fn without_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes stale mounts of braid; whether there were any.
+/// Removes stale mounts of braid at `path`; returns whether it removed any.
 fn free(path: &Path) -> Result<bool, MountPointError> {
     let mut was_stale = false;
     loop {

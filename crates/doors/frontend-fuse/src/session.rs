@@ -8,7 +8,7 @@ use braid_fuse_proto::{Errno, File, Head, ParseError, Reply, Request, Step, Wish
 use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Disk, Outcome, RequestError};
 
-/// Counters; the door decides nothing by them.
+/// Counters for the operator; no decision of the door depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
@@ -48,7 +48,7 @@ impl Session {
         Self { disk, file: Mutex::new(file), counters: Counters::default() }
     }
 
-    /// The step for a message with these arguments and a payload of this length.
+    /// Decides the next step for a message with these arguments and a payload of this length.
     pub(crate) fn decide(
         &self,
         head: &Head,
@@ -95,7 +95,8 @@ impl Session {
     }
 }
 
-/// The operation of a step without a payload from the kernel; allocates a READ's memory.
+/// The operation of a step, for all operations but a WRITE, whose payload comes from the kernel;
+/// allocates a READ's memory.
 pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, AnswerKind), Errno>> {
     Some(Ok(match *step {
         Step::Read { offset, length } => match Payload::try_for_overwriting(length as usize) {

@@ -1,6 +1,6 @@
-//! The mounts that this process sees, as the kernel lists them.
+//! The mounts that this process sees, as the kernel lists them in /proc/self/mountinfo.
 //!
-//! It reads the list, since stat(2) on a mount would wait for a server that hangs.
+//! stat(2) on a mount would wait for a server that hangs; reading the list does not.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,14 +18,15 @@ pub(crate) struct MountEntry {
 /// The uppermost mount at `place`, an absolute path without links.
 pub(crate) fn at(place: &Path) -> std::io::Result<Option<MountEntry>> {
     let list = std::fs::read("/proc/self/mountinfo").map_err(|error| {
-        // Without this, the error would seem to be about `place`.
+        // Without these words, the error would seem to be about `place`.
         let why = format!("the mounts cannot be read from /proc/self/mountinfo: {error}");
         std::io::Error::new(error.kind(), why)
     })?;
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))
 }
 
-/// One line of proc_pid_mountinfo(5): word five is the place; the kind follows a lone dash.
+/// One line of proc_pid_mountinfo(5): word five is the mount point; the kind of file system follows
+/// a lone dash.
 fn line(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|byte| *byte == b' ');
     let place = words.by_ref().nth(4)?;
@@ -34,7 +35,7 @@ fn line(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry { place, kind: OsStr::from_bytes(kind).to_owned() })
 }
 
-/// A word without its escapes: blanks and the like are a backslash and three octal digits.
+/// Decodes a word of the list, in which blanks and the like are a backslash and three octal digits.
 fn plain(word: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(word.len());
     let mut rest = word;

@@ -1,6 +1,7 @@
 //! A door over a disk in memory, which this process uses through the kernel.
 //!
-//! The disk's own threads end requests, late and out of order. Skipped without the right to mount.
+//! The disk's own threads end requests, late and out of order. The tests are skipped if this user
+//! may not mount.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -21,14 +22,15 @@ const SIZE_BYTES: usize = 8 << 20;
 
 type Job = (ClientRequest, Completion);
 
-/// Memory behind threads, which get operations in turn, so that these end in any order.
+/// Memory that several threads serve. Each takes the next operation, so operations end in any
+/// order.
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     read_only: bool,
     threads: Vec<Sender<Job>>,
     next: Mutex<usize>,
     flushes: Arc<Mutex<usize>>,
-    /// While this is locked no operation ends.
+    /// While this is locked, no operation ends.
     hold: Arc<Mutex<()>>,
 }
 
@@ -119,7 +121,7 @@ struct TestMount {
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static SWITCHED: Mutex<()> = Mutex::new(());
 
-/// Both ways for requests (false: /dev/fuse, true: rings), as far as this machine has them.
+/// Both ways for requests (false: /dev/fuse, true: rings), if this machine supports them.
 fn ways() -> Vec<bool> {
     let can_switch = OpenOptions::new().write(true).open(SWITCH).is_ok();
     if can_switch { vec![false, true] } else { vec![false] }
@@ -179,7 +181,8 @@ fn every_request_is_answered_by(over_rings: bool) {
             scope.spawn(move || {
                 let file = open(path);
                 let own = user * SIZE_BYTES / 4;
-                // Shorter, longer, much longer than the previous write; each also unaligned.
+                // Shorter, longer and much longer than the previous write; each length is also
+                // written unaligned.
                 for (turn, length) in [1, 511, 512, 4096, 4097, 70_000, 1 << 20, 3, 128 << 10]
                     .into_iter()
                     .cycle()
@@ -211,7 +214,8 @@ fn every_request_is_answered_by(over_rings: bool) {
 fn writes_of_one_length_are_not_copied() {
     let Some(TestMount { door, .. }) = served(false, false) else { return };
     let file = open(door.path());
-    // A MiB of memory that begins within a page touches more pages than one request may have.
+    // At most 512 KiB: a MiB of memory that begins within a page touches more pages than one
+    // request may have.
     for length in [4096, 128 << 10, 512 << 10] {
         file.write_all_at(&pattern(1, length), 0).expect("written");
         let before = door.meter().counts().bytes_copied;
@@ -311,7 +315,7 @@ fn a_door_closes_over_an_open_file_by(over_rings: bool) {
     assert!(closed.was_in_use && closed.unanswered == 1, "{closed:?}");
     assert!(begun.elapsed() < DEADLINE);
     drop(held);
-    // By /dev/fuse its answer still arrives before the kernel releases the file.
+    // By /dev/fuse the slow request's answer still arrives before the kernel releases the file.
     let ended = slow.join().expect("no panic");
     assert!(ended.is_ok() || over_rings, "{ended:?}");
     while file.read_at(&mut [0; 512], 0).is_ok() {

@@ -1,4 +1,4 @@
-//! Serves memory until its standard input ends, to measure the server alone.
+//! Serves memory over NBD until its standard input ends, to measure the server alone.
 //!
 //! ```text
 //!   memory SOCKET MEBIBYTES WORKERS       0 workers: two threads for each connection

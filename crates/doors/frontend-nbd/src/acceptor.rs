@@ -1,7 +1,7 @@
 //! The accept thread: accepts clients while there is room, and hands their connections to a dealer.
 //!
 //! Where it stands: one for each server, above both transports ([`crate::ring`],
-//! [`crate::threads`]). It polls every listener, and an eventfd by which the server stops it.
+//! [`crate::threads`]). It polls every listener, and an eventfd that the server signals to stop it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// `dealer` takes each accepted client; on a listener with TLS, once its handshake is done.
+    /// `dealer` gets each client when it is accepted; on a listener with TLS, after the handshake.
     pub(crate) fn new(
         dealer: Dealer,
         listeners: Vec<(Listener, Option<Tls>)>,
@@ -81,7 +81,8 @@ impl Acceptor {
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => {
-                // Some connection must end first, or the operator must raise the limit.
+                // A descriptor becomes free when a connection ends, or the operator raises the
+                // limit.
                 let lacks = matches!(errno, Errno::MFILE | Errno::NFILE);
                 if lacks && !std::mem::replace(&mut self.lacks_descriptors, true) {
                     self.shared.notices.tell(Notice::NoDescriptors);

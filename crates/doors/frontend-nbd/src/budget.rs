@@ -2,7 +2,7 @@
 //!
 //! Where it stands: one per server. Each connection has a [`Purse`]. It asks before it allocates
 //! memory for a request, for the memory's capacity, and gives it back when the reply is sent. The
-//! server does not read from a connection that waits; it rings the connection's [`Bell`] when
+//! server does not read from a connection that waits. It rings the connection's [`Bell`] when
 //! another try is worthwhile. No thread waits here.
 //!
 //! ```text
@@ -12,16 +12,16 @@
 //! ```
 //!
 //! - *Own*: each connection has its share of a quarter, so a small request never waits.
-//! - *Common*: a connection takes at most twice the bytes that it leaves to others, so no
-//!   connection takes all and later ones still find some. A connection that holds common memory
-//!   waits for its own replies to go out. A connection without any waits in line; at its turn it
-//!   gets all that is free. Clients that have moved as many bytes before take turns with unproven
-//!   ones. Requests within the "twice" rule overtake the line for a while, so that the longest
-//!   requests do not hold up all others.
+//! - *Common*: a connection takes at most twice the bytes that it leaves to others. So no
+//!   connection takes all, and later connections still find some. A connection that holds common
+//!   memory waits for its own replies to go out. A connection that holds none waits in line; at its
+//!   turn it gets all free memory. Clients that have moved as many bytes before take turns with
+//!   unproven ones. Requests within the "twice" rule overtake the line for a while, so that the
+//!   longest requests do not hold up all others.
 //! - *Partial*: a long write begins small and grows as its bytes arrive. Growing writes that hold
 //!   memory and need more could wait for each other. So together they hold at most a part that
-//!   leaves room for the largest request. Beyond it only one of them, the claimant, grows until it
-//!   is whole. All other requests end by themselves.
+//!   leaves room for the largest request. Beyond that part only one write, the claimant, grows
+//!   until it is whole. All other requests end by themselves.
 //!
 //! The thread that gives memory back rings the bells, when it holds no lock that a bell's owner
 //! needs: [`Budget::give`] only notes whose turn it is, [`Budget::ring`] rings.
@@ -48,9 +48,9 @@ pub(crate) trait Bell: Send + Sync {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// The whole request's memory, without waiting in line.
+    /// The whole request's memory, without waiting in line if it is not free.
     Now,
-    /// The whole request's memory.
+    /// The whole request's memory; the connection waits in line if it is not free.
     Whole,
     /// More memory for a payload that is arriving.
     Growth,
@@ -60,9 +60,9 @@ pub(crate) enum Need {
 pub(crate) struct Purse {
     own_bytes: usize,
     held_bytes: usize,
-    /// Common bytes that its growing write holds.
+    /// Common bytes that the connection's growing write holds.
     partial_bytes: usize,
-    /// Payload bytes that its client has sent or taken in replies so far.
+    /// Payload bytes that the client has sent, or has taken in replies, so far.
     moved_bytes: usize,
     /// Names the connection in a line and as the claimant.
     name: usize,
@@ -86,7 +86,7 @@ impl Purse {
         self.held_bytes > self.own_bytes
     }
 
-    /// The common part of `held_bytes`.
+    /// Bytes of `held_bytes` that exceed the connection's own share.
     fn common_of(&self, held_bytes: usize) -> usize {
         held_bytes.saturating_sub(self.own_bytes)
     }
@@ -96,7 +96,7 @@ impl Purse {
 pub(crate) enum Grant {
     Taken,
     Wait,
-    /// The limit was lowered; this growing write must give back its memory.
+    /// The limit was lowered, and this growing write must give back its memory.
     Never,
 }
 
@@ -105,7 +105,7 @@ struct Waiter {
     bytes: usize,
     bell: Arc<dyn Bell>,
     is_called: bool,
-    /// Its client has moved as many bytes before.
+    /// The client has moved as many bytes before as it now waits for.
     is_proven: bool,
 }
 
@@ -113,9 +113,9 @@ struct Waiter {
 struct Lines {
     whole: VecDeque<Waiter>,
     growth: VecDeque<Waiter>,
-    /// Common bytes of growing writes, without the claimant's.
+    /// Common bytes of all growing writes except the claimant.
     partial_bytes: usize,
-    /// The write that grows beyond the partial part.
+    /// The connection whose write grows beyond the partial part.
     claimant: Option<usize>,
     names: usize,
     due: Vec<Arc<dyn Bell>>,
@@ -125,12 +125,12 @@ pub(crate) struct Budget {
     limit_bytes: AtomicUsize,
     connections_max: AtomicUsize,
     share_bytes: AtomicUsize,
-    /// Held bytes of the common part.
+    /// Common bytes that connections hold.
     held_bytes: AtomicUsize,
-    /// Held bytes of connections' own shares.
+    /// Bytes of their own shares that connections hold.
     own_bytes: AtomicUsize,
     waiting: AtomicUsize,
-    /// Requests that have overtaken the lines since one in line was last served.
+    /// Requests that have overtaken the lines since the last waiting request was served.
     overtaking: AtomicUsize,
     /// Bells that are due; changed with the lines locked.
     due: AtomicUsize,
@@ -159,7 +159,8 @@ impl Budget {
         budget
     }
 
-    /// Deals a quarter out. A connection that holds memory gets its new share after giving it back.
+    /// Divides a quarter of the limit into own shares. A connection that holds memory gets its new
+    /// share after it has given the memory back.
     fn deal(&self) {
         let connections = self.connections_max.load(Ordering::Relaxed).max(1);
         let share = self.limit_bytes() / 4 / connections;
@@ -179,7 +180,8 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. Excess comes back as replies go out, or a growing write asks for more.
+    /// Sets the limit. Held memory beyond it comes back as replies go out, or when a growing write
+    /// asks for more.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.deal();
@@ -214,15 +216,15 @@ impl Budget {
         purse.own_left()
     }
 
-    /// An empty purse takes over a share that was changed meanwhile.
+    /// If the purse is empty, sets its own share to the current share.
     fn renew(&self, purse: &mut Purse) {
         if purse.held_bytes == 0 {
             purse.own_bytes = self.share_bytes.load(Ordering::Relaxed);
         }
     }
 
-    /// Asks for `bytes` more. After [`Grant::Wait`] the connection asks again for the same when its
-    /// bell rings or a reply of its own is out; or it leaves the line ([`Self::leave`]).
+    /// Asks for `bytes` more. After [`Grant::Wait`] the connection asks again for the same amount
+    /// when its bell rings or one of its replies is out; or it leaves the line ([`Self::leave`]).
     pub(crate) fn take(
         &self,
         purse: &mut Purse,
@@ -292,7 +294,7 @@ impl Budget {
                 is_called: false,
                 is_proven: purse.moved_bytes >= bytes,
             };
-            // A thread that gives memory back reads this number afterwards: see `give`.
+            // A thread that gives memory back reads this counter afterwards: see `give`.
             self.waiting.fetch_add(1, Ordering::SeqCst);
             purse.is_waiting = true;
             let is_claimant = lines.claimant == Some(purse.name);
@@ -320,7 +322,7 @@ impl Budget {
         is_taken
     }
 
-    /// Grows a write within the partial part, if that leaves room for others to begin.
+    /// Grows a write within the partial part, if enough of that part stays free for new writes.
     fn grow_some(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize) -> bool {
         let (partial, most) = (lines.partial_bytes, self.partial_bytes_max());
         let is_little = purse.partial_bytes + bytes <= most.saturating_sub(partial + bytes);
@@ -335,12 +337,14 @@ impl Budget {
         may
     }
 
-    /// Whether this write is growing, and growing ones exceed the lowered limit: a deadlock.
+    /// Whether this write is growing while all growing writes exceed the lowered limit: none could
+    /// go on.
     fn is_beyond(&self, purse: &Purse) -> bool {
         purse.partial_bytes > 0 && self.lock().partial_bytes > self.partial_bytes_max()
     }
 
-    /// Grants the first in line all free memory; a growing write must be, or become, the claimant.
+    /// Grants the first connection in line all free memory. A growing write gets it only as
+    /// claimant.
     fn take_first(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize, need: Need) -> bool {
         if need == Need::Growth {
             if *lines.claimant.get_or_insert(purse.name) != purse.name {
@@ -375,7 +379,8 @@ impl Budget {
         purse.moved_bytes = purse.moved_bytes.saturating_add(bytes);
     }
 
-    /// The growing write is whole, or given up: its memory comes back by itself.
+    /// Notes that the growing write is whole or given up: its memory comes back without more
+    /// memory.
     pub(crate) fn end_growth(&self, purse: &mut Purse) {
         let mut lines = self.lock();
         lines.partial_bytes -= std::mem::take(&mut purse.partial_bytes);
@@ -444,8 +449,9 @@ impl Budget {
     }
 }
 
-/// The place of a new waiter. Clients that have moved as many bytes take turns with the others:
-/// clients that ask for much and take nothing make a line as slow as their deadlines.
+/// The place of a new waiter in line. Clients that have moved as many bytes before take turns with
+/// unproven ones. Clients that ask for much and take nothing make a line as slow as their
+/// deadlines.
 fn place_in(line: &VecDeque<Waiter>, is_proven: bool) -> usize {
     let proven = line.iter().filter(|waiter| waiter.is_proven).count();
     if is_proven { line.len().min(2 * proven + 1) } else { line.len() }
@@ -459,7 +465,7 @@ impl Lines {
         }
     }
 
-    /// The first growing write in line, if it is the claimant or can become it.
+    /// The first growing write in line, if it is the claimant or no write is.
     fn claim(&self) -> Option<&Waiter> {
         self.growth.front().filter(|first| self.claimant.is_none_or(|name| name == first.name))
     }

@@ -1,4 +1,4 @@
-//! Tests of the budget alone: which requests it grants, which wait, and the order of their bells.
+//! Tests of the budget alone: the requests that it grants, those that wait, and the order of bells.
 
 use std::sync::atomic::AtomicUsize as Count;
 
@@ -172,7 +172,7 @@ fn growing_writes_do_not_starve_each_other() {
             if *length == most {
                 table.budget.end_growth(&mut table.purses[who]);
                 table.give(who, most);
-                // It asks for no more.
+                // The finished write asks for no more.
                 (*length, finished) = (usize::MAX, finished + 1);
             }
         }
@@ -204,7 +204,7 @@ fn a_claimant_that_leaves_claims_nothing() {
     let mut table = Table::new(4 * MIB, 3);
     table.budget.share_bytes.store(0, Ordering::Relaxed);
     assert!(table.take(0, 2 * MIB, Need::Whole));
-    // It is first in line, and its client leaves before memory is free.
+    // Connection 1 is first in line, and its client leaves before memory is free.
     assert!(!table.take(1, 2 * MIB, Need::Growth));
     assert_eq!(table.budget.lock().claimant, Some(table.purses[1].name));
     table.budget.leave(&mut table.purses[1]);

@@ -1,7 +1,7 @@
 //! The server's counters.
 //!
 //! Where it stands: every thread writes them with relaxed atomics; the program reads them as one
-//! [`Counts`]. The server decides nothing by these numbers.
+//! [`Counts`]. No decision of the server depends on them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,7 +61,8 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes received for WRITE.
     pub bytes_written: u64,
-    /// Payload bytes copied; the rest went straight between the socket and the export's memory.
+    /// Payload bytes copied; the server moved all others between the socket and the export's
+    /// memory.
     pub bytes_copied: u64,
     /// Payload bytes in flight now, over all connections.
     pub bytes_in_flight: u64,
@@ -78,9 +79,9 @@ pub struct Counts {
 /// Connections that were cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cuts {
-    /// Negotiating ones, evicted to make room.
+    /// Negotiating connections, evicted to make room.
     pub evicted: u64,
-    /// Idle ones, cut to make room.
+    /// Idle connections, cut to make room.
     pub idled: u64,
     /// Connections whose client stopped in the middle of a payload or a reply.
     pub stalled: u64,

@@ -1,5 +1,6 @@
-//! The addresses on which a server listens: a Unix socket that no other user may open, a loopback
-//! port, or, for clients with TLS only, any address ([`Listener::bind_open`]).
+//! The addresses on which a server listens. An address is a Unix socket that no other user may
+//! open, or a loopback port. For clients with TLS only, any address is allowed
+//! ([`Listener::bind_open`]).
 //!
 //! Where it stands: used once, when a server starts, and by a program that wants a socket made with
 //! the same care. Problems with a path or a port give a [`BindError`], before a thread exists.
@@ -10,7 +11,7 @@
 //! own mode, so it never has a wider one. Bind, listen, check the mode of the file, unlock.
 //!
 //! Invariants
-//! - Never wider than 0600, never stolen from a live server, never a file that is not a socket
+//! - A socket's mode is never wider than 0600. No live server loses its socket. Only sockets are
 //!   removed: `tests/endpoint.rs`.
 
 use std::io;
@@ -100,7 +101,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether other machines can reach it.
+    /// Whether other machines can reach the endpoint.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(address) if check_loopback(address.ip()).is_err())
@@ -133,7 +134,7 @@ fn check_loopback(address: IpAddr) -> Result<(), BindError> {
 pub struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
-    /// Device and inode of the socket's file, so that no other file is removed.
+    /// Device and inode of the socket's file, so that the drop removes no other file.
     file: Option<(u64, u64)>,
 }
 
@@ -148,7 +149,7 @@ impl Drop for Listener {
         if let (Endpoint::Unix(path), Some(file)) = (&self.endpoint, self.file)
             && identity(path).is_ok_and(|now| now == file)
         {
-            // A file that cannot be removed is found stale by the next server.
+            // If the file cannot be removed, the next server finds it stale.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -172,7 +173,7 @@ impl Listener {
     /// Listens where other machines may reach it, for servers that demand a client certificate.
     ///
     /// # Errors
-    /// As [`Self::bind`], but for the address.
+    /// As [`Self::bind`], except that any address is allowed.
     pub fn bind_open(endpoint: &Endpoint) -> Result<Self, BindError> {
         match endpoint {
             Endpoint::Unix(path) => Self::bind_unix(path),
@@ -180,11 +181,11 @@ impl Listener {
         }
     }
 
-    /// Takes over a listening socket of a service manager; a TCP socket must be on loopback. Its
-    /// access rights stay as they are, and dropping the listener keeps its file.
+    /// Takes over a listening socket of a service manager; a TCP socket must be on loopback. The
+    /// socket's access rights stay as they are, and dropping the listener keeps its file.
     ///
     /// # Errors
-    /// Its address is not loopback, or is one that no URI can name, or the system fails.
+    /// The address is not loopback, or no URI can name it, or a system call fails.
     pub fn adopt(socket: OwnedFd) -> Result<Self, BindError> {
         let system = |address: &str, source: io::Error| {
             let address = address.to_owned();
@@ -208,7 +209,7 @@ impl Listener {
         Ok(Self { socket, endpoint, file: None })
     }
 
-    /// The address it listens on, with the port that the system picked.
+    /// The address that the listener is bound to, with the port that the system picked.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -229,7 +230,7 @@ impl Listener {
     /// Listens at a Unix socket; `accept` does not block.
     ///
     /// # Errors
-    /// Every [`BindError`] but that of addresses; nothing is left behind.
+    /// Every [`BindError`] that concerns a path; nothing is left behind.
     pub fn bind_unix(path: &Path) -> Result<Self, BindError> {
         let system = |source: io::Error| {
             let address = path.display().to_string();
@@ -301,9 +302,9 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> 
     let probe =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(system)?;
     match connect(&probe, address) {
-        // No process listens: only this proves the file stale.
+        // A refused connection proves that no process listens: the file is stale.
         Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(system),
-        // A full backlog is a live server too.
+        // A socket whose backlog is full belongs to a live server too.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(BindError::InUse(path.to_owned())),
         Err(errno) => Err(system(errno)),
     }

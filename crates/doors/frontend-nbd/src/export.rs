@@ -2,19 +2,20 @@
 //!
 //! Where it stands: the seam between the protocol and everything below. The service implements it
 //! over an array; this crate calls it. It is asynchronous: `submit` takes a request and returns,
-//! and any thread brings the outcome by the [`Completion`].
+//! and any thread reports the outcome through the [`Completion`].
 //!
 //! The server promises:
 //! - Ranges lie within [`Export::size_bytes`] and are multiples of the minimum block size.
-//! - No READ or WRITE is longer than the maximum. A Trim or WriteZeroes shorter than two
-//!   times [`Export::stretch_bytes`] comes whole; a longer one comes in stretches, one by one.
+//! - No READ or WRITE is longer than the maximum. A Trim or WriteZeroes shorter than two times
+//!   [`Export::stretch_bytes`] comes whole; a longer request comes in stretches, one by one.
 //! - A read-only export gets no Write, Trim or WriteZeroes.
-//! - The server answers NBD_CMD_CACHE itself: the page cache of members knows better.
+//! - The server answers NBD_CMD_CACHE without the export: the page cache of members decides better
+//!   what to keep.
 //!
 //! The export promises:
 //! - It ends every request once, on any thread.
-//! - The payload of a Read comes back with the length it went out with, filled if the request
-//!   succeeded. A Write may keep its payload.
+//! - It returns the payload of a Read with the same length, filled if the request succeeded. It may
+//!   keep the payload of a Write.
 //! - Flush and `durable` mean the same as NBD's FLUSH and FUA, over all connections.
 //!
 //! Invariants
@@ -43,7 +44,7 @@ pub trait Export: Send + Sync + 'static {
     /// The array's name, at most 4096 bytes.
     fn name(&self) -> &str;
 
-    /// Whether it was withdrawn at run time: new clients do not find it, old ones keep it.
+    /// Whether the export was withdrawn at run time: new clients do not find it, old ones keep it.
     fn is_withdrawn(&self) -> bool {
         false
     }
@@ -63,8 +64,8 @@ pub trait Export: Send + Sync + 'static {
     fn block_sizes(&self) -> BlockSizes;
 
     /// The server cuts a long Trim or WriteZeroes at multiples of this many bytes: more than zero,
-    /// and a multiple of the minimum block size. Between two stretches other requests have their
-    /// turn, and the server can give the request up.
+    /// and a multiple of the minimum block size. Between two stretches the server serves other
+    /// requests, and can give up the long one.
     fn stretch_bytes(&self) -> u64 {
         STRETCH_BYTES
     }
@@ -80,7 +81,8 @@ pub trait Export: Send + Sync + 'static {
     fn submit(&self, request: ClientRequest, completion: Completion);
 
     /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none beyond
-    /// `offset + length`, each a multiple of the minimum block size. By default all is data.
+    /// `offset + length`, each a multiple of the minimum block size. By default the whole range is
+    /// data.
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let _ = (offset, extents_max);
         vec![Extent { length_bytes: length, flags: 0 }]

@@ -1,8 +1,8 @@
 //! The NBD server: sockets around `braid-nbd-proto`.
 //!
 //! Where it stands: between clients and an [`Export`], the only thing it knows of the storage. The
-//! runtime's volume is one export, [`memory::MemoryExport`] another. It serves addresses that are
-//! not local only to clients that show certificates. It does no RAID.
+//! runtime's volume is one export, [`memory::MemoryExport`] another. At addresses that other
+//! machines can reach, it serves only clients that show certificates. It does no RAID.
 //!
 //! ```text
 //!   accept thread ── one per server; polls every listener and a wake-up
@@ -18,18 +18,18 @@
 //!   export
 //! ```
 //!
-//! Back-pressure is not reading. A connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
-//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes in flight leaves the socket alone until replies have gone
-//! out. So does a connection that waits for memory: one [`budget`] pays for all payloads. A request
-//! that can never get memory is answered with an error.
+//! Back-pressure: a connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
+//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes in flight does not read its socket until replies have gone
+//! out. Neither does a connection that waits for memory: one [`budget`] pays for all payloads. A
+//! request that can never get memory is answered with an error.
 //!
 //! Invariants
 //! - Each request gets at most one reply, even if an export forgets or panics: `tests/server.rs`.
 //! - A client that stalls, dies or lies costs its own connection and no other: `tests/hostile.rs`.
 //! - The server allocates no memory for a length that a client sends before its bytes arrive:
 //!   `connection`, `tests/hostile.rs`.
-//! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`], and once more that
-//!   where clients use TLS: `tests/stop.rs`, `tests/tls.rs`.
+//! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`]. If clients use TLS,
+//!   it may take twice that grace: `tests/stop.rs`, `tests/tls.rs`.
 
 //! # Layers
 //!

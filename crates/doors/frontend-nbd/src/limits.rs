@@ -4,32 +4,33 @@
 
 use std::time::Duration;
 
-/// Connections at a time, by default. A client with many queues (nbdcopy, qemu) opens 4 to 16. So
-/// many connections leave each of them room for a small request, whatever the others do.
+/// Connections at a time, by default. A client with many queues (nbdcopy, qemu) opens 4 to 16. With
+/// this many connections each has memory for a small request, whatever the others do.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Connections beyond the limit that get an error reply, at a time; more are closed without one.
+/// Connections beyond the limit that may wait for an error reply at a time. The server closes
+/// further connections without a reply.
 pub const TURNED_AWAY_MAX: usize = 16;
 
-/// Time for that error reply.
+/// Time for the error reply to a connection beyond the limit.
 pub const TURNED_AWAY_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Connections that are still negotiating. Honest ones are in this state for milliseconds; over the
-/// limit the one silent longest is evicted.
+/// Connections that are still negotiating. Honest clients are in this state for milliseconds. Over
+/// the limit the server evicts the connection that has been silent longest.
 pub const NEGOTIATING_MAX: usize = 32;
 
-/// Least time of a peer for its TLS handshake before the next takes its place: four round trips of
-/// a distant client. So peers that reconnect at once get no more than their turn.
+/// A peer has at least this time for its TLS handshake before another may take its place: four
+/// round trips of a distant client. So peers that reconnect at once get no more than their turn.
 pub const WAITING_LEAST: Duration = Duration::from_millis(500);
 
 /// Time for the whole negotiation.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Requests in flight per connection. fio and Linux's client use up to 128. Models use two.
+/// Requests in flight per connection. fio and Linux's client use up to 128. Shuttle models use two.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = if cfg!(shuttle) { 2 } else { 128 };
 
-/// Payload bytes in flight per connection: two requests of the largest size. Models reach it with
-/// one request of two pages and two of one page.
+/// Payload bytes in flight per connection: two requests of the largest size. Shuttle models reach
+/// it with one request of two pages and two of one page.
 pub const IN_FLIGHT_BYTES_MAX: usize = if cfg!(shuttle) { 3 * 4096 } else { 128 * 1024 * 1024 };
 
 /// Memory for payloads by default: see [`crate::Settings::payload_bytes_max`].
@@ -40,14 +41,16 @@ pub const PAYLOAD_BYTES_LEAST: usize = 4 * 1024 * 1024;
 
 pub(crate) const REQUEST_BYTES_LEAST: usize = 64 * 1024;
 
-/// A connection's own share is a multiple of this: the smallest payload's memory. Models use less.
+/// A connection's own share is a multiple of the smallest payload's memory. Shuttle models use
+/// single bytes.
 pub(crate) const OWN_BYTES_STEP: usize = if cfg!(shuttle) { 1 } else { 4096 };
 
-/// Memory of a WRITE before its payload arrives, if its client has not sent one as long before.
+/// Memory for a WRITE before its payload arrives, unless the client has sent as long a WRITE
+/// before.
 pub const FIRST_GRANT_BYTES: usize = 256 * 1024;
 
-/// The most payload bytes that one receive or send moves; a client makes progress if it moves so
-/// many. A stride takes longer than a worker's turn, so that the socket is not idle meanwhile.
+/// The most payload bytes that one receive or send moves. A client makes progress if it moves a
+/// stride. A stride takes longer than a worker's turn, so that the socket is not idle meanwhile.
 pub const STRIDE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Memory for the answer to one BLOCK_STATUS: the descriptors, and the list of extents.
@@ -56,24 +59,25 @@ pub const DESCRIPTORS_BYTES: usize = 2 * 16 * EXTENTS_MAX;
 /// Time for a client to move [`STRIDE_BYTES`], or the rest, of a payload or a reply.
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The same for a client that holds memory for which others wait.
+/// Time for a client to move a stride while it holds memory for which other connections wait.
 pub const CONTENDED_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A connection takes at most this many times the common memory that it leaves: alone it has two
-/// thirds. If 63 connections take as much as they can, they leave a part in 127.
+/// A connection takes at most this many times the common memory that it leaves. A lone connection
+/// takes two thirds. If 63 connections take as much as they can, they leave a part in 127.
 pub(crate) const TAKEN_TO_LEFT: usize = 2;
 
-/// Requests that overtake the first in line, if they leave enough. Enough that a line of very long
-/// requests holds up no other for long, few enough that its first is soon served. Models have none.
+/// Requests that may overtake the first request in line, if they leave enough memory. That is
+/// enough that a line of very long requests holds up no other for long. It is few enough that the
+/// first is soon served. Shuttle models allow none.
 pub(crate) const OVERTAKING_MAX: usize = if cfg!(shuttle) { 0 } else { 4096 };
 
 /// Time to move a stride of replies while the server stops.
 pub const STOP_PROGRESS_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Between two notices of the same kind.
+/// Pause between two notices of the same kind.
 pub const NOTICE_PAUSE: Duration = Duration::from_secs(60);
 
-/// Request headers that one receive takes at most: those of all requests that can be in flight.
+/// The most request headers that one receive takes: those of all requests that can be in flight.
 pub const AHEAD_HEADERS_MAX: usize = 128;
 
 /// Input buffer of a connection, in bytes; holds [`AHEAD_HEADERS_MAX`] headers, extended or not.
@@ -85,13 +89,13 @@ const _: () =
 /// Consecutive writes of one length after which the server expects more of them.
 pub const WRITES_ALIKE_MIN: usize = 4;
 
-/// Payloads, and their bytes, for which a receive has memory before their headers are known: little
-/// beside one request's limit, and worth more than the system calls of small writes.
+/// Payloads for which a receive has memory before their headers are known. Their memory is small
+/// beside one request's limit, and saves the system calls of small writes.
 pub const AHEAD_WRITES_MAX: usize = 16;
-/// See [`AHEAD_WRITES_MAX`].
+/// Bytes of those payloads together: see [`AHEAD_WRITES_MAX`].
 pub const AHEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// A payload that misses at least this many bytes is received without the next header, in one go.
+/// A payload that lacks at least this many bytes is received in one go, without the next header.
 pub const WHOLE_BYTES_MIN: usize = 64 * 1024;
 
 /// Reply messages sent by one system call; Linux takes 1024 vectors, a reply is at most two.
@@ -104,20 +108,20 @@ pub const STRETCH_BYTES: u64 = 256 * 1024 * 1024;
 /// Extents in one BLOCK_STATUS reply.
 pub const EXTENTS_MAX: usize = 1024;
 
-/// Threads of evicted connections at which the server stops accepting. Models reach it with one.
+/// Threads of evicted connections at which the server stops accepting. Shuttle models use one.
 pub const LINGERING_MAX: usize = if cfg!(shuttle) { 1 } else { 64 };
 
-/// Time that [`crate::Server::stop`] gives cut connections to end, after its deadline.
+/// Time that [`crate::Server::stop`] gives to cut connections after its deadline.
 pub const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Time to get the lock of a socket's directory, against another server that is starting there.
+/// Time to get the lock of a socket's directory while another server starts there.
 pub const BIND_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time that a client may take to close after its last reply.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Addresses to leave free beside the payloads' in a limited address space; with fewer, no
-/// connection gets threads: small allocations need them, and must not fail.
+/// Addresses that payloads must leave free in a limited address space. With fewer, no connection
+/// gets threads: small allocations need the addresses, and must not fail.
 pub const ADDRESSES_LEFT_BYTES: u64 = 24 * 1024 * 1024;
 
 /// Stack of a connection's threads.

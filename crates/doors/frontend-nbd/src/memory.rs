@@ -34,13 +34,13 @@ impl MemoryExport {
         }
     }
 
-    /// The same, read-only or not.
+    /// Changes the export to refuse writes, or to take them.
     #[must_use]
     pub fn with_read_only(self, read_only: bool) -> Self {
         Self { read_only, ..self }
     }
 
-    /// The same, with other block sizes.
+    /// Changes the export's block sizes.
     #[must_use]
     pub fn with_block_sizes(self, block_sizes: BlockSizes) -> Self {
         Self { block_sizes, ..self }

@@ -15,7 +15,7 @@ use crate::registry::{Admission, AdmissionLimits, Registry};
 use crate::socket::Socket;
 use crate::sync::{Condvar, Flaw, Mutex, choose};
 
-/// Enough that each flaw is found with room to spare.
+/// With this many schedules each planted flaw is found with room to spare.
 const SCHEDULES: usize = 1_000;
 
 /// Runs a model in which time stands still.
@@ -29,7 +29,7 @@ pub(crate) fn pair() -> (Arc<Socket>, UnixStream) {
     (Arc::new(Socket::new(ours.into(), false).expect("nothing is set on it")), theirs)
 }
 
-/// An acceptor with room for one negotiator, three clients, and a stop as soon as they are in.
+/// An acceptor with room for one negotiator, three clients, and a stop once all have been accepted.
 fn come_and_go() {
     let registry = Arc::new(Registry::default());
     let mut clients = Vec::new();
@@ -87,7 +87,7 @@ impl Sleeper {
     }
 }
 
-/// Takes memory, waits for it if `waits`, and gives it back; else it leaves the line.
+/// Takes memory and gives it back. If memory is not free, it waits if `waits`, or leaves the line.
 fn take_and_give(budget: &Budget, needs: &[(usize, Need)], waits: bool) {
     let (mut purse, sleeper) = (budget.purse(), Arc::<Sleeper>::default());
     let bell: Arc<dyn Bell> = Arc::<Sleeper>::clone(&sleeper);
@@ -113,7 +113,8 @@ fn take_and_give(budget: &Budget, needs: &[(usize, Need)], waits: bool) {
     budget.ring();
 }
 
-/// Of 750 common bytes: two take two thirds, one grows step by step to as much, one does not wait.
+/// Four connections share 750 common bytes. Two take up to two thirds, one grows step by step to as
+/// much, one does not wait.
 fn share() {
     let budget = Arc::new(Budget::new(1000, 1 << 20));
     let whole = [(500, Need::Whole)];

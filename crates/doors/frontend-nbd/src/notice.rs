@@ -1,4 +1,4 @@
-//! Notices to the operator: things that clients feel, and that only the operator can change.
+//! Notices to the operator: problems that clients notice, and that only the operator can solve.
 //!
 //! Where it stands: any thread of the server raises them; the program that started it listens. A
 //! notice is repeated only after a while, so that a flood of clients is no flood of lines.
@@ -17,20 +17,20 @@ pub enum Notice {
         /// The limit of connections.
         connections_max: usize,
     },
-    /// The process or the system has no descriptors left. Raised once until it is over.
+    /// The process or the system has no descriptors left. Not repeated until `DescriptorsAgain`.
     NoDescriptors,
     /// A client can be accepted again.
     DescriptorsAgain,
     /// The server cut a client that stopped in the middle of a payload or a reply.
     Stalled {
-        /// Such clients so far.
+        /// Clients cut for that reason so far.
         count: u64,
-        /// The server is stopping, with a shorter deadline.
+        /// True while the server is stopping, with a shorter deadline for clients.
         is_stopping: bool,
     },
     /// An idle connection was cut for a new one.
     Idled {
-        /// Such connections so far.
+        /// Connections cut for that reason so far.
         count: u64,
     },
 }
@@ -57,7 +57,7 @@ impl Notice {
         }
     }
 
-    /// A notice raised once at the beginning and once at the end needs no pause.
+    /// Whether this notice marks the beginning or the end of a state: such a notice needs no pause.
     fn is_a_change(self) -> bool {
         matches!(self, Self::NoDescriptors | Self::DescriptorsAgain)
     }

@@ -30,11 +30,11 @@ use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
 /// The log target for clients' comings and goings; `docs/operating.md` lists it.
 const CLIENT: &str = "braid_frontend_nbd::client";
 
-/// Since when a connection is idle; it writes this at each turn, without a lock.
+/// Since when a connection is idle. The connection writes this at each turn, without a lock.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     origin: Instant,
-    /// Milliseconds since the origin, or a mark that it is at work.
+    /// Milliseconds since the origin, or a mark for a connection at work.
     idle_since_ms: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Pulse {
         Self { origin: Instant::now(), idle_since_ms: AtomicU64::new(AT_WORK) }
     }
 
-    /// Notes since when it is idle; `None` if it is at work.
+    /// Notes since when the connection is idle; `None` if it is at work.
     pub(crate) fn beat(&self, idle_since: Option<Instant>) {
         let ms = |since: Instant| {
             u64::try_from(since.saturating_duration_since(self.origin).as_millis())
@@ -65,7 +65,7 @@ impl Pulse {
 enum State {
     Negotiating,
     Transmitting,
-    /// It gets an error reply: the server is full.
+    /// The connection gets an error reply: the server is full.
     TurnedAway,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Registry {
 pub(crate) struct AdmissionLimits {
     pub(crate) connections_max: usize,
     pub(crate) negotiating_max: usize,
-    /// A connection idle for longer goes when its place is wanted.
+    /// A connection idle for longer may lose its place to a new client.
     pub(crate) idle_limit: Option<Duration>,
 }
 
@@ -106,11 +106,11 @@ pub(crate) enum Evictee {
 
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It is in, under this id, possibly in the place of another one.
+    /// The connection is in, under this id, possibly in the place of another.
     Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evictee> },
     /// There is no room and no connection to evict; it gets an error reply.
     TurnedAway { id: u64, pulse: Arc<Pulse> },
-    /// The same, without a reply: too many are being turned away already.
+    /// No room, and too many connections are being turned away already: this one gets no reply.
     Full,
 }
 
@@ -124,7 +124,7 @@ impl Book {
         self.count(|state| state != State::TurnedAway)
     }
 
-    /// The connection that goes for a new one.
+    /// The connection that loses its place to a new one.
     fn loser(&self, limits: &AdmissionLimits) -> Option<(u64, Evictee)> {
         let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
         if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {

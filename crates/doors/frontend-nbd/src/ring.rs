@@ -1,9 +1,9 @@
 //! The transport on io_uring workers: each connection lives on one worker, without own threads.
 //!
 //! Where it stands: it carries out the tasks of a [`Connection`] with operations of `braid-ring`.
-//! [`WorkerConnections`] is one worker's part of a server: the connections dealt to it, each with
-//! its socket and its operations, a *link*. Links do nothing while a turn's completions arrive;
-//! then all of them go on at once:
+//! [`WorkerConnections`] is one worker's part of a server: the connections dealt to it. A *link* is
+//! a connection with its socket and its operations. Links do nothing while a turn's completions
+//! arrive; after that all of them go on at once:
 //!
 //! ```text
 //!   completions: received, sent ─┐
@@ -38,7 +38,7 @@ use crate::socket::Socket;
 use crate::task::slot_of;
 use crate::task::{TaskResult, perform};
 
-/// A worker this late with a deadline was stopped, or had no processor.
+/// A worker this late for a deadline was stopped, or had no processor.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The event in a token's low bits; the link's index stands above them.
@@ -71,7 +71,8 @@ impl Event {
 enum WorkerMessage {
     /// An operation has ended.
     Finished { token: Token, outcome: Outcome },
-    /// Memory may be free. If another connection has the index by now, it does no harm.
+    /// Memory may be free. If the index names another connection by now, an extra look does no
+    /// harm.
     Memory { index: usize },
 }
 
@@ -91,11 +92,11 @@ impl Bell for LinkBell {
 struct Link {
     id: u64,
     connection: Connection,
-    /// `None` once it is closed.
+    /// `None` once the socket is closed.
     socket: Option<Arc<Socket>>,
     receiving: Option<ReceiveBuffers>,
     sending: Option<Batch>,
-    /// A batch sent in part.
+    /// A batch of which a part is sent.
     continued: Option<Batch>,
     to_send: Segments,
     to_receive: Segments,
@@ -165,13 +166,13 @@ impl Wake for WorkerConnections {
         let mut state = lock(&self.state);
         match Event::of(token) {
             (Event::Deadline, index) => {
-                // If another connection has the index by now, an extra look does no harm.
+                // If the index names another connection by now, an extra look does no harm.
                 let Some(link) = state.links[index].as_mut() else { return };
                 let now = Instant::now();
                 if link.wakes_at.is_some_and(|at| at + LATE <= now) {
                     link.connection.was_not_looked_after(now);
                 }
-                // A superseded timer may fire as well: keep one that is yet to fire.
+                // A superseded timer may fire as well: keep the timer that has not fired yet.
                 link.wakes_at = link.wakes_at.filter(|at| *at > now);
                 link.connection.handle_time(now);
                 state.list(index);
@@ -200,7 +201,7 @@ impl Wake for WorkerConnections {
 impl WorkerConnections {
     fn post(self: &Arc<Self>, message: WorkerMessage) {
         let bell = self.inbox.push(message, false);
-        // Workers that have stopped have closed every connection: drop what was left for them.
+        // Workers that have stopped have closed every connection: drop the outcomes left for them.
         if let Ok(braid_ring::Bell::Ring) = bell
             && self.call(Event::Turn).is_err()
         {
@@ -227,7 +228,7 @@ impl WorkerConnections {
 
     /// Advances all connections, so that they see the server stop.
     pub(crate) fn look_all(self: &Arc<Self>) {
-        // As in `close_all`.
+        // Fails only if the workers have stopped, and those have closed their connections.
         let _ = self.call(Event::LookAll);
     }
 
@@ -264,7 +265,7 @@ impl WorkerConnections {
         self.turn(&mut state, worker);
     }
 
-    /// Schedules a turn for when all completions have arrived.
+    /// Schedules a turn after all completions that have arrived.
     fn put_off(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         if !std::mem::replace(&mut state.is_put_off, true) {
             worker.afterwards(Arc::<Self>::clone(self), Event::Turn.token(0));
@@ -296,7 +297,7 @@ impl WorkerConnections {
             self.carry(state, index, worker);
         }
         state.touched = touched;
-        // A bell only pushes to an inbox, whose lock is held for a moment.
+        // A bell only pushes to an inbox, which locks it for a moment.
         self.shared.budget.ring();
     }
 
@@ -397,7 +398,8 @@ impl WorkerConnections {
                 link.receiving = Some(receive);
                 worker.submit(operation, Arc::<Self>::clone(self), Event::Received.token(index));
             }
-            // Deadlines only move later: the timer stays, and looks again when it fires.
+            // Deadlines only move later: keep the timer, and check the deadline again when it
+            // fires.
             let is_earlier = |at: &Instant| link.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
             if let Some(at) = link.connection.deadline().filter(is_earlier) {
                 link.wakes_at = Some(at);

@@ -5,8 +5,8 @@
 //! It returns in bounded time whatever clients and exports do.
 //!
 //! Invariants
-//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`], and once more that where
-//!   clients use TLS: `tests/stop.rs`, `tests/tls.rs`.
+//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`]. If clients use TLS, it may
+//!   take twice that grace: `tests/stop.rs`, `tests/tls.rs`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -48,7 +48,7 @@ pub enum StartError {
     /// Two exports of one name.
     #[error("two exports are named {0:?}")]
     DuplicateName(String),
-    /// The server cannot listen on an address.
+    /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The operating system gave no thread or descriptor.
@@ -84,7 +84,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens on every endpoint and serves `exports`; the empty name also reaches the first.
+    /// Listens on every endpoint and serves `exports`; the empty name also reaches the first
+    /// export.
     ///
     /// # Errors
     /// No exports or endpoints, invalid names, an address that fails; nothing is left behind.
@@ -110,8 +111,8 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (Some(workers), None))
     }
 
-    /// The same, on workers or without, with a listener for notices to the operator. Any thread of
-    /// the server calls it; it must not wait for the server.
+    /// Like [`Self::start_on`], with `workers` optional, and with a listener for notices to the
+    /// operator. Any thread of the server calls the listener, which must not wait for the server.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -124,7 +125,7 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (workers, Some(listener)))
     }
 
-    /// The same, on sockets that listen already, each with TLS or without.
+    /// Like [`Self::start_heard`], on sockets that listen already, each with TLS or without.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -220,13 +221,14 @@ impl Server {
         let stalled_before = self.shared.counters.stalled.get();
         self.shared.stopping_since.get_or_init(Instant::now);
         self.shared.stopping.store(true, Ordering::Release);
-        // Only a full counter could refuse this; then the acceptor is awake already.
+        // Only a full counter could refuse this write, and then the acceptor is awake already.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         acceptor.join().expect("the accept thread does not panic");
         self.shared.pumps.cut_waiting();
         let registry = &self.shared.registry;
         registry.start_draining();
-        // Wake connections that wait for memory, to give up; sending clients get less time.
+        // Wakes connections that wait for memory, so that they give up; sending clients get less
+        // time.
         self.shared.budget.call_all();
         self.shared.budget.ring();
         self.workers.iter().for_each(WorkerConnections::look_all);

@@ -16,11 +16,13 @@ pub struct Settings {
     /// Time for the whole negotiation.
     pub handshake_deadline: Duration,
     /// Memory for the payloads of all connections; can change while the server runs. It is the
-    /// process's ([`braid_ring::set_payload_memory`]): a third is registered with rings, requests
-    /// get the rest. Half of the rest, rounded down to a power of two, is the largest request.
+    /// payload memory of the process ([`braid_ring::set_payload_memory`]): a third is registered
+    /// with rings, requests get the rest. Half of the rest, rounded down to a power of two, is the
+    /// largest request.
     pub payload_bytes_max: usize,
-    /// When all connections are in use and another client comes, connections idle for longer go;
-    /// `None`: never. Can change while the server runs.
+    /// When all connections are in use and another client comes, it may take the place of a
+    /// connection that is idle for longer than this; `None`: never. Can change while the server
+    /// runs.
     pub idle_limit: Option<Duration>,
     /// Time for a client to move [`limits::STRIDE_BYTES`], or the rest, of a payload or a reply.
     pub progress_deadline: Duration,

@@ -1,7 +1,7 @@
 //! A connected stream socket, Unix or TCP alike.
 //!
-//! Where it stands: the only place with blocking sends and receives; the ring does its own. Sending
-//! never raises SIGPIPE (MSG_NOSIGNAL).
+//! Where it stands: the only place with blocking sends and receives; the ring submits its own.
+//! Sending never raises SIGPIPE (MSG_NOSIGNAL).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -72,8 +72,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether the peer has closed or reset the connection; false if it has only ended its sending.
-    /// A connection that does not receive would not notice.
+    /// Whether the peer has closed or reset the connection; false if the peer has only ended its
+    /// sending. A connection that does not receive would not notice otherwise.
     pub(crate) fn is_hung_up(&self) -> bool {
         let mut polled = [PollFd::new(&*self.0, PollFlags::empty())];
         let now = rustix::event::Timespec::default();
@@ -84,7 +84,7 @@ impl Socket {
 
     /// Ends both directions: threads that block on the socket return.
     pub(crate) fn cut(&self) {
-        // The peer may be gone already; then nothing is left to end.
+        // Fails if the peer is gone, and then nothing is left to end.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 

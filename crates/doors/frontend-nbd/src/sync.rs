@@ -1,19 +1,19 @@
 //! The primitives by which the threads of a connection synchronize, by `braid-concurrency`'s names;
-//! and the flaws that a model can plant.
+//! and the flaws that a shuttle model can plant.
 
 pub(crate) use braid_concurrency::{Condvar, Mutex, MutexGuard, atomic, thread};
 
 braid_concurrency::flaws! { pub(crate) enum Flaw {
-    /// Sent replies do not wake the reader that waits for room.
+    /// Flaw: sent replies do not wake the reader that waits for room.
     EndSilent,
-    /// The writer does not learn that no more requests will begin.
+    /// Flaw: the writer does not learn that no more requests will begin.
     FinishSilent,
-    /// A broken connection wakes the writer only.
+    /// Flaw: a broken connection wakes the writer only.
     CloseForgetsReader,
-    /// A dropped completion answers nothing.
+    /// Flaw: a request whose completion is dropped gets no answer.
     DropUnanswered,
-    /// A connection that leaves does not wake the acceptor, or the stop.
+    /// Flaw: a connection that leaves does not wake the acceptor, or the stop.
     LeaveSilent,
-    /// Memory given back to the budget rings no bell.
+    /// Flaw: memory given back to the budget rings no bell.
     GiveSilent,
 } }

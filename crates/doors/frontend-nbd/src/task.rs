@@ -15,11 +15,12 @@ use crate::export::Export;
 /// The result of a task that the connection has yet to learn.
 #[derive(Debug)]
 pub(crate) enum TaskResult {
-    /// None yet: the completion brings it.
+    /// No result yet: the export's completion brings it.
     Submitted,
     /// Extents for the slot, with the length and the number that the client asked for.
     Described { slot: u32, extents: Vec<Extent>, asked: (u64, usize) },
-    /// The export panicked; if it had a completion, that has ended the request.
+    /// The export panicked. `undone`: the slot of a request without a completion; any other request
+    /// was ended by its completion.
     Panicked { undone: Option<u32> },
 }
 

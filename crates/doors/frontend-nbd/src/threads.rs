@@ -4,11 +4,11 @@
 //! io_uring is not allowed. The reader does all but sending. The writer sends replies in the order
 //! in which requests end, as many per system call as are waiting. Any thread ends a request.
 //!
-//! There are two transports ([`crate::ring`] is the other), not one over two kinds of ring. They
-//! share the [`Connection`], its tasks ([`crate::task`]) and the registry. They differ in the rest:
-//! who waits and who wakes (a lock and two conditions; an inbox and turns), and how a stalled
-//! client is noticed (timeouts of calls; timers). Threads that pretended to be a ring would need
-//! one more that polls sockets, and each request a hand-over to it.
+//! This transport and [`crate::ring`] are two, not one over two kinds of ring. They share the
+//! [`Connection`], its tasks ([`crate::task`]) and the registry. They differ in waiting and waking
+//! (a lock and two conditions; an inbox and turns). They also differ in how they notice a stalled
+//! client (timeouts of calls; timers). Threads that imitated a ring would need one more thread that
+//! polls sockets, and a hand-over to it for each request.
 //!
 //! ```text
 //!   reader:  advance ─► tasks ─► export          writer:  batch ─► send ─► sent
@@ -77,15 +77,16 @@ struct LineBell(Weak<Line>);
 impl Bell for LineBell {
     fn ring(&self) {
         if let Some(line) = self.0.upgrade() {
-            // Locked, so that it does not ring between the reader's look and its sleep.
+            // Takes the lock, so that the bell does not ring between the reader's check and its
+            // sleep.
             drop(line.connection.lock().unwrap_or_else(PoisonError::into_inner));
             line.room.notify_one();
         }
     }
 }
 
-/// The locked connection. It rings the budget's bells after unlocking: the owners of the bells have
-/// locks of their own, and their threads may be ringing ours.
+/// The locked connection. It rings the budget's bells after unlocking: ringing takes the locks of
+/// other connections, and their threads may be ringing this connection's bell.
 struct ConnectionGuard<'a> {
     line: &'a Line,
     connection: Option<MutexGuard<'a, Connection>>,
@@ -113,7 +114,7 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 impl ConnectionGuard<'_> {
-    /// Waits for room, unless bells of others are due first.
+    /// Waits for room; but if bells of other connections are due, rings those and does not wait.
     fn wait_for_room(mut self) {
         if !self.line.shared.budget.is_due()
             && let Some(connection) = self.connection.take()
@@ -282,7 +283,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Receives; a client with nothing half done may take any time.
+    /// Receives. A client that has sent no part of a payload may take any time.
     fn receive(
         &self,
         receive: &mut ReceiveBuffers,
@@ -310,7 +311,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Limits the next call on the socket to `deadline`; without one, to the client's patience.
+    /// Sets the timeout of the next call on the socket to `deadline`, or else to the progress
+    /// deadline.
     fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -320,7 +322,8 @@ impl Reader<'_> {
             self.socket.set_timeouts(left, left)?;
         } else if self.has_timeout {
             let time = self.shared.settings.progress_deadline;
-            // The reader checks for others that need its memory, the writer also for a stop.
+            // The reader checks whether other connections need its memory, the writer also whether
+            // to stop.
             let receiving = time.min(CONTENDED_DEADLINE);
             self.socket
                 .set_timeouts(Some(receiving), Some(time.min(STOP_PROGRESS_DEADLINE / 4)))?;

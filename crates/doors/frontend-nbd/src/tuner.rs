@@ -48,8 +48,8 @@ impl Tuner {
         self.0.bounds.set_idle_limit(limit);
     }
 
-    /// Sets the memory for payloads. Memory held beyond it comes back as replies go out. Clients
-    /// that were promised larger requests get `ENOMEM` for those that no longer fit.
+    /// Sets the memory for payloads. Memory held beyond it comes back as replies go out. Old
+    /// clients were promised larger requests; those that no longer fit get `ENOMEM`.
     pub fn set_payload_bytes_max(&self, bytes: usize) {
         self.0.bounds.set_payload_bytes_max(bytes);
         braid_ring::set_payload_memory(bytes);

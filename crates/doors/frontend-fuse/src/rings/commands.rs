@@ -1,9 +1,9 @@
 //! Commands for the kernel, and the memory that they name: this crate's only code with addresses.
 //!
-//! A queue of the kernel's has entries, each with two runs of memory that are registered once: the
-//! headers, and the payload. From then on the kernel writes into them only while a command of that
-//! entry is out. So each command lends them to the kernel, and this process does not touch them
-//! until it has reaped the command's end.
+//! A queue of the kernel's has entries. Each entry has two runs of memory that are registered once:
+//! the headers, and the payload. After that the kernel writes into them only while a command of
+//! that entry is out. So each command lends both runs to the kernel, and this process does not
+//! touch them until it has reaped the command's completion.
 //!
 //! Invariants
 //! - The memory of an entry whose command is out is not reached: asserted in `of_idle`.
@@ -32,8 +32,8 @@ const HEADER_BYTES: usize = 4096;
 
 const _: () = assert!(size_of::<RingHeader>() <= HEADER_BYTES);
 
-/// Memory of all entries of a queue. It is not payload memory: the rings of members have registered
-/// that, and it is too scarce to be lent for ever.
+/// Memory of all entries of a queue. It is not payload memory: payload memory is registered with
+/// the rings of members, and is too scarce to be lent for ever.
 struct Memory {
     region: Region,
     payload_bytes: usize,
@@ -45,7 +45,7 @@ struct Entry {
     is_out: bool,
 }
 
-// SAFETY: the vectors point into the region beside them, which never moves.
+// SAFETY: the vectors point into the region that the same entry owns, and the region never moves.
 #[allow(unsafe_code)]
 unsafe impl Send for Entry {}
 
@@ -87,7 +87,7 @@ impl Memory {
 
 #[derive(Debug)]
 pub(super) enum RingEvent {
-    /// The bell rang; whether the kernel goes on watching it.
+    /// The bell rang; `is_heard_again`: the kernel goes on watching it.
     Bell { is_heard_again: bool },
     /// The command of an entry has ended.
     Entry { index: usize, result: io::Result<()> },
@@ -101,8 +101,8 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// A ring with memory for its entries, for queue `number` of the connection behind `device`.
-    /// `device` stays open as long as this is used.
+    /// Makes a ring with memory for its entries, for queue `number` of the FUSE connection behind
+    /// `device`. The caller keeps `device` open as long as it uses the ring.
     pub(super) fn new(
         device: BorrowedFd<'_>,
         number: u16,

@@ -2,7 +2,7 @@
 //!
 //! The kernel puts a request into the memory that a command lent to it, and takes the answer from
 //! the same memory with the next command. So one system call serves many requests, and none is
-//! needed if answers and requests meet. Linux does so from 6.14 on, if
+//! needed if answers and requests meet. Linux supports this from 6.14 on, if
 //! `/sys/module/fuse/parameters/enable_uring` allows it, once every queue has an entry.
 //!
 //! ```text
@@ -106,7 +106,7 @@ fn serve(
     let commands = Commands::new(device.as_fd(), number, (entries, PAYLOAD_BYTES_MAX));
     match commands {
         Ok(commands) => {
-            // The starter waits for all threads' reports.
+            // The thread that starts the rings waits for all reports.
             let _ = ready.send(Ok(()));
             drop(ready);
             Server::new(queue, commands).run();

@@ -1,4 +1,4 @@
-//! One queue of the kernel's: its thread, and how the ends of operations get there.
+//! One queue of the kernel's: its thread, and how finished operations get to that thread.
 //!
 //! ```text
 //!   request ends in an entry ──► decide ──► Answer ────────────────────────┐
@@ -10,8 +10,8 @@
 //! kernel's again once the request is answered. But the array may keep a write's payload longer,
 //! and may answer a read from other memory.
 //!
-//! Only one thread may give commands to a ring. So other threads leave ends in its inbox, and wake
-//! it once for all that came while it slept.
+//! Only one thread may give commands to a ring. So other threads leave finished operations in the
+//! inbox of that thread. They wake it once for all that came while it slept.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use super::commands::{Commands, RingEvent};
 use crate::gate::Gate;
 use crate::session::{AnswerKind, PendingRequest, Session, add, operation_of};
 
-/// Time that the kernel gets to return entries when it releases the file system.
+/// Time in which the kernel returns the entries when it releases the file system.
 const LAST_ENTRIES: Duration = Duration::from_millis(200);
 
 pub(super) enum QueueMessage {
-    /// Both ends have agreed on rings: register the entries.
+    /// The kernel and this process have agreed on rings: register the entries.
     Register,
     /// An operation has ended.
     Finished { token: u64, outcome: Outcome },
@@ -60,7 +60,8 @@ impl Queue {
     pub(super) fn post(&self, message: QueueMessage) {
         // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
         if let Ok(Bell::Ring) = self.inbox.push(message, true) {
-            // Only full after 2^64 wakes, and then it rings already.
+            // The write fails only after 2^64 wakes without a read, and then the bell rings
+            // already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
@@ -86,7 +87,8 @@ impl Server {
         Self { queue, commands, pending, live: 0, ending: None }
     }
 
-    /// Runs until it is told to end, and the kernel has returned the entries or its time is up.
+    /// Runs until the door asks it to end, and the kernel has returned the entries or
+    /// [`LAST_ENTRIES`] has passed.
     pub(super) fn run(mut self) {
         let (mut ended, mut items) = (Vec::new(), Vec::new());
         self.commands.watch(self.queue.bell.as_fd());

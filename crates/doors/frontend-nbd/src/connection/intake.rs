@@ -14,9 +14,10 @@
 //! ```
 //!
 //! The rest of a long payload is received alone, a stride at a time: it comes in several pieces
-//! anyway. A payload may have less memory than its length; when that is full, the intake receives
-//! nothing until it has more ([`Intake::wants_memory`]). A payload that gets no memory is received
-//! and thrown away ([`Intake::give_up_memory`]), since the next request lies behind it.
+//! anyway. A payload may have less memory than its length. When that memory is full, the intake
+//! receives nothing until the payload has more ([`Intake::wants_memory`]). A payload that gets no
+//! memory is received and thrown away ([`Intake::give_up_memory`]), since the next request lies
+//! behind it.
 //!
 //! READs have no payload, so a client that reads has all its requests received at once. A client
 //! that writes has nothing copied and one receive per request, or fewer if its writes are guessed
@@ -42,7 +43,7 @@ use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, STRIDE_BYTES, WHOLE_BYTES_MI
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Send this; negotiation goes on or is over.
+    /// Send these bytes; negotiation goes on or is over.
     Transmit(Vec<u8>),
     /// Negotiation is over.
     Negotiated(NegotiationResult),
@@ -50,9 +51,9 @@ pub(super) enum Event {
     Request(Request),
     /// A request that the session refuses.
     Refused { echo: Echo, refusal: Refusal },
-    /// The open WRITE has its payload.
+    /// The payload of the open WRITE has arrived.
     Written(Write),
-    /// The open WRITE's payload was thrown away; there was no memory for it.
+    /// The open WRITE's payload was thrown away, for lack of memory.
     Skipped { slot: u32 },
     /// The server reads nothing more.
     Close,
@@ -68,7 +69,7 @@ pub(super) struct Write {
     filled_bytes: usize,
     /// Bytes of the payload that passed through the input buffer.
     pub(super) copied_bytes: usize,
-    /// It has no memory: its bytes are thrown away.
+    /// The payload has no memory: its bytes are thrown away.
     is_skipped: bool,
 }
 
@@ -77,12 +78,12 @@ impl Write {
         self.length - self.filled_bytes
     }
 
-    /// Bytes still to come for which it has memory.
+    /// Bytes that are still to come and have memory.
     fn open_bytes(&self) -> usize {
         self.payload.len().saturating_sub(self.filled_bytes)
     }
 
-    /// The range that the next receive of the payload alone fills.
+    /// The range of the payload that the next receive fills, if it receives only payload.
     fn stride(&self) -> std::ops::Range<usize> {
         let start = self.filled_bytes.min(self.payload.len());
         start..start + self.open_bytes().min(STRIDE_BYTES)
@@ -99,7 +100,7 @@ pub(crate) struct ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// Whether a look before all of it has arrived is pointless.
+    /// Whether only payload is expected, so that a look before all of it has arrived is pointless.
     pub(crate) fn is_whole(&self) -> bool {
         self.input_bytes == 0
     }
@@ -108,7 +109,7 @@ impl ReceiveBuffers {
         self.write.is_some()
     }
 
-    /// Whether the payload still misses bytes that it has memory for, after `bytes` more.
+    /// Whether `bytes` more still leave a part of the payload's memory unfilled.
     pub(crate) fn is_short_of(&self, bytes: usize) -> bool {
         self.write.as_ref().is_some_and(|write| bytes < write.stride().len().max(1))
     }
@@ -168,7 +169,7 @@ enum MemorySlot<'a> {
 
 pub(super) struct Intake {
     session: ServerSession,
-    /// `None` while a receive is out.
+    /// The input buffer; `None` while a receive is out.
     input: Option<Vec<u8>>,
     start: usize,
     end: usize,
@@ -176,14 +177,14 @@ pub(super) struct Intake {
     guesses: WriteGuesses,
     window_headers: usize,
     reads_in_a_row: usize,
-    /// `None` while a receive is out.
+    /// The open WRITE; `None` while a receive is out.
     write: Option<Write>,
-    /// The last request was a WRITE that [`Intake::open`] has not opened.
+    /// The last request was a WRITE, and [`Intake::open`] has not been called yet.
     awaits_open: bool,
 }
 
 impl Intake {
-    /// With `refusal` it answers every option with that.
+    /// With a `refusal` the session answers every option with that text.
     pub(super) fn new(catalog: Arc<[ExportDescription]>, refusal: Option<String>) -> Self {
         let mut session = ServerSession::new(catalog);
         if let Some(reason) = refusal {
@@ -208,7 +209,7 @@ impl Intake {
         self.session.is_negotiated()
     }
 
-    /// The first contiguous run of unused bytes.
+    /// The first contiguous run of received bytes that are not used yet.
     fn filled(&self) -> &[u8] {
         match (&self.input, self.pieces.front()) {
             (Some(input), _) if self.start < self.end => &input[self.start..self.end],
@@ -217,7 +218,7 @@ impl Intake {
         }
     }
 
-    /// Drops `bytes` from the front of the unused ones.
+    /// Drops `bytes` from the front of the received bytes.
     fn consume(&mut self, bytes: usize) {
         if self.start < self.end {
             self.start += bytes;
@@ -254,7 +255,7 @@ impl Intake {
         }
     }
 
-    /// Moves received bytes to the open WRITE; its event, once it is whole.
+    /// Moves received bytes to the open WRITE; returns its event when its payload is whole.
     fn fill(&mut self) -> Option<Event> {
         let mut write = self.write.take()?;
         while write.missing_bytes() > 0 {
@@ -287,7 +288,7 @@ impl Intake {
         is_full.then_some(write.slot)
     }
 
-    /// Extends the payload to the memory that it has now.
+    /// Extends the payload's memory to `capacity_bytes`.
     pub(super) fn grow(&mut self, capacity_bytes: usize) -> Result<(), NoMemory> {
         let write = self.write.as_mut().expect("one that wants memory");
         write.payload.try_grow(capacity_bytes.min(write.length), write.filled_bytes)
@@ -335,7 +336,7 @@ impl Intake {
     }
 
     /// Goes on with the WRITE of the last event, which is request `slot`, with `capacity_bytes` of
-    /// memory at first. With none its payload is thrown away.
+    /// memory at first. With no memory its payload is thrown away.
     pub(super) fn open(&mut self, slot: u32, command: Command, capacity_bytes: usize) {
         let Command::Write { offset, length, fua } = command else {
             unreachable!("only a write is opened: {command:?}");
@@ -353,7 +354,8 @@ impl Intake {
         self.write = Some(write);
     }
 
-    /// Memory for the next payload, and how many of its bytes it holds: guessed memory, if any.
+    /// Memory for the next payload, and the number of its bytes that have arrived in guessed
+    /// memory.
     fn memory(&mut self, length: usize, capacity_bytes: usize) -> (Payload, usize) {
         if capacity_bytes == 0 {
             return (Payload::default(), 0);
@@ -372,7 +374,7 @@ impl Intake {
         (payload.unwrap_or_default(), 0)
     }
 
-    /// Lends memory for the next bytes; `None` while it is lent already.
+    /// Lends memory for the next bytes; `None` while memory is lent already.
     pub(super) fn receive(&mut self) -> Option<ReceiveBuffers> {
         let input = self.input.take()?;
         assert!(

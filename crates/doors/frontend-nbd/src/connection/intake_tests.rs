@@ -1,4 +1,4 @@
-//! Tests of the intake alone: any split of the stream gives the same requests; places of payloads.
+//! Tests of the intake alone: any split of the stream gives the same requests; where payloads land.
 
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 
@@ -54,7 +54,7 @@ struct Client<'a> {
     bytes: &'a [u8],
     served: Vec<(Command, Vec<u8>)>,
     copied: usize,
-    /// A payload's memory at first, and its limit.
+    /// A payload's memory at first, which is also its limit.
     memory: usize,
     memory_max: usize,
 }
@@ -64,7 +64,7 @@ impl<'a> Client<'a> {
         Self { bytes, served: Vec::new(), copied: 0, memory: usize::MAX, memory_max: usize::MAX }
     }
 
-    /// Feeds everything, in pieces of `piece()` bytes at most.
+    /// Feeds the client's whole stream to the intake, in pieces of at most `piece()` bytes.
     fn talk(&mut self, intake: &mut Intake, piece: &mut dyn FnMut() -> usize) {
         loop {
             while let Some(event) = intake.poll() {

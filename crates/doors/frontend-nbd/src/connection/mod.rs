@@ -2,8 +2,8 @@
 //!
 //! Where it stands: a transport ([`crate::threads`], [`crate::ring`]) owns the socket and carries
 //! out the connection's tasks. The [`intake`] makes requests of bytes, the [`outbox`] makes replies
-//! of outcomes; the connection decides which of the two may go on. It decides nothing about the
-//! protocol: that is the session's, in `braid-nbd-proto`.
+//! of outcomes; the connection decides which of the two may go on. The session, in
+//! `braid-nbd-proto`, decides all questions of the protocol.
 //!
 //! ```text
 //!                  ┌── receive ─► transport ── received ──┐
@@ -16,9 +16,9 @@
 //!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
 //!
-//! A client that has sent half a payload, or takes no reply, must move a stride until its deadline,
-//! which is set here ([`progress`]). `limits.rs` has its length; `registry.rs` chooses the
-//! connection that makes room for another. A wait for the export or the budget has no deadline.
+//! A client that has sent half a payload, or takes no reply, must move a stride before its deadline
+//! ([`progress`]; `limits.rs` has the length). `registry.rs` chooses the connection that makes room
+//! for another. A wait for the export or the budget has no deadline.
 //!
 //! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
 //! `take_tasks`, `receive`, `batch` and `takes_end_of_sending`, one receive and batch at a time.
@@ -69,7 +69,7 @@ pub(crate) use outbox::Batch;
 pub(crate) enum Task {
     /// Submit the request; its outcome goes to [`Connection::finished`] with this slot.
     Submit { slot: u32, request: ClientRequest },
-    /// Ask for extents, and pass them to [`Connection::described`].
+    /// Ask the export for extents, and pass them to [`Connection::described`].
     Describe { slot: u32, offset: u64, length: u64, extents_max: usize },
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Connection {
     tasks: Vec<Task>,
     /// The transport must end the sending direction.
     ends_sending: bool,
-    /// Its client left without NBD_CMD_DISC.
+    /// The client left without NBD_CMD_DISC.
     is_forsaken: bool,
     progress: Progress,
     pulse: Arc<Pulse>,
@@ -115,14 +115,14 @@ pub(crate) struct Connection {
 
 pub(crate) struct Identity {
     pub(crate) id: u64,
-    /// Where it notes that it is at work or idle.
+    /// Where the connection notes that it is at work or idle.
     pub(crate) pulse: Arc<Pulse>,
-    /// Why the server turns it away, if it does.
+    /// Why the server turns the client away, if it does.
     pub(crate) refusal: Option<String>,
 }
 
 impl Connection {
-    /// A new connection, its greeting ready to send. `bell` asks for an [`Self::advance`].
+    /// Makes a connection with its greeting ready to send. `bell` asks for an [`Self::advance`].
     pub(crate) fn new(
         shared: &Arc<Shared>,
         identity: Identity,
@@ -167,7 +167,7 @@ impl Connection {
 
     pub(crate) fn patience(&self) -> Duration {
         let time = self.shared.settings.progress_deadline;
-        // In any stage: on threads, a reader that waits for room has not noticed the stop yet.
+        // Checked in any stage: a reader thread that waits for room has not noticed the stop yet.
         if self.shared.stopping_since().is_some() {
             time.min(STOP_PROGRESS_DEADLINE)
         } else if self.outbox.is_in_the_way(&self.shared.budget) {
@@ -190,8 +190,8 @@ impl Connection {
         }
     }
 
-    /// The latest moment for the next [`Self::handle_time`]. Others may begin to wait for its
-    /// memory at any time, so a stalled client is looked at twice.
+    /// The latest moment for the next [`Self::handle_time`]. Other connections may begin to wait
+    /// for this one's memory at any time, so a stalled client is checked twice.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let time = self.shared.settings.progress_deadline;
         let look = self.stalled_since().map(|since| {
@@ -209,7 +209,8 @@ impl Connection {
         }
     }
 
-    /// Only ends a stage that timed out, for a transport whose calls time out on stalled clients.
+    /// Ends a stage whose deadline has passed, and cuts no stalled client: for a transport that
+    /// notices stalled clients by timeouts of its calls.
     pub(crate) fn end_stage(&mut self, now: Instant) {
         self.progress.set_now(now);
         if self.stage_deadline().is_some_and(|deadline| deadline <= now) {
@@ -241,12 +242,12 @@ impl Connection {
         self.progress.stalled_since().is_some()
     }
 
-    /// Whether the socket is done with. Operations may still be with the export.
+    /// Whether the socket is no longer used. Operations may still be with the export.
     pub(crate) fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
 
-    /// Whether it is closed and none of its requests is with the export.
+    /// Whether the connection is closed and none of its requests is with the export.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_closed() && self.outbox.in_flight() == 0
     }
@@ -301,7 +302,7 @@ impl Connection {
         }
     }
 
-    /// Notes whether it is idle, for a transport that does not advance it after sends.
+    /// Notes whether the connection is idle, for a transport that does not advance it after sends.
     pub(crate) fn beat(&self, now: Instant) {
         let is_idle = self.outbox.in_flight() == 0 && self.progress.receiving_since().is_none();
         self.pulse.beat(is_idle.then_some(now));
@@ -337,7 +338,7 @@ impl Connection {
         }
     }
 
-    /// Gives the incoming payload more memory; false if that has to wait.
+    /// Gives the incoming payload more memory; false if the payload has to wait for it.
     fn grow(&mut self, slot: u32) -> bool {
         let is_longer = match self.outbox.grow(slot, &self.shared.budget) {
             GrowthResult::To(bytes) => self.intake.grow(bytes).is_ok(),
@@ -361,7 +362,8 @@ impl Connection {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Transmit(bytes) => {
-                // Noted before the client can know, so that no negotiated client is evicted.
+                // Noted before the client can know that it has negotiated, so that no such client
+                // is evicted.
                 let is_last = self.intake.is_negotiated();
                 if is_last && !self.shared.registry.note_negotiated(self.id) {
                     return self.close();
@@ -391,7 +393,7 @@ impl Connection {
                 self.refuse_memory(slot);
             }
             Event::Close if self.stage == Stage::Transmitting => self.drain(),
-            // The last messages still go out.
+            // The replies that wait still go out.
             Event::Close => {
                 self.shared.counters.negotiations_failed.add(1);
                 self.drain();
@@ -521,10 +523,11 @@ impl Connection {
         self.outbox.describe(slot, extents, asked, &Ledger::of(&self.shared));
     }
 
-    /// Memory for the next bytes; `None` while it is lent, and while the connection wants no bytes.
+    /// Memory for the next bytes; `None` while the memory is lent, and while the connection wants
+    /// no bytes.
     pub(crate) fn receive(&mut self) -> Option<ReceiveBuffers> {
         let receive = match self.stage {
-            // A client that does not read its answers is not asked for more options.
+            // While a client does not read its answers, the connection receives no more options.
             Stage::Negotiating { .. } if self.outbox.is_quiet() => self.intake.receive(),
             Stage::Transmitting if self.waiting.is_none() && !self.outbox.waits_for_memory() => {
                 self.intake.receive()
@@ -571,7 +574,7 @@ impl Connection {
         !self.is_closed() && self.outbox.has_batch()
     }
 
-    /// Whether it waits for memory, and so would not notice that its client is gone.
+    /// Whether the connection waits for memory, and so would not notice that its client is gone.
     pub(crate) fn waits_for_memory(&self) -> bool {
         self.outbox.waits_for_memory()
     }
@@ -585,12 +588,12 @@ impl Connection {
         Some(batch)
     }
 
-    /// Part of a batch is out, and the transport sends more of it.
+    /// Notes that a part of a batch is out, and that the transport sends more of it.
     pub(crate) fn goes_on_sending(&mut self) {
         self.progress.begin_send();
     }
 
-    /// A batch is out, or its sending failed.
+    /// Takes back a batch that is out, or whose sending failed.
     pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
         self.progress.end_send();
         self.outbox.sent(batch, result.is_ok(), &self.shared.budget);

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The outbox asks the [`Budget`] before it allocates memory. A long WRITE gets a little at first,
-//! unless its client has sent one as long before, and more as its bytes arrive ([`Outbox::grow`]).
+//! and more as its bytes arrive ([`Outbox::grow`]). A client that has sent as long a WRITE before
+//! gets all at once.
 //!
 //! Invariants
 //! - Each request is answered once: `finish` asserts that the slot is in use.
@@ -33,7 +34,8 @@ use crate::limits::{
     REPLIES_PER_SEND, STRIDE_BYTES,
 };
 
-/// Memory kept of a reply's first part: more than any header, less than most error texts.
+/// Reply heads with at most this capacity are kept for reuse: more than any header, less than most
+/// error texts.
 const SPARE_HEAD_BYTES: usize = 64;
 
 /// The facts of a request that its answer needs.
@@ -59,7 +61,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BeginResult {
-    /// It began in this slot, with memory for so many bytes.
+    /// The request began in this slot, with this many bytes of memory.
     Slot(u32, usize),
     Wait,
     TooLarge,
@@ -69,7 +71,7 @@ pub(super) enum BeginResult {
 pub(super) enum GrowthResult {
     To(usize),
     Wait,
-    /// The limit was lowered since it began; it will never get enough.
+    /// The limit was lowered after the request began; the request will never get enough memory.
     Never,
 }
 
@@ -77,7 +79,7 @@ pub(super) enum GrowthResult {
 struct Reply {
     head: Vec<u8>,
     payload: Option<Payload>,
-    /// Memory of the request that this answers; `None` in negotiation.
+    /// Memory of the request that this reply answers; `None` in negotiation.
     cost_bytes: Option<usize>,
 }
 
@@ -93,7 +95,7 @@ pub(crate) struct Batch {
     replies: Vec<Reply>,
     bytes: usize,
     sent_bytes: usize,
-    /// The first reply whose memory is lent.
+    /// The index of the first reply whose memory is lent.
     lent_from: usize,
 }
 
@@ -147,7 +149,7 @@ impl Batch {
         for (index, segment) in segments.drain(..).enumerate() {
             match segment.into_memory() {
                 Memory::Bytes(head) => {
-                    // Every reply begins with one.
+                    // Every reply begins with a head.
                     at += usize::from(index > 0);
                     self.replies[at].head = head;
                 }
@@ -157,7 +159,7 @@ impl Batch {
         }
     }
 
-    /// Notes `bytes` as sent; whether that was the whole batch.
+    /// Notes `bytes` as sent; returns whether the whole batch is out.
     pub(crate) fn advance(&mut self, bytes: usize) -> bool {
         self.sent_bytes += bytes;
         assert!(self.sent_bytes <= self.bytes, "no more is sent than there was");
@@ -169,7 +171,7 @@ impl Batch {
 struct Slot {
     echo: Echo,
     kind: Kind,
-    /// The part that the export has not been asked for yet.
+    /// The part of a long request that the export has not been asked for yet.
     rest: Option<Command>,
     cost_bytes: usize,
 }
@@ -179,7 +181,7 @@ pub(super) struct Outbox {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     replies: VecDeque<Reply>,
-    /// A batch's list, while none is out.
+    /// The list for the next batch; `None` while a batch is out.
     spare: Option<Vec<Reply>>,
     spare_heads: Vec<Vec<u8>>,
     in_flight: usize,
@@ -245,9 +247,10 @@ impl Outbox {
         budget.take(&mut self.purse, bytes, need, &self.bell) == Grant::Taken
     }
 
-    /// Takes memory for a WRITE before its payload arrives. It takes all, if it is little or the
-    /// client has sent as much before, and if it is free at once. Else it takes the connection's
-    /// own share, so that a mere announcement of a long write takes no common memory.
+    /// Takes memory for a WRITE before its payload arrives. If the WRITE is short, or its client
+    /// has sent as much before, it takes the whole memory, provided that it is free at once. Else
+    /// it takes the connection's own share, so that a mere announcement of a long write takes no
+    /// common memory.
     fn begin_write(&mut self, bytes: usize, budget: &Budget) -> Option<usize> {
         let is_likely = bytes <= FIRST_GRANT_BYTES.max(self.proven_bytes);
         if !self.purse.is_waiting() && is_likely && self.take(bytes, Need::Now, budget) {
@@ -258,7 +261,7 @@ impl Outbox {
         if first > 0 {
             return self.take(first, Need::Now, budget).then_some(first);
         }
-        // Its share is held by requests that end by themselves, or it has none.
+        // The own share is held by requests that end by themselves, or the connection has none.
         if self.purse.held_bytes() > 0 {
             return None;
         }
@@ -269,7 +272,7 @@ impl Outbox {
 
     pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> GrowthResult {
         let slot = self.slots[number as usize].expect("a request that is under way");
-        // The limit may have been lowered since it began.
+        // The limit may have been lowered since the request began.
         if slot.kind.bytes() > request_bytes_max(budget.limit_bytes()) {
             return GrowthResult::Never;
         }
@@ -284,7 +287,7 @@ impl Outbox {
         GrowthResult::To(bytes)
     }
 
-    /// The payload of the incoming WRITE has arrived, or never will.
+    /// Notes that the payload of the incoming WRITE has arrived, or never will.
     pub(super) fn has_come(&mut self, number: u32, is_whole: bool, budget: &Budget) {
         let slot = self.slots[number as usize].as_mut().expect("a request that is under way");
         if std::mem::take(&mut self.is_growing) {
@@ -312,7 +315,7 @@ impl Outbox {
         budget.leave(&mut self.purse);
     }
 
-    /// Keeps the rest of a request while the export has a stretch of it.
+    /// Keeps the rest of a request while the export works on a stretch of it.
     pub(super) fn set_rest(&mut self, number: u32, rest: Option<Command>) {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest = rest;
     }
@@ -407,7 +410,7 @@ impl Outbox {
         self.spare.is_some() && !self.replies.is_empty()
     }
 
-    /// Lends the waiting replies; `None` if none waits, or some are lent already.
+    /// Lends the waiting replies; `None` if no reply waits, or some are lent already.
     pub(super) fn batch(&mut self) -> Option<Batch> {
         if self.replies.is_empty() {
             return None;
