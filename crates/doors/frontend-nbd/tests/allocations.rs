@@ -21,7 +21,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const DEPTH: usize = 32;
 
-/// Counts allocations of `rounds` times the reads and writes in flight, the client's included.
+/// Counts allocations of `rounds` rounds of reads and writes in flight, the client's included.
 fn allocations(client: &mut Client, rounds: usize) -> usize {
     let read = Command::Read { offset: 4096, length: 4096, dont_fragment: false };
     let write = Command::Write { offset: 4096, length: 4096, fua: false };

@@ -1,5 +1,6 @@
-//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test without
-//! its program passes and prints so; under `cargo xtask test`, which installs them, it fails.
+//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose
+//! program is missing prints that and passes. Under `cargo xtask test`, which installs the
+//! programs, it fails.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +26,7 @@ fn uri(served: &TestServer, export: &str) -> String {
     Endpoint::Unix(served.socket.clone()).uri(export, false).to_string()
 }
 
-/// Bytes with structure: sparse blocks of noise between zeroes.
+/// The bytes of an image: sparse blocks of noise between zeroes.
 fn image() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut bytes = vec![0; SIZE];

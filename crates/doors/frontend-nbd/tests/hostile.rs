@@ -13,7 +13,7 @@ use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{ErrorCode, Notice, Settings};
 use braid_nbd_proto::{Command, wire};
 
-/// A client's bytes to read one sector with structured replies.
+/// A client's bytes to negotiate structured replies and read one sector.
 fn whole_handshake() -> Vec<u8> {
     let mut bytes = 3_u32.to_be_bytes().to_vec();
     bytes.extend(wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]));
@@ -200,7 +200,7 @@ fn a_write_cut_off_in_its_payload_is_nobodys_error() {
     assert_eq!(export.bytes()[..4096], [0; 4096]);
 }
 
-/// The first half of an attack: long payloads that never come, or long replies never read.
+/// Sends an attack: long payloads are announced and do not come, or long replies are not read.
 fn attack(client: &mut Client, kind: usize, bytes: u32) {
     let header = |command: Command| command.header(1).encode();
     let write = header(Command::Write { offset: 0, length: bytes, fua: false });
@@ -282,7 +282,8 @@ fn a_client_that_does_not_go_on_is_cut_and_its_operator_told() {
     });
     assert!(idle.read(0, 1).is_ok(), "one that has nothing half done may wait");
     let told = told.lock().unwrap();
-    // Two threads serve: the first to raise the notice may have been the second to count.
+    // Several connections stall at once: the thread that raises the notice need not be the first to
+    // count.
     let is_once = matches!(told[..], [Notice::Stalled { count: 1..=4, is_stopping: false }]);
     assert!(is_once, "{told:?}");
 }
@@ -352,7 +353,7 @@ fn a_client_that_finds_the_server_full_is_told_so_and_so_is_the_operator() {
     }
     assert_eq!(served.server.counts().refused, 3);
     assert_eq!(told.lock().unwrap()[..], [Notice::Full { connections_max: 2 }], "once");
-    // A crowd beyond the limit of error replies does no harm.
+    // 50 more clients, beyond the limit of error replies, do no harm.
     let crowd: Vec<_> = (0..50).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     eventually("all are turned away", || served.server.counts().refused == 53);
     assert_eq!(served.server.counts().connections, 2);

@@ -1,6 +1,6 @@
 //! All tests of the server once more, with its connections on io_uring workers.
 //!
-//! Without io_uring they run over threads and print so.
+//! Without io_uring the tests run over threads and print that.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 

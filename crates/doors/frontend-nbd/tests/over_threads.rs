@@ -1,6 +1,7 @@
 //! The tests of the server, in one program: separate programs would each be linked.
 //!
-//! `over_the_ring` runs most of them once more. Tests that count allocations run by themselves.
+//! `over_the_ring` runs most of these tests once more. Tests that count allocations have programs
+//! of their own.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 

@@ -64,7 +64,7 @@ fn neither_a_stuck_export_nor_a_stuck_client_can_hold_it() {
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     assert_eq!(report.cut, 1, "the one whose request never ended");
     assert_eq!(shelf.lock().unwrap().len(), 1, "half a write is no write");
-    // The export completes after the end; its completion must be harmless.
+    // The export completes its requests after the server's end; the completions must be harmless.
     for (operation, done) in shelf.lock().unwrap().drain(..) {
         succeed(operation, done);
     }

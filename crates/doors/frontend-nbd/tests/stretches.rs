@@ -11,11 +11,11 @@ use braid_frontend_nbd::{
 };
 use braid_nbd_proto::{Command, Style};
 
-/// Larger than compact headers can name.
+/// An export larger than any length that compact headers can name.
 const SIZE: u64 = 40 << 40;
 const STRETCH: u64 = 1 << 40;
 
-/// An export of that size, which answers when the test decides.
+/// An export of [`SIZE`] bytes, which answers when the test decides.
 struct VastExport {
     shelf: Shelf,
     zeroes_fast: bool,
@@ -144,7 +144,7 @@ fn a_client_that_has_gone_leaves_the_rest() {
     client.send(WHOLE, &[]);
     let (operation, done) = next(&shelf);
     drop(client);
-    // The server notices a moment later, when it polls the socket.
+    // The server notices the client's end a moment later, when it polls the socket.
     std::thread::sleep(Duration::from_millis(200));
     succeed(operation, done);
     eventually("the connection is over", || served.server.counts().connections == 0);

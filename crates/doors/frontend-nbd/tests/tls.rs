@@ -23,7 +23,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 /// Length of a reply that exceeds any socket buffer.
 const LONG: usize = 6 << 20;
 
-/// A certificate authority; keeps its files in folders as QEMU and nbdkit name them.
+/// A certificate authority; it writes files into folders, with the names that QEMU and nbdkit use.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -92,7 +92,7 @@ fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
     })
 }
 
-/// Fixed newstyle, and no zeroes.
+/// Client flags: fixed newstyle, and no zeroes.
 const FLAGS: [u8; 4] = [0, 0, 0, 3];
 
 fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
@@ -103,7 +103,7 @@ fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
 }
 
-/// A socket that strips TLS with blocking threads: clients without TLS reach the server there.
+/// A socket behind which blocking threads do TLS: clients without TLS reach the server there.
 fn stripped(served: &TlsServer, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.sock");
@@ -137,7 +137,7 @@ fn strip(mut client: UnixStream, server: &Path, config: Arc<ClientConfig>) -> Op
     client.set_nonblocking(true).ok()?;
     tls.set_buffer_limit(None);
     let mut buffer = vec![0; 64 << 10];
-    // It polls the sockets in a loop: a test can afford that.
+    // It polls the sockets in a busy loop: a test can afford that.
     let mut waiting: Vec<u8> = Vec::new();
     loop {
         let mut has_moved = false;
@@ -206,7 +206,7 @@ fn who_shows_none_or_a_strangers_is_not_let_in() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (served, _) = serve(known(&authority), Settings::default());
     let (own, others) = (authority.folder("client"), stranger.folder("client"));
-    // It trusts the server's authority, and another authority signed it.
+    // A client that trusts the server's authority, and whose certificate another authority signed.
     let ca = std::fs::read_to_string(own.path().join("ca-cert.pem")).unwrap();
     write(&others.path().join("ca-cert.pem"), &ca);
     for config in [config(own.path(), false), config(others.path(), true)] {
@@ -284,7 +284,7 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
     let folder = authority.folder("client");
     let (path, _kept) = stripped(&served, &config(folder.path(), true));
     assert_eq!(Client::connect(&path).read(0, 5).unwrap(), [0; 5]);
-    // Beyond the limit the oldest go.
+    // More clients than the limit: the oldest are cut.
     let more: Vec<UnixStream> =
         (0..4).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     for stream in &mut silent {
@@ -299,7 +299,7 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
 #[test]
 fn half_handshakes_keep_no_client_out() {
     let authority = Authority::new();
-    // With the longest deadline they would stay.
+    // With the longest deadline the peers would stay connected.
     let settings = Settings { negotiating_max: 4, ..Settings::default() };
     let (served, _) = serve(known(&authority), settings);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -309,7 +309,7 @@ fn half_handshakes_keep_no_client_out() {
             while !is_over.load(Ordering::Relaxed) {
                 let Ok(mut stream) = UnixStream::connect(&socket) else { continue };
                 let half = wire::encode_option(wire::OPT_STARTTLS, &[]);
-                // A record's header, without the record.
+                // The header of a TLS record, without the record.
                 let half = [&FLAGS[..], &half].concat();
                 let _ = stream.read_exact(&mut [0; wire::GREETING_BYTES]);
                 let _ = stream.write_all(&half);
@@ -377,7 +377,8 @@ fn a_client_that_reads_late_gets_all_that_was_said_before_the_end() {
     let mut reply = vec![0; 16 + LONG];
     let (most, last) = reply.split_at_mut(LONG - (300 << 10));
     stream.read_exact(most).unwrap();
-    // Usually the connection has sent all by now, waits a second for the client to close, and ends.
+    // By now the connection has usually sent all, waited a second for the client to close, and
+    // ended.
     thread::sleep(limits::CLOSE_TIMEOUT + Duration::from_millis(500));
     stream.read_exact(last).unwrap();
     assert!(reply[16..] == export.bytes()[..LONG]);

@@ -1,7 +1,8 @@
 //! Checks the driver and finds a device number.
 //!
-//! A number is free if no device has it. A device that a killed server of the same array left is
-//! found here, and `door` takes it over; without a number all devices are searched for it.
+//! A number is free if no device has it. A killed server of the same array may have left a device.
+//! This module finds it, and `door` takes it over. Without a number all devices are searched for
+//! it.
 
 use std::io;
 use std::time::Instant;
@@ -22,10 +23,10 @@ pub enum ClaimError {
     /// No driver is loaded.
     #[error("the kernel's ublk_drv is not loaded: there is no /dev/ublk-control")]
     NoDriver,
-    /// The kernel forbids it to this user.
+    /// The kernel forbids this user to use the driver.
     #[error("/dev/ublk-control may not be used by this user")]
     Denied,
-    /// This process gets no rings.
+    /// This process cannot make an io_uring ring.
     #[error("ublk needs io_uring, which the kernel refuses to this process")]
     NoRing(#[source] io::Error),
     /// The driver lacks a feature.
@@ -57,7 +58,7 @@ pub enum ClaimError {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SearchResult {
-    /// No device: make one, with this number or any.
+    /// No such device: make one, with this number or any.
     Nothing(Option<u32>),
     Waiting(DeviceInfo),
 }
@@ -76,10 +77,11 @@ impl std::fmt::Debug for DeviceClaim {
 }
 
 impl DeviceClaim {
-    /// Finds the device with this number, or any, for the array named by the word in its devices.
+    /// Finds the device with this number, or any number, for an array. `array` is the word that
+    /// marks the array's devices.
     ///
     /// # Errors
-    /// The array cannot have it; nothing was changed.
+    /// The array cannot have the device; nothing was changed.
     pub fn take(id: Option<u32>, array: u64) -> Result<Self, ClaimError> {
         let mut control = Control::open().map_err(not_opened)?;
         match control.features() {
@@ -91,7 +93,8 @@ impl DeviceClaim {
             Err(_) => return Err(ClaimError::TooOld),
         }
         // Allocations of the array's threads must not wait for write-back to this device. Without
-        // the right to this a wait is a little more likely. Later threads inherit it.
+        // the right to set this flag, such a wait is a little more likely. Threads started later
+        // inherit the flag.
         if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
             tracing::debug!(target: "braid_frontend_ublk", %errno, "not known as one that writes for others");
         }
@@ -129,11 +132,11 @@ fn failed(source: io::Error) -> ClaimError {
 }
 
 fn lives(pid: i32) -> bool {
-    // A process of another user counts as alive (EPERM); a signal needs no `/proc`.
+    // A process of another user counts as alive (EPERM). A signal needs no `/proc`.
     Pid::from_raw(pid.max(0)).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// The device with this number; waits until the kernel notices that its server has died.
+/// Looks at the device with this number; waits until the kernel notices that its server has died.
 fn look(control: &mut Control, id: u32, array: u64) -> Result<SearchResult, ClaimError> {
     let until = Instant::now() + DEATH_DEADLINE;
     loop {
@@ -156,9 +159,9 @@ fn look(control: &mut Control, id: u32, array: u64) -> Result<SearchResult, Clai
     }
 }
 
-/// A device that a dead server of this array has left.
+/// Searches for a device that a dead server of this array has left.
 fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, ClaimError> {
-    // Without any device the folder does not exist.
+    // If the machine has no ublk device, the folder does not exist.
     for entry in std::fs::read_dir(DEVICES).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("ublkc")?.parse().ok());

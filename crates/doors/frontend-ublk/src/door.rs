@@ -29,13 +29,13 @@ use crate::queue::{Queue, Server};
 /// Why a door cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has made a device with this number meanwhile.
+    /// Another process has made a device with this number after the number was found free.
     #[error("/dev/ublkb{0} is there already")]
     Taken(u32),
-    /// The left device has another size, block or access.
+    /// The device that a dead server left has another size, block or access.
     #[error("/dev/ublkb{0} was made with another size, another block, or for other access")]
     Differs(u32),
-    /// The kernel forbids it to this user.
+    /// The kernel forbids this user to make or start the device.
     #[error("the kernel does not let this user make block devices")]
     Denied,
     /// Another system call failed.
@@ -51,7 +51,7 @@ pub enum OpenError {
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseResult {
-    /// It was mounted or opened exclusively; its users get errors from now on.
+    /// The device was mounted or opened exclusively; its users get errors from now on.
     pub was_in_use: bool,
     /// The device is deleted; false if the deadline came first.
     pub is_gone: bool,
@@ -128,7 +128,7 @@ fn serve(
 ) {
     match Commands::new(file, number, depth) {
         Ok(commands) => {
-            // The starter waits for all threads' reports.
+            // The thread that opens the door waits for all reports.
             let _ = ready.send(Ok(()));
             drop(ready);
             Server::new(queue, commands).run();
@@ -151,7 +151,7 @@ impl Device {
         node(self.id)
     }
 
-    /// Deletes the device; whether it was in use.
+    /// Deletes the device; returns whether it was in use.
     fn end(mut self) -> bool {
         self.life.is_ending.store(true, Ordering::SeqCst);
         let was_in_use = self.write_back();
@@ -173,7 +173,7 @@ impl Device {
     }
 
     /// Makes the kernel write back its cached pages of the device, which a stop would throw away.
-    /// Whether the device is mounted or opened exclusively.
+    /// Returns whether the device is mounted or opened exclusively.
     fn write_back(&self) -> bool {
         let exclusive = i32::try_from(rustix::fs::OFlags::EXCL.bits()).expect("a flag");
         let alone = OpenOptions::new().read(true).custom_flags(exclusive).open(self.node());
@@ -206,10 +206,11 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// Makes `disk`, with these logical blocks, a device. Its deletion by others calls `on_gone`.
+    /// Makes `disk`, with these logical blocks, a device. Calls `on_gone` if another process
+    /// deletes the device.
     ///
     /// # Errors
-    /// See [`OpenError`]; no new device is left then.
+    /// See [`OpenError`]; no new device is left after an error.
     pub fn open(
         claim: DeviceClaim,
         (disk, logical_block_bytes): (Arc<dyn Disk>, u32),
@@ -250,7 +251,7 @@ impl Door {
         &self.path
     }
 
-    /// Whether it was taken over from a dead server.
+    /// Whether the device was taken over from a dead server.
     #[must_use]
     pub fn was_taken_over(&self) -> bool {
         self.was_taken_over
@@ -266,7 +267,7 @@ impl Door {
         let Some(device) = self.device.take() else {
             return CloseResult { was_in_use: false, is_gone: true };
         };
-        // The end waits for other processes and the array; the caller must not.
+        // Deleting waits for other processes and for the array; the caller must not wait so long.
         let (sender, receiver) = channel();
         let body = move || {
             // After the deadline the receiver is gone.
@@ -341,7 +342,7 @@ fn taken_over(
     match went_on {
         Ok(()) => Ok(device),
         Err(error) => {
-            // It goes on waiting for the next server.
+            // The device goes on waiting for the next server.
             device.life.is_ending.store(true, Ordering::SeqCst);
             device.queues.end();
             device.queues.join();
@@ -362,7 +363,7 @@ fn go_on(
         return Err(OpenError::Differs(id));
     }
     let until = Instant::now() + DEATH_DEADLINE;
-    // The kernel closes the dead server's descriptors one after the other.
+    // Tries again: the kernel closes the dead server's descriptors one after the other.
     while let Err(source) = device.control.begin_recovery(id) {
         if !is(&source, &[Errno::BUSY]) || Instant::now() > until {
             return Err(failed("taking a ublk device over", source));

@@ -1,4 +1,4 @@
-//! The seam between a queue's thread and the ring by which its requests come.
+//! The trait between a queue's thread and the ring through which the queue's requests come.
 //!
 //! The kernel has an entry from `fetch` or `commit` until its command ends or fails.
 
@@ -9,9 +9,9 @@ use braid_ublk_proto::wire::Description;
 
 #[derive(Debug)]
 pub(crate) enum RingEvent {
-    /// The bell rang; whether the kernel goes on watching it.
+    /// The bell rang; `is_heard_again`: the kernel goes on watching it.
     Bell { is_heard_again: bool },
-    /// The command of an entry: it holds a request, or an error ends it for good.
+    /// The command of an entry has ended: the entry holds a request, or an error ends it for good.
     Entry { tag: u16, result: io::Result<()> },
 }
 

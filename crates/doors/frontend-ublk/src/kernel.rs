@@ -1,7 +1,7 @@
 //! Commands for the kernel, and the memory that they name: this crate's only code with addresses.
 //!
 //! A command about a device names memory while it runs, and its caller waits for its end. A command
-//! about a request names none. Descriptions of requests lie in a mapping: the kernel writes an
+//! about a request names none. Descriptions of requests are in a mapped area: the kernel writes an
 //! entry's description before its command ends, and again only during its next command.
 //!
 //! Invariants
@@ -31,7 +31,7 @@ const BELL: u64 = u64::MAX;
 
 const COMMAND_BYTES: usize = 80;
 
-/// Bytes that go with a command about a device, at most.
+/// The most bytes that go with a command about a device.
 const WITH_BYTES_MAX: usize = 256;
 
 const PAGE_BYTES: usize = 4096;
@@ -71,8 +71,9 @@ impl Calls {
         let mut said = [0; COMMAND_BYTES];
         said[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), code).cmd(said).build();
-        // SAFETY: the memory is boxed and stays until the command has ended: this waits for it, and
-        // `drop` does not free it earlier. Only this reads or writes it.
+        // SAFETY: the memory is boxed and stays until the command has ended: this function waits
+        // for the end, and `drop` does not free the memory earlier. Only this function reads or
+        // writes it.
         unsafe { self.ring.submission().push(&entry) }.expect("room for the one command");
         self.is_out = true;
         let ended = loop {
@@ -132,7 +133,7 @@ impl Commands {
 
     #[allow(unsafe_code)]
     fn push(&mut self, command: &squeue::Entry) {
-        // SAFETY: it names no memory. The device's file and the bell stay open.
+        // SAFETY: the command names no memory. The device's file and the bell stay open.
         while unsafe { self.ring.submission().push(command) }.is_err() {
             self.enter(false);
         }
@@ -164,9 +165,9 @@ impl Entries for Commands {
         assert!(!self.out[index], "the kernel has this entry");
         let all = self.descriptions.as_ptr().cast::<Description>();
         debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
-        // SAFETY: within the mapping, which covers all entries; any bytes are a description. The
-        // kernel wrote it before the reaped command ended, and does not until the entry is out
-        // again.
+        // SAFETY: the address is within the mapping, which covers all entries; any bytes are a
+        // description. The kernel wrote it before the reaped command ended, and does not write it
+        // until the entry is out again.
         unsafe { all.add(index).read_volatile() }
     }
 

@@ -18,7 +18,7 @@
 //! waiting, without memory. The kernel's requests in flight are limited by the queue's entries.
 //!
 //! When this process dies the kernel keeps the device, and holds programs' requests until the next
-//! server of the same array takes it over. It then asks again for all requests without an answer.
+//! server of the same array takes the device over. The kernel then repeats all unanswered requests.
 //!
 //! Invariants
 //! - A clean stop deletes the device. A kill leaves it to the next server of the same array, and to

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use braid_ublk_proto::limits::REQUEST_BYTES_MAX;
 
-/// Memory for payloads of a queue's requests in flight: 16 of the longest keep a row of disks busy.
+/// Memory for payloads of a queue's requests in flight: 16 of the longest requests keep a row of
+/// disks busy.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// Stack of a queue's thread: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Time in which the kernel releases a dead server's device: it looks every five seconds.
+/// Time in which the kernel must release a dead server's device; the kernel looks every five
+/// seconds.
 pub(crate) const DEATH_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Time in which a new device's file appears and can be opened: udev has to set it up.
@@ -19,7 +21,7 @@ pub(crate) const NODE_DEADLINE: Duration = Duration::from_secs(5);
 /// Time to end a device that could not be opened completely.
 pub(crate) const UNDO_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Pause between two polls of an event that happens by itself.
+/// Pause between two polls of a state for which no descriptor can be polled.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 const _: () = assert!(QUEUE_BYTES_MAX >= 2 * REQUEST_BYTES_MAX as usize);

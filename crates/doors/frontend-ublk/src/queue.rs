@@ -1,4 +1,4 @@
-//! One queue of the kernel's: its thread, and how the ends of operations get there.
+//! One queue of the kernel's: its thread, and how finished operations get to that thread.
 //!
 //! ```text
 //!   request in an entry ──► parse ──► room? ──► pread ──► submit ┄┄► receive, any thread ──► inbox, bell
@@ -6,8 +6,8 @@
 //!      └── commit-and-fetch ◄──┴── malformed                            pwrite, commit ◄───────┘
 //! ```
 //!
-//! Only one thread may give commands about a queue. So other threads leave ends in its inbox, and
-//! wake it once for all that came while it slept.
+//! Only one thread may give commands about a queue. So other threads leave finished operations in
+//! the inbox of that thread. They wake it once for all that came while it slept.
 //!
 //! Invariants
 //! - Each description of the kernel's is answered once, and no operation reaches beyond the array
@@ -53,7 +53,8 @@ impl Queue {
     fn post(&self, message: QueueMessage) {
         // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
         if let Ok(Bell::Ring) = self.inbox.push(message, true) {
-            // Only full after 2^64 wakes, and then it rings already.
+            // The write fails only after 2^64 wakes without a read, and then the bell rings
+            // already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
@@ -75,7 +76,7 @@ pub(crate) struct Server<E> {
     queue: Arc<Queue>,
     commands: E,
     pending: Vec<Option<PendingRequest>>,
-    /// Entries that have fetched and are not over.
+    /// Entries that have fetched, and that the kernel has not ended.
     live: usize,
     under_way: usize,
     held_bytes: usize,
@@ -91,7 +92,7 @@ impl<E: Entries> Server<E> {
         Self { queue, commands, pending, live, under_way, held_bytes, in_hand, is_told_to_end }
     }
 
-    /// Runs until the kernel has ended all entries, or the thread is told to end.
+    /// Runs until the kernel has ended all entries, or the door asks the thread to end.
     pub(crate) fn run(mut self) {
         let (mut ended, mut items) = (Vec::new(), Vec::new());
         self.commands.watch(self.queue.bell.as_fd());
@@ -130,10 +131,10 @@ impl<E: Entries> Server<E> {
         }
     }
 
-    /// Empties the bell, so that it rings again.
+    /// Empties the bell, so that it can ring again.
     fn hear(&self) {
         let mut count = [0; 8];
-        // An earlier completion may have emptied it.
+        // Fails if an earlier completion has emptied the bell.
         let _ = rustix::io::read(&self.queue.bell, &mut count);
     }
 
@@ -148,7 +149,7 @@ impl<E: Entries> Server<E> {
         }
     }
 
-    /// Starts requests in hand, as far as there is room.
+    /// Starts the requests in hand, as far as the queue's memory allows.
     fn take_in(&mut self) {
         while let Some((tag, request)) = self.in_hand.front().copied() {
             let bytes = request.payload_bytes() as usize;
@@ -159,7 +160,7 @@ impl<E: Entries> Server<E> {
             }
             let operation = self.operation(tag, &request);
             let operation = match operation {
-                // The next operation to end gives some back.
+                // The next operation to end gives some memory back.
                 Err(Errno::NoMemory) if self.under_way > 0 => return,
                 operation => operation,
             };

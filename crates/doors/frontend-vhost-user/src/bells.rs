@@ -1,4 +1,4 @@
-//! Eventfds: a client's kicks and calls of a ring, and the door's own.
+//! Eventfds: a client's kicks and calls for a ring, and the door's own.
 
 use std::fs::File;
 use std::io;
@@ -16,24 +16,25 @@ pub(crate) fn bell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Takes only eventfds from a client: a write to a pipe without a reader would block.
+/// Accepts a client's descriptor only if it is an eventfd: a pipe fills up if its other end does
+/// not read it, and the next write to it would block.
 pub(crate) fn adopt(file: File) -> Option<Descriptor> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // Without /proc the client is trusted.
+    // Without /proc the client's descriptor is accepted unchecked.
     let is_one = std::fs::read_link(link).map_or(true, |target| target.as_os_str() == KIND);
     is_one.then(|| Arc::new(OwnedFd::from(file)))
 }
 
 pub(crate) fn ring(bell: impl AsFd) {
-    // Only full after 2^64 rings, and then it rings already.
+    // The write fails only after 2^64 rings without a read, and then the bell rings already.
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 
-/// Resets it, so that it rings anew the next time; never waits.
+/// Resets the bell, so that it rings anew the next time; never waits.
 pub(crate) fn hear(bell: impl AsFd) {
     let mut count = [0; 8];
     let parts = &mut [io::IoSliceMut::new(&mut count)];
-    // Fails if it was reset before.
+    // Fails if the bell was reset before.
     let heard = rustix::io::preadv2(&bell, parts, u64::MAX, ReadWriteFlags::NOWAIT);
     // An old kernel, whose eventfds do not support RWF_NOWAIT.
     if heard == Err(Errno::OPNOTSUPP) && rings(&bell) {

@@ -76,7 +76,7 @@ impl std::fmt::Debug for Door {
 
 impl Door {
     /// Serves `disk`, with these logical blocks and this name, at a listening, non-blocking Unix
-    /// socket. Queues have their turns on `workers`, or on threads of their own.
+    /// socket. `workers` run the turns of queues, or each queue has a thread.
     ///
     /// # Errors
     /// The system gives no eventfd or no thread.
@@ -102,7 +102,8 @@ impl Door {
         Ok(Self { life, thread: Some(thread) })
     }
 
-    /// Answers requests that end in time, and disconnects the client, for the next server.
+    /// Answers requests that end before the deadline, and disconnects the client, which may go to
+    /// the next server.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> CloseResult {
         self.end(deadline)
@@ -155,7 +156,7 @@ impl Listener {
                 PollFd::new(&self.socket, PollFlags::IN),
                 PollFd::new(&self.life.end, PollFlags::IN),
             ];
-            // The loop looks at both next, whatever the result.
+            // The loop checks both descriptors next, whatever the result.
             let _ = poll(&mut looks, None);
             match accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.serve(UnixStream::from(socket)),
@@ -205,7 +206,8 @@ impl Listener {
         let all = queues.all();
         all.iter().for_each(|queue| queue.cut());
         self.served.started.store(0, Ordering::Relaxed);
-        // Its operations must end before another client can ask for the same again.
+        // The client's operations must end before another client can submit the same requests
+        // again.
         for queue in &all {
             while !self.life.is_ending() && !queue.wait_for_array(LOOK) {}
         }

@@ -1,7 +1,7 @@
 //! The table of requests in flight, in memory that the client keeps when this process dies.
 //!
 //! Each store is atomic and ordered before the next, so that the memory is a valid table whenever
-//! the server dies. The next server still takes its content as a claim: the client could change it.
+//! the server dies. The next server still checks the table's content: the client could change it.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) enum TableError {
     System(#[source] io::Error),
 }
 
-/// A file of zeroes for a table, and its length.
+/// Makes a file of zeroes for a table; returns the file and its length.
 pub(crate) fn file_for(queues: u16, entries: u16) -> Result<(File, u64), TableError> {
     let bytes = table_bytes(queues, entries)?;
     let made = memfd_create("braid-in-flight", MemfdFlags::CLOEXEC);
@@ -89,7 +89,8 @@ impl Part {
         loaded.expect("a part lies within its table, at multiples of what is stored")
     }
 
-    /// Takes over the part of a dead server, with its requests; `ring_index` is the used index.
+    /// Takes over a dead server's part of the table, with its requests in flight. `ring_index` is
+    /// the ring's used index.
     pub(crate) fn recover(&mut self, ring_index: u16) -> Result<RecoveredRequests, FormatError> {
         let left = if self.load::<u16>(at::VERSION) == VERSION {
             let entries: Vec<Entry> = (0..self.table.entries).map(|one| self.entry(one)).collect();
@@ -150,7 +151,7 @@ mod tests {
     fn the_next_server_finds_what_was_left_in_its_order() {
         let (file, _) = file_for(2, 128).expect("memory");
         let mut part = table(&file, (2, 128)).part(1, 128).expect("a part");
-        // A ring used before the table was made.
+        // The ring was used before the table was made: the table holds no request.
         assert_eq!(part.recover(900), Ok(RecoveredRequests::default()));
         for head in [7, 3, 127, 0] {
             part.take(head);
@@ -161,7 +162,7 @@ mod tests {
         let mut next = table(&file, (2, 128)).part(1, 128).expect("a part");
         let left = next.recover(901).expect("ours");
         assert_eq!((left.in_flight, left.counter), (vec![7, 127, 0], 4));
-        // It dies when the ring has the answer, but the table does not.
+        // The server dies when the ring has the answer to request 7, but the table does not.
         next.begin_answer(7);
         let mut last = table(&file, (2, 128)).part(1, 128).expect("a part");
         let left = last.recover(902).expect("ours");

@@ -16,10 +16,10 @@
 //! Back-pressure: queues at their share of [`limits::DOOR_BYTES_MAX`] leave requests in the ring.
 //!
 //! The client keeps the memory of a table of requests in flight (`inflight`). When this process
-//! dies, the client gives the table to the next server, which submits the same requests again: none
-//! is lost, and none answered twice. When the client leaves, the door no longer touches its memory.
-//! It admits the next client after the array has ended all operations, so no late write hits newer
-//! data.
+//! dies, the client gives the table to the next server, which submits the same requests again: no
+//! request is lost, and none is answered twice. When the client leaves, the door no longer touches
+//! the client's memory. It admits the next client after the array has ended all operations, so no
+//! late write hits newer data.
 //!
 //! A client is trusted like the process itself: only its user can open the socket. A client that
 //! truncates the file behind its memory ends this process. A guest is not trusted: it cannot name

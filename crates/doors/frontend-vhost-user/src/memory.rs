@@ -1,7 +1,7 @@
 //! A guest's memory: mapped files of the client's, and the two kinds of addresses in it.
 //!
-//! Descriptors hold the guest's (physical) addresses; the client gives the places of rings in its
-//! own. Either is a claim: an address outside all regions is an error.
+//! Descriptors hold guest-physical addresses. The client gives the places of rings in its own
+//! addresses. Both are checked: an address outside all regions is an error.
 
 use std::fs::File;
 use std::io;
@@ -36,7 +36,7 @@ pub(crate) enum MemoryError {
     System(#[source] io::Error),
 }
 
-/// All regions; a change makes a new value.
+/// All regions of a guest's memory; a change makes a new value.
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     map: GuestMemoryMmap,

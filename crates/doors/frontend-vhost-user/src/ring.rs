@@ -2,7 +2,7 @@
 //! (VIRTIO_F_EVENT_IDX), by which either side limits its notifications.
 //!
 //! A ring with an impossible state (more requests than it has room for, one request twice) is
-//! broken: the door takes nothing more from it, since none of it can be believed.
+//! broken: the door takes nothing more from it, since nothing in it can be trusted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub(crate) struct Setup {
     pub(crate) descriptors: u64,
     pub(crate) available: u64,
     pub(crate) used: u64,
-    /// The index of the next request, if there is no table.
+    /// The index of the next request, if no table of requests in flight gives it.
     pub(crate) base: u16,
     pub(crate) has_event_index: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Ring {
     queue: Queue,
     memory: Arc<Memory>,
     part: Option<Part>,
-    /// Indexed by the first descriptor: taken and not answered.
+    /// For each possible first descriptor: its request was taken and not answered.
     taken: Vec<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Ring {
             let place = ring.taken.get_mut(usize::from(*head)).ok_or(Broken::Head(*head))?;
             *place = true;
         }
-        // Each request taken so far was answered or is in flight.
+        // Each request taken so far was answered or is in `left`.
         let count = u16::try_from(left.len()).expect("no more than there are entries");
         ring.queue.set_next_avail(used.wrapping_add(count));
         Ok((ring, left))
@@ -129,13 +129,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the guest wants a call for the answers since the last question.
+    /// Whether the guest wants a call for the answers since this was last asked.
     pub(crate) fn wants_call(&mut self) -> bool {
         // If the ring cannot be read, an extra call does no harm.
         self.queue.needs_notification(self.memory.map()).unwrap_or(true)
     }
 
-    /// Asks the guest to kick for new requests; whether some have arrived already.
+    /// Asks the guest to kick for new requests; returns whether some have arrived already.
     pub(crate) fn listen(&mut self) -> Result<bool, Broken> {
         self.queue.enable_notification(self.memory.map()).map_err(|_| Broken::Place)
     }

@@ -32,7 +32,7 @@ use crate::memory::{Memory, SharedRegion};
 use crate::queue::{Event, Queue, ServedDisk};
 use crate::ring::{Ring, Setup};
 
-/// The transport's own features, beside the device's.
+/// The bit that stands for the vhost-user protocol features, beside the device's features.
 const WAY: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
 /// The queues of a session; the door ends them through this.
@@ -91,7 +91,8 @@ impl Session {
         }
         let made = Queue::new(&self.served, number, self.workers.as_ref());
         let queue = made.map_err(Error::ReqHandlerError)?;
-        // Without the transport's features there is no message that enables a ring.
+        // If the client did not negotiate VHOST_USER_F_PROTOCOL_FEATURES, it cannot send
+        // SET_VRING_ENABLE: the ring is enabled from the start.
         queue.enable(self.features & WAY == 0);
         queues[place] = Some(Arc::clone(&queue));
         Ok(queue)

@@ -1,4 +1,5 @@
-//! The door from outside: clients that send anything, and a good one that is served afterwards.
+//! The door from outside: clients that send anything, and a correct client that is served
+//! afterwards.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -61,7 +62,7 @@ fn open(path: &Path) -> (Door, Arc<EmptyDisk>) {
     (door, disk)
 }
 
-/// Sends a message with files; false when the other end has closed.
+/// Sends a message with files; returns false when the other end has closed.
 fn say(socket: &UnixStream, bytes: &[u8], files: &[OwnedFd]) -> bool {
     let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];
@@ -99,7 +100,7 @@ fn anything(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<OwnedFd>) {
     if random.u8(..4) == 0 {
         body.truncate(random.usize(..=body.len()));
     }
-    // A table of memory: one region, or a wrong count.
+    // A SET_MEM_TABLE message: one region, or a wrong count.
     if code == 5 && random.bool() {
         body = [1_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
         body.extend(
@@ -131,7 +132,7 @@ fn whatever_clients_say_the_next_one_is_served() {
     let mut heard = 0;
     for _ in 0..1500 {
         let mut socket = UnixStream::connect(&path).expect("it is listened at");
-        // A valid beginning, so that the server believes more.
+        // A valid beginning, so that the server accepts more of the messages that follow.
         let features = number(&mut random) | 1 << 30 | 1 << 32;
         let agreed = 1 | 8 | 0x200 | 0x1000 | 0x8000_u64;
         for (code, word) in
@@ -148,7 +149,7 @@ fn whatever_clients_say_the_next_one_is_served() {
                 break;
             }
         }
-        // Reads the answers, if there are any.
+        // Reads the door's answers, if it sends any.
         socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         heard += usize::from(socket.read(&mut [0; 20]).is_ok_and(|bytes| bytes > 0));
     }

@@ -1,6 +1,7 @@
-//! The errors of this file system, with Linux's numbers, equal on all architectures of braid.
+//! The errors of this file system, with Linux's numbers, which are equal on all architectures that
+//! braid supports.
 
-/// Why a request failed, as the program that made it sees it.
+/// Why a request failed, as seen by the program that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)] // errno(3) says what they mean

@@ -1,8 +1,8 @@
 //! The meaning of each request for the one file: an answer at once, or an operation for the array.
 //!
 //! The size is the array's and never changes. Only the file's times can be set: its mode and owner
-//! are fixed at the mount. A request that was read has begun already, so an INTERRUPT finds nothing
-//! to stop; the kernel itself takes back requests that were not read.
+//! are fixed at the mount. An INTERRUPT stops no request: a request that this process has read has
+//! begun already, and the kernel itself takes back the others.
 
 use std::time::{Duration, SystemTime};
 
@@ -30,9 +30,9 @@ pub enum Step {
     Answer(Reply),
     /// Send this answer; these parameters hold from now on.
     Begin(Reply, SessionParameters),
-    /// Read, and answer with the bytes; the range lies within the file.
+    /// Read the range from the array, and answer with the bytes; the range lies within the file.
     Read { offset: u64, length: u32 },
-    /// Write the message's payload; the range lies within the file.
+    /// Write the message's payload to the array; the range lies within the file.
     Write { offset: u64, length: u32, durable: bool },
     /// Make all acknowledged writes durable.
     Flush,
@@ -67,7 +67,7 @@ impl File {
         Self { size_bytes, read_only, owner, accessed, modified, changed, request_bytes_max }
     }
 
-    /// Its permissions and file type.
+    /// The file's permissions and file type.
     #[must_use]
     pub fn mode(&self) -> u32 {
         REGULAR | if self.read_only { 0o400 } else { 0o600 }
@@ -142,7 +142,8 @@ impl File {
         if length > self.request_bytes_max || usize::try_from(length) != Ok(payload_bytes) {
             return Err(Errno::Invalid);
         }
-        // A short write would go unnoticed by programs that do not check its length.
+        // Writes nothing: programs that do not check the returned length would not notice a short
+        // write.
         if offset.checked_add(length.into()).is_none_or(|end| end > self.size_bytes) {
             return Err(Errno::NoSpace);
         }
@@ -174,7 +175,8 @@ impl File {
         Ok(Step::Zero { offset, length, may_punch: what == Allocation::Punch })
     }
 
-    /// The whole file is data, and the hole begins at its end.
+    /// Answers lseek(2) for data and holes: the whole file is data, and the only hole begins at its
+    /// end.
     fn seek(&self, unique: u64, offset: u64, whence: Whence) -> Result<Step, Errno> {
         if offset >= self.size_bytes {
             return Err(Errno::Nxio);
@@ -251,14 +253,14 @@ fn done(unique: u64) -> Step {
     Step::Answer(Reply::done(unique))
 }
 
-/// Bypasses the kernel's page cache, since clients of other doors may change the same bytes. Allows
-/// concurrent writes, since the array orders those that overlap.
+/// The flags of an open file. They bypass the kernel's page cache, since clients of other doors may
+/// change the same bytes. They allow concurrent writes, since the array orders those that overlap.
 fn opened() -> OpenOut {
     let open_flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
     OpenOut { open_flags, ..OpenOut::default() }
 }
 
-/// Seconds since 1970, which may be negative, and nanoseconds.
+/// A time as seconds since 1970, which may be negative, and nanoseconds.
 fn seconds(time: SystemTime) -> (u64, u32) {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => (since.as_secs(), since.subsec_nanos()),

@@ -8,20 +8,20 @@ use crate::limits::{
 };
 use crate::wire::{self, InitOut, init};
 
-/// The kernel's part of INIT.
+/// The kernel's parameters in INIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The major version of its protocol.
+    /// The major version of the kernel's protocol.
     pub major: u32,
-    /// The minor version.
+    /// The minor version of the kernel's protocol.
     pub minor: u32,
-    /// How far it reads ahead, in bytes.
+    /// How far the kernel reads ahead, in bytes.
     pub readahead_bytes: u32,
-    /// Its features: [`crate::wire::init`].
+    /// The kernel's features: [`crate::wire::init`].
     pub flags: u64,
 }
 
-/// The server's wishes.
+/// The server's wishes for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
     /// Requests come by io_uring.
@@ -50,7 +50,8 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DIRECT_IO_ALLOW_MMAP;
 
 impl Kernel {
-    /// Whether its version is supported. A newer major gets ours as the answer, and asks again.
+    /// Whether the kernel's major version is supported. A kernel with a newer major version gets
+    /// ours as the answer, and sends INIT again.
     #[must_use]
     pub fn is_spoken(&self) -> bool {
         self.major > wire::MAJOR || (self.major == wire::MAJOR && self.minor >= MINOR_MIN)

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //!   message ──► Head::parse ──► Request::parse ──► File::decide ──► Step::Answer(Reply)      at once
-//!    (claims)      (whose)         (values)                    ├──► Step::Read, Write, ..    when the array has done it
+//!   (untrusted)     (whose)         (values)                   ├──► Step::Read, Write, ..    when the array has done it
 //!                                                              └──► Step::Silent             FORGET, INTERRUPT
 //! ```
 //!
-//! A kernel's message is a claim like any other: a wrong length, a range outside the file or an
-//! unknown opcode is an error of that request. All numbers have this machine's byte order.
+//! A kernel's message is untrusted input: a wrong length, a range outside the file or an unknown
+//! opcode is an error of that request. All numbers have this machine's byte order.
 //!
 //! Sources: the kernel's `include/uapi/linux/fuse.h` (under the BSD licence for user space) for
 //! numbers; `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for their meaning.
@@ -25,8 +25,8 @@
 //!
 //! ```text
 //!   file                the meaning of each request for the one file
-//!   request   reply     claims into values; values into bytes
-//!   init                the agreement of both ends
+//!   request   reply     messages into values; values into messages
+//!   init                the parameters that kernel and server agree on
 //!   ─────────────────────────────────────────────────────────
 //!   errno   limits   wire
 //! ```

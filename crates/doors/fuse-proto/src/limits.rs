@@ -1,25 +1,25 @@
 //! Every limit of the protocol, each with its reason.
 
-/// Longest READ or WRITE in bytes: the kernel's maximum unless an administrator raises its limit of
-/// pages, and longer than a whole stripe of common arrays.
+/// Longest READ or WRITE in bytes. It is the kernel's maximum unless an administrator raises the
+/// kernel's limit of pages, and longer than a whole stripe of common arrays.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// Pages of the longest request.
 pub const REQUEST_PAGES_MAX: u16 = 256;
 
-/// The smallest page size; larger pages only mean fewer of them in a request.
+/// The smallest page size; with larger pages a request has fewer of them.
 pub const PAGE_BYTES: u32 = 4096;
 
 /// Asynchronous requests that the kernel has in flight. fio and file systems use up to 128.
 pub const BACKGROUND_MAX: u16 = 128;
 
-/// Requests in flight from which on the kernel calls the file congested.
+/// The kernel calls the file congested at this many requests in flight.
 pub const CONGESTED_AT: u16 = 96;
 
-/// Bytes of a message before the payload of a WRITE.
+/// Bytes of a WRITE message before its payload.
 pub const WRITE_HEAD_BYTES: usize = 80;
 
-/// Parsed bytes of a message without a payload; the rest of a longer one is ignored.
+/// Bytes that are parsed of a message without a payload; the rest of a longer message is ignored.
 pub const MESSAGE_BYTES_MAX: usize = 256;
 
 /// Seconds for which the kernel may cache attributes. It asks anew after every write.

@@ -8,7 +8,7 @@ use crate::wire::{AttrOut, OutHeader, WriteOut};
 /// Bytes of the longest answer without a READ's payload.
 const BYTES_MAX: usize = size_of::<OutHeader>().saturating_add(size_of::<AttrOut>());
 
-/// An answer, without an allocation.
+/// An answer, stored without an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     bytes: [u8; BYTES_MAX],
@@ -58,19 +58,19 @@ impl Reply {
         Self { bytes, length }
     }
 
-    /// Head and struct.
+    /// The bytes of head and struct.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).expect("as long as it was made")
     }
 
-    /// Only the head.
+    /// The bytes of the head alone.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         self.bytes.get(..size_of::<OutHeader>()).expect("every answer has one")
     }
 
-    /// Only the struct.
+    /// The bytes of the struct alone.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.bytes.get(size_of::<OutHeader>()..self.length).expect("as long as it was made")

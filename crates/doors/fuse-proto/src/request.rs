@@ -1,6 +1,7 @@
-//! The kernel's requests: claims into values.
+//! The kernel's requests: parses messages into values.
 //!
-//! A message is a head, the arguments of its kind, and for WRITE a payload, not parsed here.
+//! A message is a head, the arguments of its kind, and for WRITE a payload, which is not parsed
+//! here.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,18 +13,18 @@ use crate::wire::{self, InHeader, falloc, opcode, set};
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It is shorter than its kind requires.
+    /// The message is shorter than its kind requires.
     #[error("a message of {bytes} bytes is too short")]
     Short {
-        /// Its bytes.
+        /// The message's bytes.
         bytes: usize,
     },
-    /// It gives a wrong length.
+    /// The length in the head is wrong.
     #[error("a message of {bytes} bytes says that it has {said}")]
     Length {
         /// The length in its head.
         said: u32,
-        /// Its actual bytes.
+        /// The message's actual bytes.
         bytes: usize,
     },
 }
@@ -31,9 +32,9 @@ pub enum ParseError {
 /// A message's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The kernel's id of the request.
+    /// The kernel's ID of the request.
     pub unique: u64,
-    /// Its kind: [`crate::wire::opcode`].
+    /// The request's kind: [`crate::wire::opcode`].
     pub opcode: u32,
     /// The file's node.
     pub node: u64,
@@ -43,7 +44,7 @@ impl Head {
     /// Reads the head of a message that is `total_bytes` long.
     ///
     /// # Errors
-    /// It is too short, or its head gives another length.
+    /// The message is too short, or its head gives another length.
     pub fn parse(bytes: &[u8], total_bytes: usize) -> Result<Self, ParseError> {
         let short = ParseError::Short { bytes: bytes.len().min(total_bytes) };
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
@@ -56,7 +57,7 @@ impl Head {
     /// Reads the head of a message from a ring, where each part has its own length.
     ///
     /// # Errors
-    /// It is too short.
+    /// The message is too short.
     pub fn parse_ring(bytes: &[u8]) -> Result<Self, ParseError> {
         let short = ParseError::Short { bytes: bytes.len() };
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
@@ -80,13 +81,13 @@ pub enum TimeWish {
 /// The changes of a SETATTR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
-    /// Another size.
+    /// The new size, if it changes.
     pub size_bytes: Option<u64>,
     /// The time of the last read.
     pub accessed: Option<TimeWish>,
     /// The time of the last change.
     pub modified: Option<TimeWish>,
-    /// Other permissions, or another owner.
+    /// Whether the request changes permissions or the owner.
     pub changes_access: bool,
 }
 
@@ -99,19 +100,19 @@ pub enum Whence {
     Hole,
 }
 
-/// One request. Offsets and lengths are in bytes, and still claims: not compared with the file.
+/// One request. Offsets and lengths are in bytes, and untrusted: not yet compared with the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
-    /// The first request.
+    /// INIT, the first request.
     Init(Kernel),
-    /// The attributes that stat(2) shows.
+    /// Asks for the attributes that stat(2) shows.
     GetAttributes,
     /// Changes some attributes.
     SetAttributes(SetAttributes),
     /// Opens the file.
     Open,
-    /// Closes its last descriptor.
+    /// Closes an open file: its last descriptor is gone.
     Release,
     /// A program closed one of its descriptors.
     Flush,
@@ -137,9 +138,9 @@ pub enum Request {
         offset: u64,
         whence: Whence,
     },
-    /// The numbers that statfs(2) shows.
+    /// Asks for the numbers that statfs(2) shows.
     FileSystem,
-    /// Whether the caller has these rights: 2 to write, 1 to execute.
+    /// Asks whether the caller has these rights: 2 to write, 1 to execute.
     Access {
         mask: u32,
     },
@@ -173,7 +174,7 @@ impl Request {
     /// Reads the arguments of a request; `payload_bytes` came behind them.
     ///
     /// # Errors
-    /// They are too short for their kind.
+    /// The arguments are too short for the request's kind.
     pub fn parse(head: &Head, arguments: &[u8], payload_bytes: usize) -> Result<Self, ParseError> {
         Ok(match head.opcode {
             opcode::INIT => Self::Init(init(arguments)?),
@@ -219,7 +220,8 @@ fn read<T: FromBytes>(bytes: &[u8]) -> Result<T, ParseError> {
     T::read_from_prefix(bytes).map(|(value, _)| value).map_err(|_| short)
 }
 
-/// The upper half of the flags is younger than the lower; a flag in the lower half announces it.
+/// Parses INIT. The upper half of the flags is younger than the lower half; a flag in the lower
+/// half announces it.
 fn init(arguments: &[u8]) -> Result<Kernel, ParseError> {
     let wire::InitIn { major, minor, max_readahead, flags } = read(arguments)?;
     let high = match arguments.get(size_of::<wire::InitIn>()..) {
@@ -242,7 +244,7 @@ fn set_attributes(wire: &wire::SetattrIn) -> SetAttributes {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
-    /// Allocate the range: it always is.
+    /// Allocate the range, which needs no work: all of the file is allocated.
     Keep { keeps_size: bool },
     /// Make the range read as zeroes; it need not stay allocated.
     Punch,
@@ -251,7 +253,8 @@ pub(crate) enum Allocation {
 }
 
 impl Allocation {
-    /// The kernel passes no other combinations of the known bits.
+    /// The kind of an allocation from fallocate's `mode`. The kernel passes no other combinations
+    /// of the known bits.
     pub(crate) fn of(mode: u32) -> Option<Self> {
         const PUNCH: u32 = falloc::PUNCH_HOLE | falloc::KEEP_SIZE;
         const ZERO_KEEP: u32 = falloc::ZERO_RANGE | falloc::KEEP_SIZE;

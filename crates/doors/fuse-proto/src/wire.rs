@@ -1,12 +1,13 @@
 //! Structs and numbers of the protocol, as they lie in memory.
 //!
-//! Sizes and offsets are the kernel's, asserted below. `request` and `reply` give them meaning.
+//! Sizes and offsets are the kernel's, asserted below. `request` and `reply` give the fields
+//! meaning.
 
 use std::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The node of the one file: the root's.
+/// The node of the one file, which is the root of the file system.
 pub const NODE_ROOT: u64 = 1;
 /// The major version of the protocol.
 pub const MAJOR: u32 = 7;
@@ -182,11 +183,12 @@ wire! {
     }
 }
 wire! {
-    /// Both ends' fields about an entry of a ring.
+    /// Fields about an entry of a ring, of which kernel and server each set some.
     RingEntry 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
 }
 wire! {
-    /// Headers beside an entry's payload: either direction's head, the first argument, its fields.
+    /// Headers beside an entry's payload: the head of the request or the answer, the first
+    /// argument, and the entry's fields.
     RingHeader 288 { in_out: [[u64; 8]; 2], op_in: [[u64; 8]; 2], entry: RingEntry }
 }
 wire! {

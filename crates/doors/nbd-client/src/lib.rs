@@ -27,7 +27,7 @@ use braid_nbd_proto::{ClientEvent, ClientSession};
 
 /// Bytes that a read of the socket takes when the next message is unknown.
 const INPUT_BYTES: usize = 64 << 10;
-/// Longest READ or WRITE that [`Client::read`] and [`Client::write`] send, in bytes.
+/// The longest READ or WRITE that [`Client::read`] and [`Client::write`] send, in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 
 /// Why a request did not succeed.
@@ -36,13 +36,13 @@ pub enum ClientError {
     /// The socket failed, or stayed silent longer than the client's patience.
     #[error("the connection failed")]
     Connection(#[from] io::Error),
-    /// The server closed the connection.
+    /// The server closed the connection without a message.
     #[error("the server hung up")]
     HungUp,
     /// The server answered with an error.
     #[error("the server answered with an error")]
     Refused(#[from] ErrorCode),
-    /// The session ended.
+    /// The session ended, for this reason.
     #[error("the session ended")]
     Closed(#[from] ClientClose),
     /// The request does not fit the export, or was not negotiated.
@@ -60,7 +60,7 @@ pub enum ServerMessage {
     Data {
         /// The request.
         cookie: u64,
-        /// Their offset in the export.
+        /// The offset of the bytes in the export.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
@@ -69,16 +69,16 @@ pub enum ServerMessage {
     Hole {
         /// The request.
         cookie: u64,
-        /// Their offset in the export.
+        /// The offset of the zeroes in the export.
         offset: u64,
-        /// Their number.
+        /// The number of zeroes.
         length_bytes: u32,
     },
     /// Extents of a BLOCK_STATUS.
     Extents {
         /// The request.
         cookie: u64,
-        /// In order, from the request's offset on.
+        /// The extents in order, from the request's offset on.
         extents: Vec<Extent>,
     },
     /// The end of a request.
@@ -90,7 +90,7 @@ pub enum ServerMessage {
     },
 }
 
-/// A plan for an export: structured replies and extended headers, if the server has them.
+/// A plan for an export: structured replies and extended headers, if the server supports them.
 #[must_use]
 pub fn plan_for(export: &str) -> ClientPlan {
     ClientPlan {
@@ -108,7 +108,7 @@ pub struct Client {
     session: ClientSession,
     /// Received bytes that the session has not taken yet.
     input: VecDeque<u8>,
-    /// The last request's cookie; they count from 1.
+    /// The last request's cookie; cookies count from 1.
     cookie: u64,
     /// The last request's offset.
     last_offset: u64,
@@ -116,7 +116,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and negotiates as planned; the server may be silent for `patience` at a time.
+    /// Connects, and negotiates as planned; the server may be silent for at most `patience` at a
+    /// time.
     ///
     /// # Errors
     /// No server listens, or the negotiation fails.
@@ -201,7 +202,8 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for its end; bytes of a READ go to `read`, from its offset on.
+    /// Sends a request and waits for its end. The bytes of a READ go to `read`, which begins at the
+    /// READ's offset.
     ///
     /// # Errors
     /// The server answers with an error, or the connection is over.
@@ -239,7 +241,7 @@ impl Client {
         }
     }
 
-    /// Fills `buffer` from `offset`.
+    /// Reads from `offset` on until `buffer` is full.
     ///
     /// # Errors
     /// As for [`Self::call`].
@@ -251,7 +253,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`; with `durable` they are durable when it returns.
+    /// Writes `bytes` at `offset`; with `durable` they are durable when the call returns.
     ///
     /// # Errors
     /// As for [`Self::call`].
@@ -263,7 +265,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes `length` bytes from `offset` read as zeroes; the server may free their space.
+    /// Makes `length` bytes from `offset` read as zeroes; the server may free the range.
     ///
     /// # Errors
     /// As for [`Self::call`].
@@ -324,7 +326,8 @@ impl Client {
         Ok(())
     }
 
-    /// The next bytes of the stream: first those received already, then from the socket.
+    /// Fills `buffer` with the next bytes of the stream: first those received already, then those
+    /// from the socket.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
         let buffered = self.input.len().min(buffer.len());
         let (front, back) = buffer.split_at_mut(buffered);
@@ -338,7 +341,7 @@ impl Client {
     }
 }
 
-/// The buffer's part for received data. The session has checked the range.
+/// The part of the READ's buffer for `length` bytes at `at`. The session has checked the range.
 fn part(buffer: &mut [u8], at: u64, length: u32) -> Result<&mut [u8], ClientError> {
     let at = usize::try_from(at).map_err(|_| ClientError::Unexpected)?;
     let end = at.checked_add(to_usize(length));

@@ -1,8 +1,8 @@
 //! Two small readers of a peer's bytes: one collects a message, one walks over it.
 //!
 //! Where they stand: under both sessions; only they look at raw input. [`Collector`] gathers
-//! exactly the number of bytes asked for, from any number of pieces; [`Cursor`] takes fields off
-//! the front and returns `None` at the end. They decide nothing.
+//! exactly the number of bytes asked for, from any number of pieces. [`Cursor`] takes fields off
+//! the front of a message and returns `None` at its end. They decide nothing.
 //!
 //! Invariants
 //! - A collector never holds more than [`COLLECT_BYTES_MAX`]: asserted in [`Collector::expect`],
@@ -21,7 +21,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts on a message of `needed_bytes`, which the caller has checked against its limit.
+    /// Starts to collect a message of `needed_bytes`, a length that the caller has checked.
     pub(crate) fn expect(&mut self, needed_bytes: usize) {
         assert!(needed_bytes <= COLLECT_BYTES_MAX, "a length reached the collector unchecked");
         self.bytes.clear();
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
         Some(head)
     }
 
-    /// A string with its length in front, as 32 bits.
+    /// Takes a string with its length in front, as 32 bits.
     pub(crate) fn counted_bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.u32()?).ok()?;
         self.bytes(length)

@@ -9,10 +9,10 @@ pub enum ErrorCode {
     /// `NBD_EPERM`: a write to a read-only export.
     #[error("operation not permitted")]
     Permission,
-    /// `NBD_EIO`.
+    /// `NBD_EIO`: the storage failed.
     #[error("input/output error")]
     Io,
-    /// `NBD_ENOMEM`.
+    /// `NBD_ENOMEM`: the server lacks memory for the request.
     #[error("cannot allocate memory")]
     Memory,
     /// `NBD_EINVAL`: a malformed, misaligned or out-of-range request.
@@ -60,7 +60,7 @@ impl ErrorCode {
         }
     }
 
-    /// Reads a non-zero value; an unknown one counts as `Invalid`, as the specification asks.
+    /// Reads a non-zero value; an unknown value counts as `Invalid`, as the specification asks.
     #[must_use]
     pub fn from_wire(value: u32) -> Self {
         Self::ALL.into_iter().find(|code| code.to_wire() == value).unwrap_or(Self::Invalid)

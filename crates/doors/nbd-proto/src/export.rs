@@ -34,14 +34,14 @@ pub enum BlockSizesError {
 }
 
 impl BlockSizes {
-    /// Byte-granular, 4096 preferred, 64 MiB at most.
+    /// Block sizes for any byte range: 4096 preferred, 64 MiB at most.
     pub const BYTE_GRANULAR: Self =
         Self { minimum_bytes: 1, preferred_bytes: 4096, maximum_bytes: REQUEST_BYTES_MAX };
 
     /// Checks three sizes, in bytes.
     ///
     /// # Errors
-    /// The first size that breaks a rule of the specification or the limit of 64 MiB.
+    /// Reports the first size that breaks a rule of the specification or the limit of 64 MiB.
     pub fn new(minimum: u32, preferred: u32, maximum: u32) -> Result<Self, BlockSizesError> {
         if !minimum.is_power_of_two() || minimum > 65_536 {
             return Err(BlockSizesError::Minimum(minimum));
@@ -78,7 +78,7 @@ impl BlockSizes {
 /// One export as a session knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportDescription {
-    /// Its name; the empty name reaches the catalog's first export that is not withdrawn.
+    /// The export's name; the empty name reaches the first export that is not withdrawn.
     pub name: String,
     /// The export was withdrawn: no client finds it.
     pub is_withdrawn: bool,
@@ -88,14 +88,14 @@ pub struct ExportDescription {
     pub size_bytes: u64,
     /// Whether WRITE, TRIM and WRITE_ZEROES are refused.
     pub read_only: bool,
-    /// Whether a FLUSH on one connection covers the writes of all.
+    /// Whether a FLUSH on one connection covers the writes of all connections.
     pub multi_conn: bool,
     /// Block size constraints.
     pub block_sizes: BlockSizes,
 }
 
 impl ExportDescription {
-    /// The transmission flags; "don't fragment" needs replies that have `chunks`.
+    /// The transmission flags. "Don't fragment" is among them if replies have `chunks`.
     #[must_use]
     pub fn transmission_flags(&self, chunks: bool) -> u16 {
         let mut flags = wire::TRANSMIT_HAS_FLAGS

@@ -4,7 +4,7 @@
 //! members, put them around [`ClientSession`]. Both are machines that take bytes and yield events;
 //! neither reads, writes, waits, spawns or looks at a clock.
 //!
-//! It does not do TLS itself ([`TlsGate`] finds the place in the stream where it begins), nor the
+//! It does not do TLS itself ([`TlsGate`] finds the place in the stream where TLS begins), nor the
 //! oldstyle handshake. It never touches the payload of READ and WRITE, which goes between socket
 //! and buffer; a session only reports the payload's place in the stream.
 //!

@@ -1,4 +1,4 @@
-//! The data of INFO, GO, LIST_META_CONTEXT and SET_META_CONTEXT, the options that carry any.
+//! The data of INFO, GO, LIST_META_CONTEXT and SET_META_CONTEXT; other options are not parsed here.
 //!
 //! Where it stands: [`crate::server`] parses with it, [`crate::client`] builds with it. It borrows
 //! from the message and allocates nothing; it walks a list of queries and never collects it.

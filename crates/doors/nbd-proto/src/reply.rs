@@ -24,7 +24,7 @@ use crate::wire;
 pub struct Extent {
     /// Length, in bytes; never zero.
     pub length_bytes: u64,
-    /// [`wire::STATE_HOLE`] and [`wire::STATE_ZERO`].
+    /// Bits [`wire::STATE_HOLE`] and [`wire::STATE_ZERO`].
     pub flags: u32,
 }
 
@@ -47,7 +47,8 @@ pub fn sound_extents(extents: &[Extent], length: u64, extents_max: usize) -> Vec
     sound
 }
 
-/// Length of the longest reply header, in bytes: an extended chunk's, and the offset of its data.
+/// Length of the longest reply header, in bytes: an extended chunk's header with the offset of its
+/// data.
 const HEADER_BYTES_MAX: usize = 40;
 
 /// A reply header, without an allocation.
@@ -150,7 +151,7 @@ impl ReplyCodec {
         header
     }
 
-    /// Failure of any request; `message` (cut at 4096 bytes) reaches clients with chunk replies.
+    /// Failure of any request. Clients with chunk replies also get `message`, cut at 4096 bytes.
     #[must_use]
     pub fn failure(self, echo: Echo, error: ErrorCode, message: &str) -> Vec<u8> {
         if !self.style.has_chunks() {
@@ -173,7 +174,7 @@ impl ReplyCodec {
     /// Success of BLOCK_STATUS for `base:allocation`.
     ///
     /// # Panics
-    /// Without an extent, with an empty or too long one, or in a style without chunks.
+    /// If `extents` is empty, an extent is empty or too long, or the style has no chunks.
     #[must_use]
     pub fn block_status(self, echo: Echo, extents: &[Extent]) -> Vec<u8> {
         assert!(!extents.is_empty(), "BLOCK_STATUS answers with at least one extent");
@@ -235,7 +236,8 @@ mod tests {
         assert_eq!(structured.failure(ECHO, ErrorCode::NoSpace, "full"), failed);
     }
 
-    /// Magic, DONE, type, cookie, the request's offset, length, as the specification has them.
+    /// A chunk header: magic, DONE, type, cookie, the request's offset, length, in the
+    /// specification's order.
     fn extended(kind: [u8; 2], length: u8) -> Vec<u8> {
         let mut bytes = vec![0x6e, 0x8a, 0x27, 0x8c, 0, 1];
         bytes.extend_from_slice(&kind);

@@ -14,14 +14,15 @@
 //!  context negotiated       EINVAL
 //! ```
 //!
-//! Two choices that the specification leaves open. A zero length is EINVAL (it calls the result
-//! unspecified). TRIM, WRITE_ZEROES, CACHE and BLOCK_STATUS may exceed the maximum block size: they
-//! carry no payload, and clients such as nbdcopy send them for whole holes or exports.
+//! Two choices that the specification leaves open. A zero length is EINVAL (the specification calls
+//! the result unspecified). TRIM, WRITE_ZEROES, CACHE and BLOCK_STATUS may exceed the maximum block
+//! size: they carry no payload, and clients such as nbdcopy send them for whole holes or exports.
 //!
-//! With extended headers, a flag marks the length of a WRITE as its payload's. A WRITE without the
-//! flag is refused: no payload follows it. Other commands with the flag are refused as for any
+//! With extended headers, a flag says that the length of a WRITE is its payload's. A WRITE without
+//! the flag is refused: no payload follows it. Other commands with the flag are refused as for any
 //! unknown flag; the session still skips their payload, since the next request follows it.
-//! BLOCK_STATUS with a payload, which chooses among contexts, is not offered: there is one context.
+//! BLOCK_STATUS with a payload, which chooses among contexts, is not offered: the server has one
+//! context.
 //!
 //! Invariants
 //! - Nothing is admitted that reaches past the export:
@@ -38,9 +39,9 @@ use crate::wire;
 /// The header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// `CMD_FLAG_*` bits.
+    /// The header's flags, `CMD_FLAG_*`.
     pub flags: u16,
-    /// `CMD_*`.
+    /// The command, `CMD_*`.
     pub kind: u16,
     /// The client's name for the request, returned in its reply ("handle" in older texts).
     pub cookie: u64,
@@ -51,7 +52,7 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Reads a header; `None` if its magic or length is not the style's.
+    /// Reads a header; `None` if the magic or the number of bytes is not that of `style`.
     #[must_use]
     pub fn decode(bytes: &[u8], style: Style) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
@@ -69,7 +70,7 @@ impl RequestHeader {
     /// Writes the compact header.
     ///
     /// # Panics
-    /// If the length does not fit: only extended headers hold it.
+    /// If the length does not fit: only extended headers hold 64 bits.
     #[must_use]
     pub fn encode(&self) -> [u8; wire::REQUEST_BYTES] {
         let length = u32::try_from(self.length).expect("longer ranges need extended headers");
@@ -80,7 +81,8 @@ impl RequestHeader {
         bytes.try_into().expect("six fields are 28 bytes")
     }
 
-    /// Writes the extended header; with a payload, [`wire::CMD_FLAG_PAYLOAD_LEN`] is set already.
+    /// Writes the extended header. For a command with a payload the caller has set
+    /// [`wire::CMD_FLAG_PAYLOAD_LEN`].
     #[must_use]
     pub fn encode_extended(&self) -> [u8; wire::EXTENDED_REQUEST_BYTES] {
         let mut bytes = Vec::with_capacity(wire::EXTENDED_REQUEST_BYTES);
@@ -97,7 +99,7 @@ impl RequestHeader {
         bytes.extend_from_slice(&self.offset.to_be_bytes());
     }
 
-    /// Bytes of payload that follow on the wire, for any command.
+    /// Bytes of payload that follow the header on the wire, for any command.
     #[must_use]
     pub const fn payload_bytes(&self, style: Style) -> u64 {
         let has_payload = if style.is_extended() {
@@ -108,7 +110,7 @@ impl RequestHeader {
         if has_payload { self.length } else { 0 }
     }
 
-    /// The fields that the reply repeats.
+    /// The fields that the reply repeats: see [`Echo`].
     #[must_use]
     pub const fn echo(&self) -> Echo {
         Echo { cookie: self.cookie, offset: self.offset }
@@ -120,7 +122,7 @@ impl RequestHeader {
 pub struct Echo {
     /// The client's name for the request.
     pub cookie: u64,
-    /// Its first byte.
+    /// The request's first byte.
     pub offset: u64,
 }
 
@@ -169,7 +171,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The compact header; [`Command::bytes`] adds the payload flag of an extended one.
+    /// The compact header. For an extended header [`Command::bytes`] adds the payload flag.
     #[must_use]
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -214,7 +216,7 @@ impl Command {
         RequestBytes::new(&header.encode_extended())
     }
 
-    /// First byte of the range; 0 if there is none.
+    /// First byte of the range; 0 for a command without a range.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         match *self {
@@ -241,14 +243,14 @@ impl Command {
 /// An admitted request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Goes back in the reply.
+    /// The client's name for the request, which the reply repeats.
     pub cookie: u64,
     /// The checked command.
     pub command: Command,
 }
 
 impl Request {
-    /// The fields that its reply repeats.
+    /// The fields that the request's reply repeats.
     #[must_use]
     pub const fn echo(&self) -> Echo {
         Echo { cookie: self.cookie, offset: self.command.offset() }
@@ -259,9 +261,9 @@ impl Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// For the reply.
+    /// The error code of the reply.
     pub error: ErrorCode,
-    /// For the reply's message.
+    /// The text of the reply's message.
     pub reason: &'static str,
 }
 
@@ -319,7 +321,7 @@ pub(crate) fn admit(
     })
 }
 
-/// The flags a command may carry; `None` for an unknown command. FUA is valid on all of them.
+/// The flags that a command may carry; `None` for an unknown command. FUA is valid on all commands.
 fn known_flags(kind: u16, style: Style) -> Option<u16> {
     let own = match kind {
         wire::CMD_READ if style.has_chunks() => wire::CMD_FLAG_DF,

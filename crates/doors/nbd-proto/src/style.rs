@@ -1,6 +1,7 @@
 //! The negotiated style of messages in the transmission phase, one of three.
 //!
-//! Where it stands: below requests and replies, which ask it; the sessions choose it by options.
+//! Where it stands: below requests and replies, whose layout depends on it. The sessions choose it
+//! by options.
 //!
 //! | style | negotiated with | request header | reply header |
 //! |---|---|---|---|
@@ -10,10 +11,10 @@
 
 use crate::wire;
 
-/// See the module.
+/// The style of messages: see the module.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// The style that every client knows.
+    /// The style that every client knows: replies are simple.
     #[default]
     Simple,
     /// Replies are chunks.
@@ -23,7 +24,7 @@ pub enum Style {
 }
 
 impl Style {
-    /// Whether replies are chunks: block status and "don't fragment" need that.
+    /// Whether replies are chunks, as block status and "don't fragment" need.
     #[must_use]
     pub const fn has_chunks(self) -> bool {
         !matches!(self, Self::Simple)

@@ -1,7 +1,7 @@
-//! NBD URIs: `nbd://host:port/export`, `nbd+unix:///export?socket=PATH`; by TLS `nbds`.
+//! NBD URIs: `nbd://host:port/export`, `nbd+unix:///export?socket=PATH`; with TLS `nbds`.
 //!
-//! Where it stands: the command line parses `--nbd` with it, and prints what it serves with it. It
-//! resolves nothing and opens nothing.
+//! Where it stands: the command line parses the argument of `--nbd` with it, and prints the URIs of
+//! served exports with it. It resolves nothing and opens nothing.
 //!
 //! Invariants
 //! - Printing and parsing are inverse: `tests/uri.rs::printed_uris_parse_back`.
@@ -36,7 +36,7 @@ pub enum Transport {
 pub struct NbdUri {
     /// How the server is reached.
     pub transport: Transport,
-    /// By TLS.
+    /// Whether the server is reached through TLS.
     pub tls: bool,
     /// Export name; empty for the default export.
     pub export: String,
@@ -63,7 +63,7 @@ pub enum UriError {
     /// Port, host or `user@` that cannot be used.
     #[error("bad host or port: {0}")]
     Authority(String),
-    /// A parameter that is unknown, repeated, or out of place.
+    /// A parameter that is unknown, repeated, or not allowed with this scheme.
     #[error("unknown, repeated or misplaced parameter {0}")]
     Parameter(String),
     /// A bad `%` sequence, text that is not UTF-8, a NUL, or a fragment.
@@ -191,7 +191,7 @@ fn decode_text(text: &str) -> Result<String, UriError> {
     String::from_utf8(decode(text)?).map_err(|_| UriError::Encoding(text.to_owned()))
 }
 
-/// Percent-encodes all but the unreserved characters and `/`, valid in a path and in a query.
+/// Percent-encodes all bytes but the unreserved characters and `/`, for use in a path or a query.
 fn encode(bytes: &[u8]) -> String {
     encode_except(bytes, b"-._~/")
 }

@@ -118,28 +118,28 @@ pub const INFO_BLOCK_SIZE: u16 = 3;
 pub const TRANSMIT_HAS_FLAGS: u16 = 1 << 0;
 /// Transmission flag: writes are refused.
 pub const TRANSMIT_READ_ONLY: u16 = 1 << 1;
-/// Transmission flag: FLUSH is understood.
+/// Transmission flag: FLUSH is supported.
 pub const TRANSMIT_FLUSH: u16 = 1 << 2;
-/// Transmission flag: FUA is understood.
+/// Transmission flag: FUA is supported.
 pub const TRANSMIT_FUA: u16 = 1 << 3;
-/// Transmission flag: TRIM is understood.
+/// Transmission flag: TRIM is supported.
 pub const TRANSMIT_TRIM: u16 = 1 << 5;
-/// Transmission flag: WRITE_ZEROES is understood.
+/// Transmission flag: WRITE_ZEROES is supported.
 pub const TRANSMIT_WRITE_ZEROES: u16 = 1 << 6;
-/// Transmission flag: "don't fragment" is understood (structured replies only).
+/// Transmission flag: "don't fragment" is supported (structured replies only).
 pub const TRANSMIT_DF: u16 = 1 << 7;
-/// Transmission flag: a FLUSH on one connection covers all of them.
+/// Transmission flag: a FLUSH on one connection covers all connections.
 pub const TRANSMIT_MULTI_CONN: u16 = 1 << 8;
-/// Transmission flag: CACHE is understood.
+/// Transmission flag: CACHE is supported.
 pub const TRANSMIT_CACHE: u16 = 1 << 10;
-/// Transmission flag: FAST_ZERO is understood.
+/// Transmission flag: FAST_ZERO is supported.
 pub const TRANSMIT_FAST_ZERO: u16 = 1 << 11;
 
 /// Command: read.
 pub const CMD_READ: u16 = 0;
 /// Command: write; `length` bytes of payload follow.
 pub const CMD_WRITE: u16 = 1;
-/// Command: disconnect; has no reply.
+/// Command: disconnect; the server does not reply.
 pub const CMD_DISC: u16 = 2;
 /// Command: flush.
 pub const CMD_FLUSH: u16 = 3;
@@ -167,7 +167,7 @@ pub const CMD_FLAG_PAYLOAD_LEN: u16 = 1 << 5;
 
 /// Chunk flag: the last chunk of its reply.
 pub const CHUNK_FLAG_DONE: u16 = 1 << 0;
-/// Chunk: nothing but the end of a reply.
+/// Chunk without content: the end of a reply.
 pub const CHUNK_NONE: u16 = 0;
 /// Chunk: offset and data.
 pub const CHUNK_OFFSET_DATA: u16 = 1;
@@ -181,7 +181,7 @@ pub const CHUNK_BLOCK_STATUS_EXT: u16 = 6;
 pub const CHUNK_ERROR_BIT: u16 = 1 << 15;
 /// Chunk: error code and message.
 pub const CHUNK_ERROR: u16 = CHUNK_ERROR_BIT | 1;
-/// Chunk: error code, message and the offset it happened at.
+/// Chunk: error code, message and the offset of the error.
 pub const CHUNK_ERROR_OFFSET: u16 = CHUNK_ERROR_BIT | 2;
 
 /// The one meta context of the specification.

@@ -47,7 +47,7 @@ fn last(session: &mut ClientSession, bytes: &[&[u8]]) -> ClientEvent {
     }
 }
 
-/// The fields that a reply repeats of the request with this cookie: the flushes and reads here.
+/// The reply's fields for a request of these tests: request 0 begins at byte 100, others at 0.
 fn echo(cookie: u64) -> Echo {
     Echo { cookie, offset: if cookie == 0 { 100 } else { 0 } }
 }

@@ -11,10 +11,10 @@ use braid_nbd_proto::{
     SubmitError, limits, wire,
 };
 
-/// Larger than any range that 32 bits name.
+/// Bytes of an export that is larger than any range that 32 bits name.
 const HUGE: u64 = 3 << 40;
 
-/// A session with extended headers and the context, over an export of [`HUGE`] bytes.
+/// A session with extended headers and `base:allocation`, over an export of [`HUGE`] bytes.
 fn transmitting() -> ServerSession {
     let export = ExportDescription {
         name: "array".into(),
@@ -43,7 +43,7 @@ fn transmitting() -> ServerSession {
     session
 }
 
-/// Magic, flags, type, cookie, offset, length.
+/// A request's bytes: magic, flags, type, cookie, offset, length.
 fn request(flags: u16, kind: u16, offset: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0x21, 0xe4, 0x1c, 0x71];
     bytes.extend_from_slice(&flags.to_be_bytes());
@@ -184,7 +184,7 @@ fn client(command: Command) -> ClientSession {
     session
 }
 
-/// Magic, DONE, type, cookie 0, offset, length.
+/// A chunk's bytes: magic, DONE, type, cookie 0, offset, length, and the body.
 fn chunk(kind: u16, offset: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x6e, 0x8a, 0x27, 0x8c, 0, 1];
     bytes.extend_from_slice(&kind.to_be_bytes());

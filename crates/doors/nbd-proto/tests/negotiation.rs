@@ -284,7 +284,8 @@ fn listing_contexts_follows_the_queries() {
     assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
 }
 
-/// Selects contexts by these (export, queries) in turn; whether GO of `export` has one.
+/// Selects contexts by these (export, queries) in turn; returns whether GO of `export` has a
+/// context.
 fn selected(sets: &[(&str, &[&str])], export: &str) -> bool {
     let mut session = fixed_newstyle(3);
     ask(&mut session, wire::OPT_STRUCTURED_REPLY, &[]);

@@ -1,4 +1,4 @@
-//! Devices: parameters of a new device, and the judgement of an existing device.
+//! Devices: parameters of a new device, and the decision about an existing device.
 
 use crate::limits::{DEPTH, QUEUES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::{ANY_DEVICE, DeviceInfo, feature, state};
@@ -14,7 +14,8 @@ pub const fn is_new_enough(features: u64) -> bool {
     features & FEATURES == FEATURES
 }
 
-/// The device to ask for, with a word by which its array recognizes it; `None` for any number.
+/// The device to ask for; `None` asks for any number. `array` is the word by which the array
+/// recognizes the device.
 #[must_use]
 pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
     DeviceInfo {
@@ -28,22 +29,23 @@ pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
     }
 }
 
-/// The judgement of an existing device.
+/// The decision about an existing device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// This array's server has died, and the device waits for the next.
     Recover,
-    /// It is this array's, and was never started or is stopped: delete it and make a new one.
+    /// The device is this array's, and was never started or is stopped: delete it and make a new
+    /// one.
     Remake,
-    /// Its server has died, and the kernel has yet to notice.
+    /// The device's server has died, and the kernel has yet to notice.
     Wait,
-    /// A living server has it.
+    /// A living server has the device.
     Served,
-    /// It is another array's, or another program's.
+    /// The device is another array's, or another program's.
     Foreign,
 }
 
-/// Judges a device for the array with this word.
+/// Decides about a device for the array with this word.
 #[must_use]
 pub fn judge(found: &DeviceInfo, array: u64, server_lives: bool) -> Judgement {
     let has_our_shape =
@@ -69,7 +71,7 @@ mod tests {
         assert_eq!((mine.dev_id, device(None, 2, 7).dev_id), (3, u32::MAX));
         for (state, lives, expected) in [
             (state::QUIESCED, false, Judgement::Recover),
-            // Another process may have the dead server's number.
+            // Another process may have got the dead server's process ID.
             (state::QUIESCED, true, Judgement::Recover),
             (state::LIVE, true, Judgement::Served),
             (state::LIVE, false, Judgement::Wait),

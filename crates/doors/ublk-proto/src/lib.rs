@@ -5,11 +5,11 @@
 //! ```text
 //!   Wish ──► device, parameters ──► ADD_DEV, SET_PARAMS, START_DEV          a device of our own
 //!   an existing device ──► judge ──► recover | delete first | wait | taken  a device that a server has left
-//!   description of a request (a claim) ──► Request::parse ──► Request       one of the device's requests
+//!   description of a request (untrusted) ──► Request::parse ──► Request     one of the device's requests
 //! ```
 //!
-//! A kernel's description is a claim like any other: a range outside the device or an unknown
-//! operation is an error of that request. All numbers have this machine's byte order.
+//! A kernel's description is untrusted input: a range outside the device or an unknown operation is
+//! an error of that request. All numbers have this machine's byte order.
 //!
 //! Sources: the kernel's `include/uapi/linux/ublk_cmd.h` (of Linux 6.12) for sizes, offsets and
 //! numbers, and `Documentation/block/ublk.rst` for their meaning.

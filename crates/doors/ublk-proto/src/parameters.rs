@@ -5,23 +5,23 @@ use crate::wire::{Parameters, attribute, part};
 
 const SECTOR_BYTES: u32 = 512;
 
-/// The physical block: a page, since a smaller write needs a read first.
+/// The physical block as a power of two: a page, since a smaller write needs a read first.
 const PHYSICAL_SHIFT: u8 = 12;
 
 /// The array's properties that become parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Its size.
+    /// The array's size.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
     /// The smallest block that can be written: a power of two from 512 to 4096.
     pub logical_block_bytes: u32,
-    /// The unit that is best written as a whole: a row.
+    /// The unit that is best written as a whole: a chunk row.
     pub unit_bytes: u64,
 }
 
-/// The parameters for the kernel. Both ends use a `Parameters` of the same length.
+/// The parameters for the kernel. Kernel and server use a `Parameters` of the same length.
 ///
 /// # Panics
 /// When the logical block is invalid for a disk.
@@ -69,7 +69,7 @@ fn sectors(bytes: u32) -> u32 {
     bytes >> 9
 }
 
-/// The largest power of two that divides it.
+/// The exponent of the largest power of two that divides `bytes`.
 fn shift(bytes: u64) -> u8 {
     u8::try_from(bytes.trailing_zeros()).unwrap_or_default()
 }

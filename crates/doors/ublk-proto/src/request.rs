@@ -1,4 +1,5 @@
-//! A device's request, from a claim to a value, and its result for the kernel.
+//! Parses a device's request, which is untrusted, into a value, and gives its result for the
+//! kernel.
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::wire::{Description, PAYLOADS_AT, QUEUE_BIT, TAG_BIT, flag, operation};
@@ -58,7 +59,7 @@ impl Request {
     /// Reads the description of a request to a device of `size_bytes`.
     ///
     /// # Errors
-    /// It makes no sense for this device.
+    /// The description makes no sense for this device.
     pub fn parse(told: &Description, size_bytes: u64) -> Result<Self, ParseError> {
         let (code, how) = (told.op_flags & 0xff, told.op_flags);
         let (durable, may_punch) = (how & flag::FUA != 0, how & flag::NOUNMAP == 0);
@@ -95,7 +96,7 @@ impl Request {
         }
     }
 
-    /// Bytes of its payload.
+    /// Bytes of the request's payload.
     #[must_use]
     pub const fn payload_bytes(&self) -> u32 {
         match self {
@@ -117,7 +118,7 @@ pub fn answer(result: Result<u32, Errno>) -> i32 {
 /// The offset of a request's payload in the device's file.
 #[must_use]
 pub const fn payload_place(queue: u16, tag: u16) -> u64 {
-    // 28 bits of numbers above 25 of the payload's own: it cannot overflow.
+    // 28 bits of queue and tag above 25 bits of the payload: the sum cannot overflow.
     PAYLOADS_AT.wrapping_add((queue as u64) << QUEUE_BIT).wrapping_add((tag as u64) << TAG_BIT)
 }
 

@@ -1,4 +1,4 @@
-//! The protocol's structures and numbers, as both ends see them in memory.
+//! The protocol's structures and numbers, as kernel and server see them in memory.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -14,11 +14,11 @@ pub struct ControlCommand {
     pub queue_id: u16,
     /// Bytes at `addr`.
     pub len: u16,
-    /// Address of memory that goes with the command.
+    /// Address of the memory that goes with the command.
     pub addr: u64,
-    /// A word that goes with it.
+    /// A word that goes with the command.
     pub data: u64,
-    /// For devices of users other than root.
+    /// Zero: used only for devices of users other than root.
     pub dev_path_len: u16,
     /// Zero.
     pub pad: u16,
@@ -34,23 +34,23 @@ pub struct ControlCommand {
 pub struct DeviceInfo {
     /// Number of queues.
     pub nr_hw_queues: u16,
-    /// Requests in each.
+    /// Requests in each queue.
     pub queue_depth: u16,
-    /// See [`state`].
+    /// The device's state: see [`state`].
     pub state: u16,
     /// Zero.
     pub pad0: u16,
     /// Bytes of the longest payload.
     pub max_io_buf_bytes: u32,
-    /// Its number.
+    /// The device's number.
     pub dev_id: u32,
-    /// The process that serves it.
+    /// The process that serves the device.
     pub ublksrv_pid: i32,
     /// Zero.
     pub pad1: u32,
-    /// See [`feature`].
+    /// The device's features: see [`feature`].
     pub flags: u64,
-    /// The server's own; the kernel keeps it.
+    /// A word that the server chooses; the kernel keeps it.
     pub ublksrv_flags: u64,
     /// The owning user.
     pub owner_uid: u32,
@@ -62,7 +62,7 @@ pub struct DeviceInfo {
     pub reserved2: u64,
 }
 
-/// The disk of a device (`struct ublk_params`, with its consecutive parts).
+/// The parameters of a device's disk (`struct ublk_params`, with its consecutive parts).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -70,33 +70,33 @@ pub struct DeviceInfo {
 pub struct Parameters {
     /// Bytes of the struct.
     pub len: u32,
-    /// The parts that are set; see [`part`].
+    /// The parts that are set: see [`part`].
     pub types: u32,
-    /// See [`attribute`].
+    /// The disk's attributes: see [`attribute`].
     pub attrs: u32,
     /// Logical block, as a power of two.
     pub logical_bs_shift: u8,
-    /// Physical block.
+    /// Physical block, as a power of two.
     pub physical_bs_shift: u8,
-    /// Optimal write.
+    /// Optimal write, as a power of two.
     pub io_opt_shift: u8,
-    /// Smallest efficient write.
+    /// Smallest efficient write, as a power of two.
     pub io_min_shift: u8,
-    /// The longest request.
+    /// The longest request, in sectors.
     pub max_sectors: u32,
-    /// Bounds that no request may cross, or 0.
+    /// Boundaries that no request may cross, in sectors; 0 for none.
     pub chunk_sectors: u32,
-    /// Its size.
+    /// The disk's size, in sectors.
     pub dev_sectors: u64,
-    /// 0: payloads may lie anywhere.
+    /// 0: the memory of payloads may begin anywhere.
     pub virt_boundary_mask: u64,
     /// Alignment of the first range that can be discarded.
     pub discard_alignment: u32,
     /// Granularity of a discard, in bytes.
     pub discard_granularity: u32,
-    /// The longest discard.
+    /// The longest discard, in sectors.
     pub max_discard_sectors: u32,
-    /// The longest write of zeroes.
+    /// The longest write of zeroes, in sectors.
     pub max_write_zeroes_sectors: u32,
     /// Ranges in one discard: 1.
     pub max_discard_segments: u16,
@@ -104,9 +104,9 @@ pub struct Parameters {
     pub reserved0: u16,
     /// Numbers of the nodes, set by the kernel.
     pub devt: [u32; 4],
-    /// For zoned disks.
+    /// Parameters of zoned disks.
     pub zoned: [u32; 8],
-    /// Zero: it makes the length a multiple of eight.
+    /// Zero: makes the struct's length a multiple of eight.
     pub pad: u32,
 }
 
@@ -120,9 +120,9 @@ pub struct RequestCommand {
     pub q_id: u16,
     /// The request's number in the queue.
     pub tag: u16,
-    /// The result: bytes, or a negative error.
+    /// The result of the request: bytes, or a negative error.
     pub result: i32,
-    /// Memory of the payload; 0 if it is copied by pread(2) and pwrite(2).
+    /// Address of the payload; 0 if pread(2) and pwrite(2) copy the payload.
     pub addr: u64,
 }
 
@@ -138,7 +138,7 @@ pub struct Description {
     pub nr_sectors: u32,
     /// The first sector.
     pub start_sector: u64,
-    /// Memory of the payload, if the server named some.
+    /// Address of the payload, if the server gave one.
     pub addr: u64,
 }
 
@@ -149,11 +149,12 @@ const _: () = assert!(size_of::<ControlCommand>() == CONTROL_BYTES as usize);
 const _: () = assert!(size_of::<RequestCommand>() == REQUEST_BYTES as usize);
 const _: () = assert!(size_of::<DeviceInfo>() == 64 && size_of::<Description>() == 24);
 
-/// The queue number of a command that concerns none.
+/// The queue number of a command that concerns no queue.
 pub const NO_QUEUE: u16 = u16::MAX;
 /// The number that asks for any device number.
 pub const ANY_DEVICE: u32 = u32::MAX;
-/// Requests per queue at most; queues' descriptions lie that many places apart.
+/// The most requests per queue; the descriptions of each queue begin that many places after those
+/// of the queue before.
 pub const DEPTH_MAX: usize = 4096;
 
 const READ: u32 = 2;
@@ -201,9 +202,9 @@ pub mod fetching {
 
 /// Features of a device.
 pub mod feature {
-    /// It outlives its server, and waits for the next one.
+    /// The device outlives its server, and waits for the next one.
     pub const USER_RECOVERY: u64 = 1 << 3;
-    /// The next server gets all requests without an answer again.
+    /// The next server gets all unanswered requests again.
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     /// Commands have the ioctl-encoded numbers of this file.
     pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;
@@ -246,9 +247,9 @@ pub mod operation {
 
 /// Flags of an operation.
 pub mod flag {
-    /// Durable before the answer.
+    /// The write must be durable before the answer.
     pub const FUA: u32 = 1 << 13;
-    /// Zeroes stay allocated.
+    /// The zeroed range stays allocated.
     pub const NOUNMAP: u32 = 1 << 15;
 }
 
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn structures_lie_as_the_kernel_has_them() {
-        // Printed by a C program of the kernel's header (Linux 6.12).
+        // A C program printed these numbers from the kernel's header (Linux 6.12).
         assert_eq!((offset_of!(ControlCommand, len), offset_of!(ControlCommand, addr)), (6, 8));
         assert_eq!(offset_of!(ControlCommand, data), 16);
         assert_eq!(offset_of!(ControlCommand, dev_path_len), 24);
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn commands_have_the_kernels_numbers() {
-        // Printed by the same program.
+        // The C program printed these numbers, too.
         assert_eq!(command::GET_DEV_INFO, 0x8020_7502);
         assert_eq!(command::ADD_DEV, 0xc020_7504);
         assert_eq!(command::GET_FEATURES, 0x8020_7513);

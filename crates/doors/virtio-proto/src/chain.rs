@@ -1,8 +1,8 @@
-//! A chain of descriptors, from a claim to runs of memory.
+//! Follows a chain of descriptors, which is untrusted, to runs of memory.
 //!
 //! A chain lies in the ring's own table, or in another table that its only descriptor names; a mix
-//! of both is refused, since no driver needs it. The runs that the device reads come first, those
-//! that it writes behind them. The caller checks that the runs lie in the guest's memory.
+//! of both is refused, since no driver needs it. The runs that the device reads come first; the
+//! runs that it writes follow. The caller checks that the runs lie in the guest's memory.
 
 use smallvec::SmallVec;
 use zerocopy::FromBytes;
@@ -10,28 +10,29 @@ use zerocopy::FromBytes;
 use crate::limits::DESCRIPTORS_MAX;
 use crate::wire::{DESCRIPTOR_BYTES, Descriptor, descriptor_flag};
 
-/// Runs stored without an allocation: as many as a request for one piece of memory has.
+/// Runs stored without an allocation: as many as a request with one piece of memory has.
 const INLINE: usize = 4;
 
 /// A run of the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its address in the guest's physical memory.
+    /// The run's address in the guest's physical memory.
     pub address: u64,
-    /// Bytes; not 0.
+    /// Bytes of the run; not 0.
     pub length: u32,
 }
 
 /// A table of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its address.
+    /// The table's address.
     pub address: u64,
     /// Number of descriptors.
     pub entries: u16,
 }
 
-/// Why a chain cannot be followed: none of it can be believed, not even the place of its status.
+/// Why a chain cannot be followed. Nothing in such a chain is trusted, not even the place of its
+/// status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The table does not lie in memory.
@@ -40,16 +41,16 @@ pub enum ChainError {
     /// A link leads outside its table.
     #[error("descriptor {0} is outside its table")]
     Outside(u16),
-    /// It runs in a circle, or is longer than any chain.
+    /// The chain runs in a circle, or is longer than any chain may be.
     #[error("the chain has no end")]
     Endless,
-    /// A table within a table, one of a fractional number of descriptors, or one with a link.
+    /// A table within a table, one whose length is no multiple of a descriptor, or one with a link.
     #[error("a table of descriptors is malformed")]
     Table,
     /// A run to read follows a run to write.
     #[error("what the device reads comes behind what it writes")]
     Order,
-    /// The memory of all runs is longer than a chain may be, or ends beyond all addresses.
+    /// All runs together are longer than a chain may be, or end beyond the last address.
     #[error("the chain's memory is longer than 4 GiB")]
     TooLong,
 }
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Walks in memory that consists of a table at `0x1000` and another at `0x8000`.
+    /// Walks in memory that holds the table `own` at `0x1000` and the table `other` at `0x8000`.
     fn walk(own: &[Descriptor], other: &[Descriptor], head: u16) -> Result<Chain, ChainError> {
         let entries = u16::try_from(own.len()).expect("few");
         Chain::walk(Table { address: 0x1000, entries }, head, |address| {

@@ -5,24 +5,24 @@ use zerocopy::IntoBytes;
 use crate::limits::{QUEUES_MAX, RUN_BYTES_MAX, RUNS_MAX, STRETCH_BYTES};
 use crate::wire::{Configuration, SECTOR_BYTES, feature};
 
-/// The physical block: a page, since a smaller write needs a read first.
+/// The physical block in bytes: a page, since a smaller write needs a read first.
 const PHYSICAL_BYTES: u32 = 4096;
 
 /// The array's properties that the configuration shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Its size.
+    /// The array's size.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
     /// The smallest block that can be written: a power of two from 512 to 4096.
     pub logical_block_bytes: u32,
-    /// The unit that is best written as a whole: a row.
+    /// The unit that is best written as a whole: a chunk row.
     pub unit_bytes: u64,
 }
 
 /// Features offered to the driver. `CONFIG_WCE`, by which a driver switches write caching, is not
-/// among them: a restarted server would not know the driver's choice.
+/// among these: a restarted server would not know the driver's choice.
 #[must_use]
 pub const fn offered(shape: &Shape) -> u64 {
     let always = feature::SIZE_MAX

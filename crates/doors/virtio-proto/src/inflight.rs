@@ -1,16 +1,17 @@
 //! The table of requests in flight (taken and not answered), in memory that outlives the server.
 //!
-//! The client keeps the memory, and gives it to the next server. For each queue there is a head,
-//! and an entry for each descriptor that can begin a chain:
+//! The client keeps the memory, and gives it to the next server. Each queue has a head, and an
+//! entry for each descriptor that can begin a chain:
 //!
 //! ```text
 //!   bytes   0  features  8  version  10  entries  12  last head  14  used index  16  entries ...
 //!   entry   0  in flight  1..6  nothing  6  next in the batch  8  counter
 //! ```
 //!
-//! Taking a request: its counter, then *in flight*. Answering it: *last head*, then the used ring
-//! and its index, then not *in flight*, then *used index*. A server that dies between the middle
-//! two leaves a *used index* behind the ring's. Then the request of *last head* was answered
+//! To take a request the server stores its counter, then *in flight*. To answer it the server
+//! stores *last head*, then the used ring and its index, then not *in flight*, then *used index*.
+//! If the server dies after the ring's index and before *used index*, the two differ. In that case
+//! the request of *last head* was answered
 //! [check: what_is_in_flight_is_asked_for_once_after_a_crash].
 
 use crate::limits::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
@@ -39,20 +40,20 @@ pub const VERSION: u16 = 1;
 /// The entry of one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The request that begins here was taken and not answered.
+    /// The request that begins at this descriptor was taken and not answered.
     pub is_in_flight: bool,
-    /// The request answered before it in the same batch.
+    /// The request that was answered before this one in the same batch.
     pub next: u16,
-    /// Its number in the order of taking.
+    /// The request's number in the order of taking.
     pub counter: u64,
 }
 
 /// A server's notes of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerNotes {
-    /// The last request that it was about to answer.
+    /// The last request that the server was about to answer.
     pub last_head: u16,
-    /// The ring's index behind its noted answers.
+    /// The ring's used index after the answers that the server has noted.
     pub used_index: u16,
 }
 
@@ -73,12 +74,12 @@ pub enum FormatError {
     /// An impossible number of queues, or of entries.
     #[error("a table of {queues} queues of {entries} entries is none")]
     Shape {
-        /// Queues.
+        /// Number of queues.
         queues: u16,
-        /// Entries of each.
+        /// Entries of each queue.
         entries: u16,
     },
-    /// More answers than a queue has entries.
+    /// The ring has more new answers than the queue has entries.
     #[error("{0} answers are not noted, which no server leaves")]
     Answers(u16),
 }
@@ -109,8 +110,8 @@ pub const fn place_of(entry: u16) -> u64 {
     (entry as u64).saturating_mul(ENTRY_BYTES).saturating_add(HEAD_BYTES)
 }
 
-/// Reads a server's table, for a ring whose used index is `ring_index`. If nothing is in flight the
-/// ring may have been set up anew since, and any index is valid.
+/// Reads a server's table, for a ring whose used index is `ring_index`. If no request is in flight,
+/// the driver may have set up the ring anew, and any index is valid.
 ///
 /// # Errors
 /// No server leaves such a table.
@@ -159,7 +160,7 @@ mod tests {
     struct Memory {
         entries: [Entry; ENTRIES],
         noted: AnswerNotes,
-        /// The used ring: its answers.
+        /// The used ring: the requests that were answered.
         used: Vec<u16>,
     }
 
@@ -168,7 +169,7 @@ mod tests {
             u16::try_from(self.used.len() % 65536).expect("in range")
         }
 
-        /// The stores of taking and answering, one for each call.
+        /// Performs one store of taking a request; `step` says which.
         fn take(&mut self, head: u16, counter: u64, step: usize) {
             let entry = &mut self.entries[usize::from(head)];
             match step {
@@ -218,8 +219,8 @@ mod tests {
                 }
             }
             let left = recover(&memory.entries, memory.noted, memory.ring_index()).expect("a server's");
-            // Requests taken and not answered are submitted again. If the last one was not marked
-            // yet, the next server takes it from the ring anew.
+            // Requests taken and not answered are submitted again. If the last request was not
+            // marked yet, the next server takes it from the ring anew.
             let unanswered: Vec<u16> = {
                 let mut open = asked.clone();
                 for head in &memory.used {
@@ -231,7 +232,7 @@ mod tests {
             let marked = left.in_flight.len();
             prop_assert!(unanswered.len() - marked <= 1, "{unanswered:?} {left:?}");
             prop_assert_eq!(&unanswered[..marked], &left.in_flight[..]);
-            // The index of the next request to take follows from both.
+            // The index of the next request to take follows from the numbers of both.
             prop_assert!(asked.len() - (memory.used.len() + marked) <= 1);
         }
     }

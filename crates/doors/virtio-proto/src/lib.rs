@@ -10,8 +10,9 @@
 //!   a table of requests in flight ──► recover ──► requests to submit again, in order
 //! ```
 //!
-//! A guest's bytes are a claim: a chain that runs in a circle, a range outside the device or an
-//! unknown kind is an error of that request. All numbers are little-endian, as since version 1.
+//! A guest's bytes are untrusted: a chain that runs in a circle, a range outside the device or an
+//! unknown kind is an error of that request. All numbers are little-endian, as in virtio since
+//! version 1.
 //!
 //! Sources: Virtual I/O Device (VIRTIO) Version 1.2, OASIS, sections 2.7 (split virtqueues) and 5.2
 //! (block device); the vhost-user protocol's "inflight I/O tracking" for the table.

@@ -2,21 +2,22 @@
 
 use crate::wire::SECTOR_BYTES;
 
-/// Bytes of one run of memory that a driver should not exceed: a large page common in guests.
+/// The most bytes that a driver should put into one run of memory: a large page common in guests.
 pub const RUN_BYTES_MAX: u32 = 128 << 10;
 
-/// Runs of memory of one request: with head and status they fill QEMU's ring of 128.
+/// The most runs of memory in one request: with head and status they fill QEMU's ring of 128.
 pub const RUNS_MAX: u32 = 126;
 
-/// Bytes of the longest read or write: the most for a driver within both limits above, rounded up.
+/// Bytes of the longest read or write: the most that [`RUN_BYTES_MAX`] and [`RUNS_MAX`] allow a
+/// driver, rounded up.
 pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
-/// Descriptors of one chain: twice as many as a driver within [`RUNS_MAX`] uses. It bounds a
-/// worker's time for a chain that a guest has followed in vain.
+/// The most descriptors in one chain: twice as many as a driver within [`RUNS_MAX`] uses. The limit
+/// bounds a worker's time for a chain that makes no request.
 pub const DESCRIPTORS_MAX: u16 = 256;
 
-/// Bytes of the longest discard and write of zeroes: a second's work of a few disks, and the
-/// longest time that another request waits for one.
+/// Bytes of the longest discard and write of zeroes: a second's work of a few disks. Another
+/// request waits at most that long for one.
 pub const STRETCH_BYTES: u32 = 256 << 20;
 
 /// Rings of a device. QEMU uses one for each processor of the guest.

@@ -1,6 +1,7 @@
-//! Parses a guest's request from a claim to a value, and gives its status for the driver.
+//! Parses a guest's request, which is untrusted, into a value, and gives its status for the driver.
 //!
-//! Each kind becomes one operation of the array: read, write, flush, discard, write zeroes, get ID.
+//! Each request becomes one operation of the array: read, write, flush, discard, write zeroes, get
+//! ID.
 
 use zerocopy::FromBytes;
 
@@ -8,14 +9,14 @@ use crate::chain::Chain;
 use crate::limits::{ID_BYTES, REQUEST_BYTES_MAX, STRETCH_BYTES};
 use crate::wire::{HEAD_BYTES, Head, RANGE_BYTES, Range, SECTOR_BYTES, UNMAP, kind};
 
-/// The device, with its driver's features.
+/// The device, with the features that its driver negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its size.
+    /// The device's size.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
-    /// Its driver has not negotiated FLUSH: each write must be durable before its answer.
+    /// The driver has not negotiated FLUSH: each write must be durable before its answer.
     pub is_written_through: bool,
 }
 
@@ -52,7 +53,7 @@ pub enum Status {
 /// Why bytes are not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// They are shorter than any request.
+    /// The bytes are shorter than any request.
     #[error("a request has fewer bytes than its head")]
     Short,
     /// An unknown kind.
@@ -81,7 +82,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// The status for the driver.
+    /// The status for the driver that reports this error.
     #[must_use]
     pub const fn status(self) -> Status {
         match self {
@@ -92,13 +93,14 @@ impl ParseError {
 }
 
 impl Request {
-    /// Bytes of a request's head and first range.
+    /// Bytes of a request's head and first range, which say what the request is.
     pub const TELLING_BYTES: usize = (HEAD_BYTES + RANGE_BYTES) as usize;
 
-    /// Reads a request: `told` holds its first [`Self::TELLING_BYTES`], or all if there are fewer.
+    /// Reads a request. `told` holds its first [`Self::TELLING_BYTES`], or all bytes if there are
+    /// fewer.
     ///
     /// # Errors
-    /// It makes no sense for this device.
+    /// The request makes no sense for this device.
     pub fn parse(told: &[u8], chain: &Chain, device: &Device) -> Result<Self, ParseError> {
         let (head, rest) = Head::read_from_prefix(told).map_err(|_| ParseError::Short)?;
         let durable = device.is_written_through;
@@ -142,7 +144,7 @@ impl Request {
         }
     }
 
-    /// Bytes of its payload that need memory.
+    /// Bytes of the request's payload that need memory.
     #[must_use]
     pub const fn payload_bytes(&self) -> u32 {
         match self {
@@ -176,7 +178,7 @@ fn range(rest: &[u8], outgoing: u32, device: &Device) -> Result<(u64, u64, u32),
     Ok((within(first, length, device)?, length, told.flags.get()))
 }
 
-/// The offset of a range that lies on the device.
+/// The byte offset of a range of sectors; an error if the range does not lie on the device.
 fn within(first: u64, length: u64, device: &Device) -> Result<u64, ParseError> {
     let offset = first.checked_mul(u64::from(SECTOR_BYTES));
     let lies_within =

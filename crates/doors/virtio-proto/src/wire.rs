@@ -45,17 +45,17 @@ pub mod descriptor_flag {
 /// The flag of a range that need not stay allocated.
 pub const UNMAP: u32 = 1;
 
-/// A run of the guest's memory, or of a table of descriptors.
+/// A descriptor: a run of the guest's memory, or of a table of descriptors.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Its address in the guest's physical memory.
+    /// The run's address in the guest's physical memory.
     pub address: U64,
-    /// Bytes.
+    /// The run's bytes.
     pub length: U32,
-    /// See [`descriptor_flag`].
+    /// The descriptor's flags: see [`descriptor_flag`].
     pub flags: U16,
-    /// The next one of the chain.
+    /// The index of the next descriptor of the chain.
     pub next: U16,
 }
 
@@ -66,7 +66,7 @@ pub const DESCRIPTOR_BYTES: u32 = 16;
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Head {
-    /// See [`kind`].
+    /// The request's kind: see [`kind`].
     pub kind: U32,
     /// No meaning.
     pub reserved: U32,
@@ -85,7 +85,7 @@ pub struct Range {
     pub sector: U64,
     /// The number of sectors.
     pub sectors: U32,
-    /// See [`UNMAP`].
+    /// The range's flags: see [`UNMAP`].
     pub flags: U32,
 }
 

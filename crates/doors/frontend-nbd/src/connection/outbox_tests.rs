@@ -1,4 +1,4 @@
-//! Tests of the outbox alone: room, answers, batches, and the rest after a connection breaks.
+//! Tests of the outbox alone: room, answers, batches, and open requests after a connection breaks.
 
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 

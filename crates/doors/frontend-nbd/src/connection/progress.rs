@@ -1,7 +1,7 @@
 //! The stall clock: since when a client has moved no stride of its payload, or of its replies.
 //!
-//! Where it stands: a part of [`super::Connection`], which tells it the time and all receives and
-//! sends. The connection decides how long it waits, and cuts the client after that.
+//! Where it stands: a part of [`super::Connection`], which reports the time and all receives and
+//! sends. The connection decides how long the clock may run, and cuts the client after that.
 //!
 //! A client may send a payload in any number of pieces. A piece does not restart the clock; only a
 //! whole *stride* does: [`STRIDE_BYTES`], or all that the receive asked for.
@@ -13,19 +13,20 @@ use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
 #[derive(Debug)]
 pub(super) struct Progress {
     now: Instant,
-    /// Since when the incoming payload, and the outgoing replies, have moved no stride.
+    /// Since when the incoming payload has moved no stride.
     receiving_since: Option<Instant>,
+    /// Since when the outgoing replies have moved no stride.
     sending_since: Option<Instant>,
     asked_at: Instant,
     stride: Stride,
 }
 
-/// The bytes of the current stride that earlier receives moved, and their time.
+/// The bytes of the current stride that earlier receives moved, and the time of these receives.
 #[derive(Debug, Default)]
 struct Stride {
     moved_bytes: usize,
     spent: Duration,
-    /// When the last of these receives began, until its time is added.
+    /// When the last of these receives began; `None` once its time is added.
     uncounted_since: Option<Instant>,
 }
 
@@ -67,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// The client has sent a stride, or all that the receive asked for.
+    /// Notes that the client has sent a stride, or all that the receive asked for.
     pub(super) fn stride_is_done(&mut self) {
         self.stride = Stride::default();
     }
@@ -82,7 +83,7 @@ impl Progress {
         self.receiving_since.take().is_some()
     }
 
-    /// A receive brought `bytes`; `is_short` if the client owes more of what it asked for.
+    /// Notes that a receive brought `bytes`; `is_short` if it asked for more of a payload.
     pub(super) fn moved(&mut self, bytes: usize, is_short: bool) {
         self.stride.moved_bytes += bytes;
         if is_short && self.stride.moved_bytes < STRIDE_BYTES {
@@ -93,8 +94,8 @@ impl Progress {
     }
 
     /// Adds the time of a receive that was not filled; returns the time of the stride so far. Time
-    /// between receives is the server's and does not count. At most
-    /// [`CONTENDED_DEADLINE`] of a receive counts: a longer one was not looked after.
+    /// between receives is the server's and does not count. Of a receive longer than
+    /// [`CONTENDED_DEADLINE`] only that much counts: the server was late to look at it.
     pub(super) fn count_receive(&mut self) -> Option<Duration> {
         let since = self.stride.uncounted_since.take()?;
         let time = self.now.saturating_duration_since(since);

@@ -9,17 +9,17 @@
 //!                 ▲ multiples of the export's stretch
 //! ```
 //!
-//! Each stretch has `fua` if the request has it. The last is at least a stretch long: an export
-//! that trims whole sectors would do nothing for a shorter tail, and make nothing durable.
+//! Each stretch has `fua` if the request has it. The last piece is at least a stretch long: an
+//! export that trims whole sectors would do nothing for a shorter tail, and make nothing durable.
 
 use braid_nbd_proto::Command;
 
 use braid_ring::client::ClientRequest;
 
-/// The first stretch of a command, and the rest.
+/// The first stretch of a command as a request, and the rest of the command.
 ///
 /// # Panics
-/// For commands that are not cut: our own mistake.
+/// For commands that are never cut into stretches: our own mistake.
 pub(super) fn first(command: Command, stretch_bytes: u64) -> (ClientRequest, Option<Command>) {
     let (offset, length) = match command {
         Command::Trim { offset, length, .. } | Command::WriteZeroes { offset, length, .. } => {
@@ -28,7 +28,7 @@ pub(super) fn first(command: Command, stretch_bytes: u64) -> (ClientRequest, Opt
         _ => unreachable!("{command:?} is not cut"),
     };
     let until = stretch_bytes - offset % stretch_bytes;
-    // The rest is at least a stretch, so that the last one is no short tail.
+    // The rest is at least a stretch long, so that the last piece is no short tail.
     let is_cut = length >= until.saturating_add(stretch_bytes);
     let taken = if is_cut { until } else { length };
     let rest = is_cut.then(|| with_range(command, offset + taken, length - taken));

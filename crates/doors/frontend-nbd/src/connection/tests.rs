@@ -60,7 +60,7 @@ impl Table {
         self.shared.counters.read(0, &self.shared.budget)
     }
 
-    /// Sends as many of `bytes` as the connection receives; whether that was all.
+    /// Sends as many of `bytes` as the connection receives; returns whether it received all.
     fn say(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             self.connection.advance(self.now);
@@ -295,7 +295,8 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     let mut first = Table::new(settings).let_in();
     let mut second = Table::at(&first.shared).let_in();
     let mut third = Table::at(&first.shared).let_in();
-    // 32 MiB are granted, of which 24 are common; a write may have 16, and growing ones together 8.
+    // 32 MiB are granted, of which 24 are common. One write may have 16, all growing ones together
+    // 8.
     for (table, bytes) in [(&mut first, 4 << 20), (&mut second, 4 << 20)] {
         table.ask(long_write(), &[]);
         table.say(&vec![1; bytes + 1]);
@@ -316,7 +317,7 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     while told < LONG && third.say(&vec![1; 1 << 16]) {
         told += 1 << 16;
     }
-    // `told` does not count the bytes that the last piece held before it had to wait.
+    // `told` does not count the bytes that the last piece held before it had to wait for memory.
     let tasks = third.take();
     let [(_, ClientRequest::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
     assert_eq!((payload.len(), third.counts().waiting_for_memory), (LONG, 0));
@@ -409,7 +410,7 @@ fn a_client_that_sits_on_what_others_wait_for_is_cut_sooner() {
     assert_eq!(waiting.take().len(), 1);
 }
 
-/// Sends `bytes` one at a time, with a `pause` between; how long the connection lived.
+/// Sends `bytes` one at a time, with a `pause` between; returns how long the connection lived.
 fn trickle(table: &mut Table, bytes: usize, pause: Duration) -> Duration {
     let begun = table.now;
     for _ in 0..bytes {

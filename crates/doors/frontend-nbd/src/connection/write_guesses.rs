@@ -1,16 +1,17 @@
 //! Memory for a client's probable next requests: more writes of the length of its recent ones.
 //!
 //! Where it stands: under the [`intake`](super::intake). A client often writes the same length
-//! again and again. Then one receive has memory for the next header, the payload behind it, the
-//! next header, and so on. So one system call brings many small writes, and their payloads need no
-//! copy.
+//! again and again. For such a client one receive has memory for the next header, the payload
+//! behind it, the next header, and so on. So one system call brings many small writes, and their
+//! payloads need no copy.
 //!
 //! ```text
 //!   [ header ][ payload of L ][ header ][ payload of L ][ header ] ...          a guess
 //! ```
 //!
-//! A receive guesses one more than the last filled, or twice as many if the last filled all its
-//! guesses. A wrong guess costs only copies: the received bytes are a stream in any case.
+//! A receive guesses one payload more than the last receive filled. If the last one filled all its
+//! guesses, it guesses twice as many. A wrong guess costs only copies: the received bytes are a
+//! stream in any case.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,7 @@ use braid_ring::Payload;
 
 use crate::limits::{AHEAD_BYTES_MAX, AHEAD_WRITES_MAX, WRITES_ALIKE_MIN};
 
-/// A piece of the stream, with the range that is not used yet.
+/// A piece of the received stream, with the range of it that the intake has not used yet.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) memory: Memory,
@@ -55,7 +56,7 @@ pub(super) struct WriteGuesses {
     header_bytes: usize,
     length: usize,
     alike: usize,
-    /// Guesses in the next receive, at most.
+    /// The most guesses in the next receive.
     count: usize,
     headers: Vec<Vec<u8>>,
     payloads: Vec<Payload>,
@@ -90,7 +91,7 @@ impl WriteGuesses {
         self.alike = 0;
     }
 
-    /// The guesses for the next receive; empty without a reason to guess.
+    /// The guesses for the next receive; none if the client's recent writes differ in length.
     pub(super) fn guess(&mut self) -> Vec<Guess> {
         let mut guesses = std::mem::take(&mut self.spare);
         if self.alike < WRITES_ALIKE_MIN || self.length == 0 {
@@ -101,7 +102,7 @@ impl WriteGuesses {
         for _ in 0..self.count.min(most) {
             let kept = self.payloads.pop().map(Ok);
             let payload = kept.unwrap_or_else(|| Payload::try_for_overwriting(self.length));
-            // Without memory there is no guessing.
+            // If memory is short, the receive makes no more guesses.
             let Ok(payload) = payload else { break };
             let header = self.headers.pop().unwrap_or_else(|| vec![0; self.header_bytes]);
             guesses.push(Guess { payload, header });
@@ -109,7 +110,7 @@ impl WriteGuesses {
         guesses
     }
 
-    /// Turns the `bytes` received into guesses into pieces, and keeps the unused guesses' memory.
+    /// Turns the `bytes` received into guesses into pieces, and keeps the memory of unused guesses.
     pub(super) fn take_in(
         &mut self,
         mut guesses: Vec<Guess>,

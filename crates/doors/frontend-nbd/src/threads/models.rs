@@ -1,8 +1,8 @@
 //! Models of one connection: its reader, its writer and the threads that finish its requests.
 //!
-//! Where it stands: unit tests that exist under `--cfg shuttle` only, with the rest in
-//! [`crate::models`]. Only the client is not real: it has sent all its bytes and hung up before the
-//! model begins, since a model must not wait. There is room for two requests, or one read.
+//! Where it stands: unit tests that exist under `--cfg shuttle` only, as [`crate::models`]. Only
+//! the client is not real: it has sent all its bytes and hung up before the model begins, since a
+//! model must not wait. There is room for two requests, or one read.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -23,13 +23,13 @@ use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::sync::{Flaw, choose};
 
-/// Two of these exceed a connection's limit in flight.
+/// Bytes of a READ: two such reads exceed a connection's limit in flight.
 const HEAVY_BYTES: u32 = 5000;
-/// Greeting, and the answer to GO: one item of 12 bytes, and an end.
+/// Bytes of the greeting, and of the answer to GO: one item of 12 bytes, and an end.
 const HELLO_BYTES: usize = 18 + 20 + 12 + 20;
 const REPLY_BYTES: usize = 16;
 
-/// Finishes each operation on a thread of its own; a FLUSH by dropping it.
+/// An export that finishes each operation on a thread of its own, and a FLUSH by dropping it.
 struct Scattering;
 
 impl Export for Scattering {
@@ -77,7 +77,7 @@ fn requests() -> Vec<u8> {
     bytes
 }
 
-/// Begins to serve a client that has said everything and hung up.
+/// Starts to serve a client that has sent everything and hung up.
 fn serve() -> (Arc<Shared>, UnixStream, thread::JoinHandle<()>) {
     let (socket, mut theirs) = pair();
     theirs.write_all(&requests()).expect("it fits the socket");
@@ -150,7 +150,7 @@ fn a_request_that_is_forgotten_is_caught() {
 /// Two connections, and memory for one of their long reads at a time.
 fn share_memory() {
     let shared = shared();
-    // Three quarters are common, and there are no own shares: room for one read and a write.
+    // Three quarters are common memory, and there are no own shares: room for one read and a write.
     shared.budget.set_limit(4 * 4096);
     shared.budget.set_connections_max(1 << 20);
     let serving = || {

@@ -54,7 +54,7 @@ fn check_closed(key: &Path) -> Result<(), TlsError> {
     }
 }
 
-/// Opening a named pipe would block, and a device may have no end.
+/// Refuses all but regular files: opening a named pipe would block, and a device may have no end.
 fn check_regular(path: &Path) -> Result<(), TlsError> {
     let status = std::fs::metadata(path).map_err(|source| unreadable(path, source))?;
     match status.is_file() {

@@ -16,7 +16,8 @@
 //! clients' certificates, `server-cert.pem` and `server-key.pem` are the server's, and the optional
 //! `ca-crl.pem` lists revoked ones.
 //!
-//! It has no pre-shared keys (TLS-PSK), which rustls lacks, and does not reload certificates.
+//! The server supports no pre-shared keys (TLS-PSK), which rustls lacks, and does not reload
+//! certificates.
 //!
 //! - A client that is not admitted reaches no connection: `tests/tls.rs`.
 //! - A silent client holds up no other, and is cut at the negotiation's deadline: `tests/tls.rs`.
@@ -94,19 +95,20 @@ impl Tls {
         Ok(Self { config, clients, is_required: true })
     }
 
-    /// The same, but also admits clients that do not ask for TLS.
+    /// Also admits clients that do not ask for TLS.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { is_required: false, ..self }
     }
 
-    /// Whether it admits only clients with a certificate.
+    /// Whether only clients with a certificate are admitted.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_required && self.clients == Clients::Known
     }
 
-    /// Starts a thread for a client's socket; false without a thread or room.
+    /// Starts a thread for a client's socket; false if the thread or room for the client is
+    /// missing.
     pub(crate) fn serve(&self, (socket, is_tcp): (OwnedFd, bool), dealer: Dealer) -> bool {
         let pumps = Arc::clone(&dealer.shared.pumps);
         let Some(entry) = pumps.enter(&socket, dealer.shared.settings.negotiating_max) else {

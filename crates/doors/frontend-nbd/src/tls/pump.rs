@@ -6,9 +6,9 @@
 //!              flush ◀── records ◀── inner        as long as the client has taken what was made of the last
 //! ```
 //!
-//! So the thread stops reading from a client that sends more than its connection takes, as without
-//! TLS. A client that takes no replies blocks its connection's sends, and the connection cuts it at
-//! its own deadline. The thread waits for both sockets without a timeout.
+//! So the thread stops reading from a client that sends more than its connection takes, as the
+//! server does without TLS. A client that takes no replies blocks its connection's sends, and the
+//! connection cuts it at its own deadline. The thread waits for both sockets without a timeout.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -66,8 +66,8 @@ struct Line {
     format: WireFormat,
 }
 
-/// An admitted client, with the plain bytes it has sent so far. The connection sends its own
-/// greeting, which the thread drops, and hears these bytes.
+/// An admitted client, with the plain bytes that it has sent so far. The thread drops the
+/// connection's greeting, and passes these bytes to the connection.
 struct AdmittedClient {
     line: Line,
     heard: Vec<u8>,
@@ -81,7 +81,7 @@ pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, entry: 
     }
 }
 
-/// Errors concern clients that are not admitted; connections report the ends of the others.
+/// Returns an error only for a client that is not admitted; connections report their own ends.
 fn run(
     tls: &Tls,
     (socket, is_tcp): (OwnedFd, bool),
@@ -103,12 +103,12 @@ fn run(
     let (mut inner, connections) = UnixStream::pair()?;
     dealer.begin(connections.into(), false);
     inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;
-    // The gate has greeted the client already; without a greeting here there is no connection.
+    // The gate has greeted the client already. If no greeting comes, the connection does not exist.
     if inner.read_exact(&mut [0; wire::GREETING_BYTES]).is_err() {
         return Err(EndCause::Gone);
     }
     inner.set_nonblocking(true)?;
-    // The connection has counted its own end.
+    // A connection that ends counts that itself.
     let _ended = pump(line, inner, heard);
     Ok(())
 }
@@ -129,7 +129,7 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<AdmittedCli
                         heard,
                     });
                 }
-                // An attacker in the middle could have injected these bytes.
+                // An attacker in the middle could have injected the bytes behind STARTTLS.
                 GateEvent::StartTls { .. } if !heard.is_empty() => return Err(EndCause::Injected),
                 GateEvent::StartTls { client_flags } => {
                     let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
@@ -157,7 +157,7 @@ impl Line {
             let WireFormat::Tls(tls) = &mut self.format else { return Ok(()) };
             let is_out = tls.wants_write();
             if !tls.is_handshaking() && !is_out {
-                // Replies can be longer than rustls buffers by default.
+                // Replies can be longer than rustls buffers by default, so its limit is lifted.
                 tls.set_buffer_limit(None);
                 return Ok(());
             }
@@ -178,7 +178,7 @@ impl Line {
         }
     }
 
-    /// Appends received bytes to `plain`; whether the client has ended its sending.
+    /// Appends received bytes to `plain`; returns whether the client has ended its sending.
     fn receive(&mut self, plain: &mut Vec<u8>) -> Result<bool, EndCause> {
         let start = plain.len();
         match &mut self.format {
@@ -238,7 +238,7 @@ impl Line {
         }
     }
 
-    /// Ends sending, and gives the client a while to take the last bytes.
+    /// Ends sending, and gives the client [`STOP_PROGRESS_DEADLINE`] to take the last bytes.
     fn close(&mut self) -> Result<(), EndCause> {
         if let WireFormat::Tls(tls) = &mut self.format {
             tls.send_close_notify();
@@ -255,7 +255,8 @@ impl Line {
     }
 }
 
-/// Moves bytes both ways, `plain` first, until the connection has ended and the client has all.
+/// Moves bytes both ways, `plain` first, until the connection has ended and the client has taken
+/// all bytes.
 fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), EndCause> {
     let mut buffer = vec![0; TURN_BYTES];
     // Bytes behind the handshake are buffered already; `poll` does not report them again.
@@ -265,7 +266,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
         let has_plain = written < plain.len();
         if is_over && !has_plain && !is_told {
             is_told = true;
-            // The connection may have closed by itself; the loop then reads its last bytes.
+            // Fails if the connection has closed by itself; the loop then reads its last bytes.
             let _ = inner.shutdown(Shutdown::Write);
         }
         let has_room = !is_over && plain.len() - written < HELD_BYTES_MAX;
@@ -277,7 +278,8 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
             PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        // Poll only for wanted events, or a closed peer is reported for ever. One is always wanted.
+        // Poll only for wanted events, or a closed peer is reported for ever. At least one event is
+        // always wanted.
         let wanted = match (clients.is_empty(), inners.is_empty()) {
             (true, _) => &mut polled[1..],
             (_, true) => &mut polled[..1],
@@ -299,7 +301,8 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
         if (is_inner || is_client) && written < plain.len() {
             match some(inner.write(&plain[written..])) {
                 Ok(length) => written += length,
-                // The connection reads nothing more; its last bytes may still wait for the client.
+                // The connection reads nothing more; its last bytes may still wait for the client
+                // to take them.
                 Err(_) => (is_over, written) = (true, plain.len()),
             }
             if written == plain.len() {
@@ -319,7 +322,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
     }
 }
 
-/// The number of bytes moved; 0 if the call would have blocked.
+/// The number of bytes that a call moved; 0 if the call would have blocked.
 fn some(moved: io::Result<usize>) -> io::Result<usize> {
     match moved {
         Err(error) if is_early(&error) => Ok(0),

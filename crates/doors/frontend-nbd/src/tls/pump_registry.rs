@@ -1,4 +1,4 @@
-//! The book of TLS clients' threads: their number, their admission, and their end.
+//! The registry of TLS clients' threads: their number, their admission, and their end.
 //!
 //! ```text
 //!   enter ─▶ waiting ── it was let in ─▶ in
@@ -20,16 +20,16 @@ use crate::limits::WAITING_LEAST;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Its handshake is not over.
+    /// The client's handshake is not over.
     Waiting,
     In,
-    /// Its socket is shut down, and its thread has not ended yet.
+    /// The client's socket is shut down, and its thread has not ended yet.
     Cut,
 }
 
 #[derive(Debug)]
 struct Client {
-    /// A duplicate by which it is cut.
+    /// A duplicate of the client's socket, to cut the client.
     socket: OwnedFd,
     state: State,
     came: Instant,
@@ -38,7 +38,7 @@ struct Client {
 impl Client {
     fn cut(&mut self) {
         self.state = State::Cut;
-        // The peer may be gone already.
+        // Fails if the peer is gone already.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Pumps {
     changed: Condvar,
 }
 
-/// A client's entry; dropping it removes it.
+/// A client's entry in the registry; dropping it removes the client.
 #[derive(Debug)]
 pub(crate) struct PumpEntry {
     pumps: Arc<Pumps>,
@@ -67,8 +67,8 @@ impl Pumps {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a client before its handshake. If `waiting_max` others wait, it waits until the
-    /// oldest has had its least time, and cuts that.
+    /// Enters a client before its handshake. If `waiting_max` others wait, it first waits until the
+    /// oldest of them has had [`WAITING_LEAST`], and cuts that one.
     pub(super) fn enter(
         self: &Arc<Self>,
         socket: &OwnedFd,
@@ -102,7 +102,8 @@ impl Pumps {
         self.cut(|client| client.state == State::Waiting);
     }
 
-    /// Waits until all have ended; at the deadline cuts the rest, which end by themselves.
+    /// Waits until all threads have ended. At the deadline it cuts the other clients, whose threads
+    /// then end by themselves.
     pub(crate) fn end(&self, deadline: Duration) {
         if !self.is_empty_within(deadline) {
             self.cut(|_| true);

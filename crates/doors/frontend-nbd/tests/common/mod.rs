@@ -1,4 +1,4 @@
-//! A served export, a blocking client on our own client half, and ways to misbehave.
+//! A served export, a blocking client on our own client session, and ways to misbehave.
 
 #![allow(dead_code, unreachable_pub, missing_docs)] // each test file uses its own part
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
@@ -105,7 +105,7 @@ impl Client {
         Self::connect_as(socket, export, style)
     }
 
-    /// The same, in any message style.
+    /// Connects as `try_connect` does, in any message style.
     pub fn connect_as(socket: &Path, export: &str, style: Style) -> Option<Self> {
         let stream = UnixStream::connect(socket).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

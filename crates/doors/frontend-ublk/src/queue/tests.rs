@@ -17,7 +17,7 @@ use crate::entries::{Entries, RingEvent};
 const SIZE_BYTES: u64 = 16 << 20;
 const DEPTH: u16 = 64;
 
-/// Longer than any operation takes here.
+/// Longer than any operation takes in these tests.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 const DESCRIPTIONS: usize = 600;
@@ -88,7 +88,7 @@ fn end(operation: ClientRequest) -> Outcome {
         }
         ClientRequest::Write { offset, payload, .. } => {
             within(offset, payload.len() as u64);
-            // The kernel's payloads encode their place.
+            // The bytes of the kernel's payloads encode their place.
             assert!(
                 is_filled(offset / 512, &payload),
                 "another entry's payload is written at {offset}"
@@ -125,10 +125,10 @@ impl Disk for Array {
 
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    /// The kernel has it, without a request yet.
+    /// The kernel has the entry, without a request yet.
     Waiting,
     Given(Description),
-    /// The kernel has ended it.
+    /// The kernel has ended the entry.
     Over,
 }
 
@@ -240,7 +240,7 @@ impl Entries for Kernel {
     }
 }
 
-/// Any description: mostly valid ones near the end of the array, and pure noise.
+/// Any description: mostly valid ranges near the end of the array, and pure noise.
 fn description(random: &mut fastrand::Rng) -> Description {
     use operation::{DISCARD, FLUSH, READ, WRITE, WRITE_ZEROES};
     let known = [READ, WRITE, READ, WRITE, FLUSH, DISCARD, WRITE_ZEROES];

@@ -1,8 +1,8 @@
 //! The driver of a queue's turns: a worker of the array's, or the queue's own thread.
 //!
-//! A worker's ring watches the kick, one poll at a time. The turn runs after all completions of the
-//! worker's own turn. So operations that end together are answered together, and requests that
-//! arrive together reach the members together.
+//! A worker's ring watches the kick, one poll at a time. The queue's turn runs after all
+//! completions of the worker's own turn. So operations that end together are answered together, and
+//! requests that arrive together reach the members together.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ pub(super) enum Driver {
 
 /// A queue, as its driver sees it.
 pub(super) trait Turns: Wake + 'static {
-    /// Runs a turn; whether more work has arrived already.
+    /// Runs a turn; returns whether more work has arrived already.
     fn turn(self: &Arc<Self>) -> bool;
 
     /// The eventfd to watch, if the ring is served.
@@ -52,7 +52,7 @@ impl Driver {
         match self {
             Self::Worker { workers, index } => {
                 let sleeper: Arc<dyn Wake> = Arc::clone(queue) as _;
-                // Workers that have stopped have ended all operations.
+                // Fails only if the workers have stopped, and those have ended all operations.
                 let _ = workers.wake(*index, sleeper, token);
             }
             Self::Thread { bell } => bells::ring(bell),
@@ -74,12 +74,12 @@ fn run(queue: &Weak<impl Turns>, bell: &OwnedFd) {
         if queue.is_over() {
             return;
         }
-        // A kick that was set since then has not been reset, so it still rings.
+        // A kick that was set in the meantime has not been reset, so it still rings.
         let kick = queue.kick();
         drop(queue);
         let mut looks = vec![PollFd::new(bell, PollFlags::IN)];
         looks.extend(kick.iter().map(|kick| PollFd::new(&**kick, PollFlags::IN)));
-        // The loop looks at all next, whatever the result.
+        // The loop checks all descriptors next, whatever the result.
         let _ = poll(&mut looks, None);
     }
 }

@@ -11,7 +11,7 @@
 //! block other queues [check: a_guest_that_always_has_more_does_not_keep_a_worker].
 //!
 //! `driver` runs the turns, on a worker of the array's or a thread. The client's messages change a
-//! queue under its lock, and request a turn.
+//! queue under its lock, and schedule a turn.
 //!
 //! Invariants
 //! - Each request of a sound ring is answered once, or stays in the table for the next server
@@ -104,7 +104,7 @@ impl Queue {
     }
 
     /// Answers all requests taken, and releases the ring; returns the index of the next request.
-    /// `None` without a ring, or if it is cut meanwhile.
+    /// `None` if the queue has no ring, or if [`Self::cut`] is called meanwhile.
     pub(crate) fn stop(self: &Arc<Self>) -> Option<u16> {
         self.hold();
         let mut state = self.lock();
@@ -137,14 +137,16 @@ impl Queue {
         }
     }
 
-    /// The client has left: the queue no longer touches its memory, and has no more turns.
+    /// Notes that the client has left: the queue no longer touches the client's memory, and has no
+    /// more turns.
     pub(crate) fn cut(self: &Arc<Self>) {
         self.lock().cut();
         self.idle.notify_all();
         self.call_for_turn();
     }
 
-    /// Waits at most `limit` for the array to end all operations; whether it has.
+    /// Waits at most `limit` for the array to end all operations; returns whether it has ended
+    /// them.
     pub(crate) fn wait_for_array(&self, limit: Duration) -> bool {
         let state = self.lock();
         let waited = self.idle.wait_timeout_while(state, limit, |state| state.under_way() > 0);
@@ -155,7 +157,7 @@ impl Queue {
         self.driver.wake(self, TURN);
     }
 
-    /// Keeps the worker's poll on the present kick.
+    /// Makes the worker poll the queue's current kick.
     fn watch(self: &Arc<Self>, worker: &Worker) {
         let mut state = self.lock();
         let kick = state.kick().map(Descriptor::clone);
@@ -237,7 +239,7 @@ impl Handler for Queue {
         let watched = watched.expect("one look is out");
         match completion.result {
             Ok(_) => bells::hear(&*watched),
-            // The worker is stopping, or the file cannot be polled: do not poll it again.
+            // The worker is stopping, or the file cannot be polled: do not poll the file again.
             Err(_) if state.kick().is_some_and(|kick| Arc::ptr_eq(kick, &watched)) => {
                 state.lose_kick();
             }

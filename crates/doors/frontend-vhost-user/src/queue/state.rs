@@ -30,11 +30,11 @@ pub(super) struct FinishedRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The client signals requests in the ring.
+    /// The eventfd by which the client signals requests in the ring.
     Kick,
-    /// The door signals answers in the ring.
+    /// The eventfd by which the door signals answers in the ring.
     Call,
-    /// The door signals that the ring is broken.
+    /// The eventfd by which the door signals that the ring is broken.
     Error,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Asks<'a> {
 enum Step {
     Submitted,
     Answered,
-    /// It has no memory until another request ends.
+    /// The request has no memory until another request ends.
     Waits,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct State {
     in_hand: VecDeque<u16>,
     pending: Slab<PendingRequest>,
     held_bytes: usize,
-    /// A list that is empty between turns; kept for its memory.
+    /// Taken from the inbox within a turn; empty between turns, and kept for its memory.
     finished: Vec<FinishedRequest>,
     pub(super) watched: Option<Descriptor>,
 }
@@ -88,7 +88,7 @@ impl State {
         self.pending.len()
     }
 
-    /// Whether no request is in flight, and none in hand can go on.
+    /// Whether no request is in flight, and no request in hand can go on.
     pub(super) fn is_done(&self) -> bool {
         let goes_on = self.is_enabled && !self.is_broken && self.ring.is_some();
         self.pending.is_empty() && (self.in_hand.is_empty() || !goes_on)
@@ -110,7 +110,7 @@ impl State {
         self.kick.as_ref().filter(|_| is_looked_at)
     }
 
-    /// Drops a kick that cannot be polled.
+    /// Drops a kick eventfd that cannot be polled.
     pub(super) fn lose_kick(&mut self) {
         self.kick = None;
     }
@@ -169,7 +169,7 @@ impl State {
         self.finished = list;
     }
 
-    /// Asks the guest to kick for new requests; whether some have arrived already.
+    /// Asks the guest to kick for new requests; returns whether some have arrived already.
     pub(super) fn listens(&mut self) -> bool {
         if !self.takes() || !self.in_hand.is_empty() {
             return false;
@@ -192,7 +192,7 @@ impl State {
         self.is_enabled && !self.is_broken && !self.is_cut && self.ring.is_some()
     }
 
-    /// Calls the guest for new answers, if it wants that.
+    /// Calls the guest if the ring has new answers and the guest wants a call for them.
     pub(super) fn call(&mut self) {
         if !std::mem::replace(&mut self.is_to_be_called, false) {
             return;
@@ -203,7 +203,8 @@ impl State {
         }
     }
 
-    /// Begins requests in hand and in the ring: at most `room`, as memory allows; whether any.
+    /// Begins requests in hand and in the ring: at most `room`, as far as memory allows. Returns
+    /// whether it began any.
     pub(super) fn take_in(&mut self, asks: &Asks<'_>, room: &mut usize) -> bool {
         let mut has_begun = false;
         while self.goes_on() && *room > 0 {
@@ -220,7 +221,8 @@ impl State {
         has_begun
     }
 
-    /// The next request, which it puts in hand.
+    /// Takes the next request from the ring into `in_hand`, if that is empty; returns the first of
+    /// `in_hand`.
     fn next(&mut self) -> Option<u16> {
         if self.in_hand.is_empty() && self.takes() {
             match self.ring.as_mut()?.take() {
@@ -263,7 +265,7 @@ impl State {
             return Step::Waits;
         }
         let operation = match self.operation(asks.served, &request, &chain) {
-            // The next operation to end gives some back.
+            // The next operation to end gives some memory back.
             Err(RequestError::NoMemory) if !self.pending.is_empty() => return Step::Waits,
             operation => operation,
         };
@@ -287,7 +289,8 @@ impl State {
         }
     }
 
-    /// The operation, with a write's payload from the guest; `None` if the request is answered.
+    /// The array's operation for a request, with a write's payload from the guest. `None` if the
+    /// request is answered already.
     fn operation(
         &self,
         served: &ServedDisk,
@@ -331,7 +334,7 @@ impl State {
         let Some(ring) = self.ring.as_ref() else { return };
         let status = match outcome.result {
             Ok(()) => Status::Done,
-            // The table keeps it for the next server.
+            // The table keeps the request for the next server.
             Err(RequestError::Stopping) => return,
             Err(_) => Status::Failed,
         };
@@ -352,7 +355,7 @@ impl State {
             && let Some(address) = chain.status()
         {
             let run = braid_virtio_proto::Run { address, length: 1 };
-            // A guest that names no such memory gets no status.
+            // If the address of the status is not in the guest's memory, the guest gets no status.
             if ring.memory().copy_out(std::iter::once(run), &[status as u8]) {
                 written = chain.writable_bytes();
             }

@@ -1,4 +1,5 @@
-//! Queues with guests that the tests play, in memory that both map, on a disk in memory.
+//! Tests of queues. The tests play the guests, in memory that both sides map, and the disk is
+//! memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,7 +42,7 @@ struct Store {
     bytes: Mutex<Vec<u8>>,
     /// Operations kept instead of carried out.
     held: Mutex<Option<Vec<Submission>>>,
-    /// Whether another thread answers some.
+    /// Whether another thread answers some of the operations.
     elsewhere: bool,
     count: AtomicU64,
 }
@@ -130,7 +131,7 @@ struct Guest {
     kick: Descriptor,
     call: Descriptor,
     error: Descriptor,
-    /// The indices of its rings.
+    /// The index of the next request in the guest's available ring.
     put: u16,
     seen: u16,
 }
@@ -170,7 +171,8 @@ impl Guest {
         self.set(at + 14, next);
     }
 
-    /// A request in descriptors `slot * 4` on, with a payload that the device writes or reads.
+    /// Makes a request in descriptors `slot * 4` and following, with a payload that the device
+    /// writes or reads.
     fn request(&self, slot: u16, (code, sector): (u32, u64), length: u32) -> u16 {
         let (head, place) = (slot * 4, u64::from(slot));
         let at = HEADS + place * 16;
@@ -210,7 +212,7 @@ impl Guest {
         self.get(USED + 2)
     }
 
-    /// Waits for `count` answers: their heads, in order.
+    /// Waits for `count` answers; returns the heads of their requests, in order.
     fn answers(&mut self, count: usize) -> Vec<u16> {
         let until = Instant::now() + LIMIT;
         let mut heads = Vec::new();
@@ -334,7 +336,7 @@ fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
         3 => 1,
         _ => 16,
     };
-    // Any memory may be overwritten except the rings, without which a guest expects nothing.
+    // A write may overwrite any memory except the rings, without which a guest can expect nothing.
     let is_in_table = (DESCRIPTORS..AVAILABLE).contains(&address);
     let most = if is_in_table { AVAILABLE - address } else { u64::MAX };
     let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -354,7 +356,7 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
             slots.truncate(random.usize(1..=slots.len()));
             let mut heads = Vec::new();
             let mut sensible = Vec::new();
-            // Wild descriptors first, since they fill the whole table.
+            // First requests with random descriptors, since they fill the whole table.
             for slot in &slots {
                 (0..4).for_each(|index| {
                     let (run, links) = wild(&mut random);
@@ -373,7 +375,7 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
                 };
                 heads.push(head);
             }
-            // Wild payloads may lie anywhere, even over the table, so they are not checked.
+            // Random payload addresses may even hit the table, so the payloads are not checked.
             guest.put(&heads);
             let mut answered = guest.answers(heads.len());
             answered.sort_unstable();
@@ -478,7 +480,8 @@ fn what_a_dead_server_left_is_asked_for_again() {
 fn a_guest_that_always_has_more_does_not_keep_a_worker() {
     let Some(workers) = drivers().into_iter().flatten().next() else { return };
     let (disk, guest) = (Store::new(false), Guest::new());
-    // No chain can be followed, so each is answered at once: the ring could be refilled for ever.
+    // No chain can be followed, so each request is answered at once: the guest could refill the
+    // ring for ever.
     guest.describe(0, (0, 16), (descriptor_flag::NEXT, ENTRIES));
     (0..ENTRIES).for_each(|at| guest.set(AVAILABLE + 4 + 2 * u64::from(at), 0_u16));
     let queue = guest.serve(&served(&disk), Some(&workers), None);
@@ -493,7 +496,7 @@ fn a_guest_that_always_has_more_does_not_keep_a_worker() {
         for _ in 0..50 {
             let (done, heard) = std::sync::mpsc::channel();
             let call = Box::new(move |_: &braid_ring::Worker| {
-                // If it comes too late the receiver is gone.
+                // Fails if the receiver has given up waiting.
                 let _ = done.send(());
             });
             workers.post(0, call).expect("it runs");

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-/// Disjoint, merged ranges inside one request.
+/// Disjoint, merged ranges of a READ that have arrived.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Coverage {
     /// Start and end of each range.
@@ -17,7 +17,7 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Adds `start..end`; false if it is empty or overlaps a range.
+    /// Adds `start..end`; false if this range is empty or overlaps an earlier one.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..=start).next_back().map(|(start, end)| (*start, *end));
         let after = self.ranges.range(start..).next().map(|(start, end)| (*start, *end));

@@ -1,8 +1,8 @@
 //! The client's half of a session: negotiation, requests out, replies in.
 //!
 //! Where it stands: tests and, later, remote members put a socket around it. Like the server's half
-//! it takes bytes and yields events. It never holds the data of a READ, only reports its place in
-//! the stream and its offset. It does not trust the server.
+//! it takes bytes and yields events. It never holds the data of a READ, only reports the data's
+//! place in the stream and its offset. It does not trust the server.
 //!
 //! ```text
 //!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
@@ -52,14 +52,14 @@ pub enum Goal {
 /// A plan for the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientPlan {
-    /// Export name; empty for the default one.
+    /// Export name; empty for the default export.
     pub export: String,
     /// The session's goal.
     pub goal: Goal,
     /// Ask for structured replies.
     pub structured_replies: bool,
-    /// Ask for extended headers, and for structured replies only if the server lacks them. Not with
-    /// [`Goal::TransmitByExportName`], which they rule out.
+    /// Ask for extended headers, and for structured replies only if the server lacks extended
+    /// headers. Not with [`Goal::TransmitByExportName`]: extended headers rule out EXPORT_NAME.
     pub extended_headers: bool,
     /// Ask for `base:allocation` (needs structured replies or extended headers).
     pub allocation_context: bool,
@@ -70,11 +70,11 @@ pub struct ClientPlan {
 pub struct ExportInfo {
     /// Size, in bytes.
     pub size_bytes: u64,
-    /// `TRANSMIT_*` flags.
+    /// Transmission flags, `TRANSMIT_*`.
     pub transmission_flags: u16,
-    /// Canonical name, if the server sent it.
+    /// Canonical name, if the server sent one.
     pub name: Option<String>,
-    /// Description for people, if the server sent it.
+    /// Description for people, if the server sent one.
     pub description: Option<String>,
     /// Block sizes, if the server sent valid ones.
     pub block_sizes: Option<BlockSizes>,
@@ -95,18 +95,18 @@ pub enum ClientEvent {
     Described(ExportInfo),
     /// The driver can submit requests now.
     Ready(ExportInfo),
-    /// The next `length` bytes of the stream are the data at `offset`.
+    /// The next `length` bytes of the stream are data of a READ, from `offset` of the export.
     Data {
-        /// The READ it belongs to.
+        /// The READ that the data belongs to.
         cookie: u64,
         /// First byte.
         offset: u64,
         /// Length, in bytes.
         length: u32,
     },
-    /// The range reads as zeroes; no data follows.
+    /// The range of a READ reads as zeroes; no data follows.
     Hole {
-        /// The READ it belongs to.
+        /// The READ that the range belongs to.
         cookie: u64,
         /// First byte.
         offset: u64,
@@ -115,16 +115,16 @@ pub enum ClientEvent {
     },
     /// Extents of `base:allocation`.
     BlockStatus {
-        /// The BLOCK_STATUS it belongs to.
+        /// The BLOCK_STATUS that the extents belong to.
         cookie: u64,
         /// Consecutive extents from the request's offset.
         extents: Vec<Extent>,
     },
-    /// The request is over.
+    /// A request is over.
     Completed {
-        /// Its cookie.
+        /// The request's cookie.
         cookie: u64,
-        /// Its result.
+        /// The request's result.
         result: Result<(), ErrorCode>,
     },
     /// The session is over.
@@ -140,12 +140,12 @@ pub enum ClientClose {
     /// The server does not speak fixed newstyle NBD.
     #[error("the peer is not a fixed newstyle NBD server")]
     NotNbd,
-    /// The server refused the option with this reply type.
+    /// The server refused an option.
     #[error("the server refused option {option} with {kind:#x}")]
     Refused {
-        /// Option.
+        /// The refused option.
         option: u32,
-        /// `REP_ERR_*`.
+        /// The server's reply type, `REP_ERR_*`.
         kind: u32,
     },
     /// The server broke the protocol.
@@ -156,7 +156,7 @@ pub enum ClientClose {
 /// Why a request cannot be submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// Not in the transmission phase.
+    /// The session is not in the transmission phase.
     #[error("the session is not in its transmission phase")]
     NotReady,
     /// The cookie is in flight already.
@@ -165,7 +165,8 @@ pub enum SubmitError {
     /// The range does not lie within the export, or is empty.
     #[error("the range is empty or beyond the end of the export")]
     Range,
-    /// It needs a context, structured replies or longer lengths than were negotiated.
+    /// The request needs a context, structured replies or longer lengths, which were not
+    /// negotiated.
     #[error("the request needs a feature that was not negotiated")]
     NotNegotiated,
 }
@@ -211,7 +212,7 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// A session that waits for the server's greeting.
+    /// Makes a session that waits for the server's greeting.
     #[must_use]
     pub fn new(plan: ClientPlan) -> Self {
         let mut session = Self {
@@ -230,8 +231,9 @@ impl ClientSession {
         session
     }
 
-    /// Takes bytes of the stream; returns the number consumed. That is less than the input if an
-    /// event must be polled first or the rest is data of a READ, and 0 once closed.
+    /// Takes bytes of the stream; returns the number consumed. It consumes less than the input if
+    /// an event must be polled first, or if the rest is data of a READ. Once closed it consumes
+    /// nothing.
     ///
     /// # Panics
     /// If events are waiting to be polled.
@@ -256,7 +258,7 @@ impl ClientSession {
         self.events.pop_front()
     }
 
-    /// Data bytes that come next in the stream; they belong to the driver.
+    /// Data bytes that come next in the stream; the driver must read them.
     #[must_use]
     pub fn payload_pending(&self) -> u32 {
         match self.phase {
@@ -268,7 +270,7 @@ impl ClientSession {
     /// Notes that the driver took `bytes` of data from the stream.
     ///
     /// # Panics
-    /// If that is more than [`ClientSession::payload_pending`].
+    /// If `bytes` exceeds [`ClientSession::payload_pending`].
     pub fn payload_consumed(&mut self, bytes: u32) {
         let left = self.payload_pending().checked_sub(bytes);
         let left = left.expect("only pending payload can be consumed");
@@ -281,10 +283,11 @@ impl ClientSession {
         }
     }
 
-    /// Takes a request into the table; returns the bytes to send. A WRITE's payload follows them.
+    /// Takes a request into the table; returns the bytes to send. A WRITE's payload follows these
+    /// bytes.
     ///
     /// # Errors
-    /// The request does not fit the negotiated features; nothing was taken.
+    /// The request does not fit the negotiated features; the table is unchanged.
     pub fn submit(&mut self, cookie: u64, command: Command) -> Result<RequestBytes, SubmitError> {
         if !self.is_ready() {
             return Err(SubmitError::NotReady);
@@ -312,7 +315,7 @@ impl ClientSession {
         Ok(command.bytes(cookie, self.info.style))
     }
 
-    /// The DISC request: send it, then nothing; it has no reply.
+    /// The DISC request. The client sends nothing after it, and gets no reply.
     #[must_use]
     pub fn disconnect(&self) -> RequestBytes {
         let kind = wire::CMD_DISC;

@@ -1,8 +1,9 @@
 //! The client's way through the options.
 //!
 //! Where it stands: the session calls it with whole messages; it sends the next option of the plan
-//! or enters transmission. The client goes on if the server refuses structured replies or the meta
-//! context. A refused goal ends the session, but GO falls back to EXPORT_NAME on an old server.
+//! or enters transmission. If the server refuses structured replies or the meta context, the client
+//! goes on. If the server refuses the plan's goal, the session ends; but instead of GO the client
+//! tries EXPORT_NAME on an old server.
 
 use super::{ClientClose, ClientEvent, ClientSession, Goal, Phase};
 use crate::collect::Cursor;

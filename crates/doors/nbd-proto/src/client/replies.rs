@@ -1,7 +1,7 @@
 //! Replies of the transmission phase, as a client reads them.
 //!
 //! Where it stands: the session calls it with whole headers and chunk bodies. It checks every
-//! number of the server's against the request before it makes an event. So a driver can write
+//! number from the server against the request before it makes an event. So a driver can write
 //! [`ClientEvent::Data`] into its buffer without a check of its own.
 
 use super::{ClientEvent, ClientSession, InFlight, Phase};
@@ -14,7 +14,8 @@ use crate::style::Style;
 use crate::wire;
 
 impl InFlight {
-    /// Marks `length` bytes at `offset` as arrived; false outside the request or a second time.
+    /// Marks `length` bytes at `offset` as arrived; false if they are outside the request, or have
+    /// arrived before.
     fn take_range(&mut self, offset: u64, length: u32) -> bool {
         let Command::Read { offset: wanted, length: wanted_length, .. } = self.command else {
             return false;
@@ -29,7 +30,7 @@ impl InFlight {
         }
     }
 
-    /// Whether all that a success must bring has arrived.
+    /// Whether the data that a successful reply must bring has arrived.
     fn is_answered(&self) -> bool {
         match self.command {
             Command::Read { offset, length, .. } => offset
@@ -232,7 +233,7 @@ impl ClientSession {
         true
     }
 
-    /// The end of a chunk or simple reply: the next one follows, or the request ends.
+    /// Handles the end of a chunk or simple reply: the next chunk follows, or the request ends.
     pub(super) fn end_of_chunk(&mut self, cookie: u64, done: bool) {
         if done {
             let entry = self.in_flight.remove(&cookie).expect("a reply is for a known request");

@@ -1,8 +1,8 @@
 //! The gate before TLS: the greeting, the client's flags, and options up to STARTTLS.
 //!
 //! Where it stands: in front of a [`super::ServerSession`], on endpoints with TLS. It takes bytes
-//! and yields events as a session does, and ends in one of three ways: TLS begins, the client
-//! speaks plainly, or it is gone. Then the session takes over. Its driver drops the session's own
+//! and yields events as a session does. It ends in one of three ways: TLS begins, the client speaks
+//! plainly, or the client is gone. Then the session takes over. Its driver drops the session's own
 //! greeting and gives it the client's flags again.
 //!
 //! | option | where TLS is required (FORCEDTLS) | where it may be used (SELECTIVETLS) |
@@ -32,14 +32,15 @@ use crate::wire;
 pub enum GateEvent {
     /// Send these bytes; they are whole messages.
     Transmit(Vec<u8>),
-    /// The client's next bytes are TLS. Then it sends its options again, under these flags.
+    /// The client's next bytes are TLS. Inside TLS the client sends its options again, under these
+    /// flags.
     StartTls {
         /// The client's flags.
         client_flags: u32,
     },
     /// The client does not use TLS. The session gets these bytes, and then the rest of the stream.
     Plain(Vec<u8>),
-    /// Read no more.
+    /// Read no more from the client.
     Close(CloseReason),
 }
 
@@ -55,7 +56,7 @@ enum Phase {
     Over,
 }
 
-/// See the module.
+/// The gate before TLS: see the module.
 #[derive(Debug)]
 pub struct TlsGate {
     is_required: bool,
@@ -67,7 +68,7 @@ pub struct TlsGate {
 }
 
 impl TlsGate {
-    /// A gate that waits for a client; with `is_required` it admits no client without TLS.
+    /// Makes a gate that waits for a client; with `is_required` it admits no client without TLS.
     #[must_use]
     pub fn new(is_required: bool) -> Self {
         let mut collector = Collector::default();
@@ -89,7 +90,8 @@ impl TlsGate {
         self.events.pop_front()
     }
 
-    /// Takes the client's bytes; returns the number consumed. The rest is TLS's or the session's.
+    /// Takes the client's bytes; returns the number consumed. The other bytes belong to TLS or to
+    /// the session.
     pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
         let mut rest = input;
         while self.phase != Phase::Over && !rest.is_empty() {
@@ -206,7 +208,8 @@ mod tests {
 
     const BOTH: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
-    /// All events but the greeting, and the bytes left over, with the bytes given `step` at a time.
+    /// Gives the bytes to a gate, `step` at a time. Returns its events except the greeting, and the
+    /// number of bytes that it left over.
     fn heard(is_required: bool, bytes: &[u8], step: usize) -> (Vec<GateEvent>, usize) {
         let mut gate = TlsGate::new(is_required);
         let taken: usize = bytes.chunks(step).map(|part| gate.handle_bytes(part)).sum();
@@ -270,7 +273,7 @@ mod tests {
             let bytes = client.concat();
             let whole = heard(is_required, &bytes, usize::MAX);
             for step in 1..20 {
-                // After the gate's end it leaves each piece over whole.
+                // Only events: the number of bytes left over depends on the pieces.
                 assert_eq!(heard(is_required, &bytes, step).0, whole.0, "{step} {client:?}");
             }
         }

@@ -12,7 +12,7 @@
 //!                   │                                                                   ▲
 //!   ┌────────► OptionHeader ────────── bad magic, 33rd option ──────────────────────────┤
 //!   │            │       │                                                              │
-//!   │    over the limit  └─► OptionPayload ── ABORT · EXPORT_NAME of a stranger ────────┤
+//!   │    over the limit  └─► OptionPayload ── ABORT · EXPORT_NAME of an unknown export ─┤
 //!   │            ▼                 │  │                                                 │
 //!   ├─────── OptionSkip            │  └── GO, EXPORT_NAME ──┐                           │
 //!   │     (error reply)            │                        ▼                           │
@@ -24,8 +24,8 @@
 //!                                           └────────── Payload   (the caller's bytes)   │
 //! ```
 //!
-//! How to drive it: poll events until there are none. Then, if [`ServerSession::payload_pending`]
-//! is not zero, move that many bytes from the socket to the WRITE's buffer and report them with
+//! How to drive it: poll events until none is left. Then, if [`ServerSession::payload_pending`] is
+//! not zero, move that many bytes from the socket to the WRITE's buffer and report them with
 //! [`ServerSession::payload_consumed`]. Else give the received bytes to
 //! [`ServerSession::handle_bytes`].
 //!
@@ -59,16 +59,16 @@ pub enum ServerEvent {
     Transmit(Vec<u8>),
     /// Negotiation is over; requests follow.
     Negotiated(NegotiationResult),
-    /// Serve this. If it is a WRITE, the next bytes of the stream are its payload.
+    /// Serve this request. If it is a WRITE, the next bytes of the stream are its payload.
     Request(Request),
-    /// Answer this request with this error; its payload, if any, has been consumed.
+    /// Answer this request with this error; the request's payload, if any, has been consumed.
     Refused {
-        /// The fields that the reply repeats of the request.
+        /// The fields of the request that the reply repeats.
         echo: Echo,
         /// The error and its reason.
         refusal: Refusal,
     },
-    /// Read no more; after [`CloseReason::Disconnected`] finish what is in flight, then close.
+    /// Read no more. After [`CloseReason::Disconnected`] finish the requests in flight, then close.
     Close(CloseReason),
 }
 
@@ -77,7 +77,7 @@ pub enum ServerEvent {
 pub struct NegotiationResult {
     /// Index of the export in the catalog.
     pub export_index: usize,
-    /// How to write replies.
+    /// Writes replies in the negotiated style.
     pub codec: ReplyCodec,
     /// Whether the client may send BLOCK_STATUS.
     pub allocation_context: bool,
@@ -95,7 +95,7 @@ pub enum CloseReason {
     /// Client flags this server did not offer.
     #[error("unknown client flags {0:#x}")]
     UnknownClientFlags(u32),
-    /// EXPORT_NAME before TLS where it is required: there is no error reply for it.
+    /// EXPORT_NAME before TLS, which the server requires: the protocol has no error reply for it.
     #[error("EXPORT_NAME without TLS")]
     TlsRequired,
     /// An option without its magic.
@@ -104,16 +104,16 @@ pub enum CloseReason {
     /// More options than [`OPTIONS_MAX`].
     #[error("more than {OPTIONS_MAX} options")]
     TooManyOptions,
-    /// EXPORT_NAME of an unknown export, or with an overlong name: there is no error reply for it.
+    /// EXPORT_NAME of an unknown export, or with an overlong name: no error reply exists for it.
     #[error("EXPORT_NAME of an unknown export")]
     UnknownExport,
-    /// EXPORT_NAME while the server is going away: there is no error reply for it.
+    /// EXPORT_NAME while the server is going away: no error reply exists for it.
     #[error("the server is being shut down")]
     Shutdown,
-    /// EXPORT_NAME of a client that was turned away: there is no error reply for it.
+    /// EXPORT_NAME of a client that was turned away: no error reply exists for it.
     #[error("the client was turned away")]
     TurnedAway,
-    /// EXPORT_NAME after extended headers, which rule it out: there is no error reply for it.
+    /// EXPORT_NAME after extended headers, which rule it out: no error reply exists for it.
     #[error("EXPORT_NAME after extended headers")]
     ExportNameExtended,
     /// A request without its magic.
@@ -155,13 +155,13 @@ pub struct ServerSession {
     features: Features,
     negotiated: Option<NegotiationResult>,
     shutting_down: bool,
-    /// Why every option is refused.
+    /// Why the session refuses every option; `None` if it does not.
     turned_away: Option<String>,
 }
 
 impl ServerSession {
-    /// A session over `catalog`; the empty name also reaches its first export that is not
-    /// withdrawn. The greeting is its first event.
+    /// Makes a session over `catalog`; the greeting is its first event. The empty export name also
+    /// reaches the first export that is not withdrawn.
     ///
     /// # Panics
     /// If the catalog is empty: a server without exports does not listen.
@@ -183,8 +183,9 @@ impl ServerSession {
         session
     }
 
-    /// Takes bytes of the stream; returns the number consumed. That is less than the input if an
-    /// event must be polled first or the rest is a WRITE's payload, and 0 once closed.
+    /// Takes bytes of the stream; returns the number consumed. It consumes less than the input if
+    /// an event must be polled first, or if the rest is a WRITE's payload. Once closed it consumes
+    /// nothing.
     ///
     /// # Panics
     /// If events are waiting to be polled: the driver's mistake, not the peer's.
@@ -216,7 +217,7 @@ impl ServerSession {
         self.events.pop_front()
     }
 
-    /// Bytes of WRITE payload that come next in the stream; they belong to the driver.
+    /// Bytes of WRITE payload that come next in the stream; the driver must read them.
     #[must_use]
     pub fn payload_pending(&self) -> u32 {
         match self.phase {
@@ -226,7 +227,8 @@ impl ServerSession {
     }
 
     /// Bytes that complete the current or next message; skipped data counts as one message. A
-    /// driver that receives at most this gets none of the next. 0 within a payload and once closed.
+    /// driver that receives no more than this gets no byte of the message after it. 0 within a
+    /// payload and once closed.
     #[must_use]
     pub fn message_missing(&self) -> usize {
         match self.phase {
@@ -244,7 +246,7 @@ impl ServerSession {
     /// Notes that the driver took `bytes` of payload from the stream.
     ///
     /// # Panics
-    /// If that is more than [`ServerSession::payload_pending`].
+    /// If `bytes` exceeds [`ServerSession::payload_pending`].
     pub fn payload_consumed(&mut self, bytes: u32) {
         let remaining = self.payload_pending().checked_sub(bytes);
         let remaining = remaining.expect("only pending payload can be consumed");
@@ -255,12 +257,12 @@ impl ServerSession {
         }
     }
 
-    /// From now on answers options but ABORT with ERR_SHUTDOWN, and requests with ESHUTDOWN.
+    /// Makes the session answer options but ABORT with ERR_SHUTDOWN, and requests with ESHUTDOWN.
     pub fn handle_shutdown(&mut self) {
         self.shutting_down = true;
     }
 
-    /// From now on answers options but ABORT with ERR_POLICY and `reason`: the client must go.
+    /// Makes the session answer options but ABORT with ERR_POLICY and `reason`: the client must go.
     ///
     /// # Panics
     /// In the transmission phase.
@@ -328,7 +330,7 @@ impl ServerSession {
         usize::try_from(taken).expect("taken is at most a usize")
     }
 
-    /// Enters a phase; if it collects a message, sets its length.
+    /// Enters a phase; if the phase collects a message, sets the message's length.
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         match phase {
@@ -356,9 +358,9 @@ impl ServerSession {
         if flags & !(fixed | no_zeroes) != 0 {
             return self.close(CloseReason::UnknownClientFlags(flags));
         }
-        // A client that sends options knows them even without the flag: "servers MAY choose to
-        // honour fixed newstyle from clients that didn't set this bit". go-nbd sends no flag at
-        // all.
+        // A client that sends options knows fixed newstyle even without the flag: "servers MAY
+        // choose to honour fixed newstyle from clients that didn't set this bit". go-nbd sends no
+        // flag at all.
         self.features.no_zeroes = flags & no_zeroes != 0;
         self.enter(Phase::OptionHeader);
     }

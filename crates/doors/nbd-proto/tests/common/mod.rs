@@ -45,7 +45,7 @@ pub fn plan(goal: Goal, style: Style) -> ClientPlan {
     }
 }
 
-/// A driver's view: an event, or payload bytes (adjacent pieces joined).
+/// One step of a driver's log: an event, or payload bytes (adjacent pieces joined).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriverOutput<E> {
     Event(E),
@@ -60,7 +60,7 @@ fn note_payload<E>(seen: &mut Vec<DriverOutput<E>>, bytes: &[u8]) {
     }
 }
 
-/// Cuts `stream` into pieces of the given lengths, over and over.
+/// Cuts `stream` into pieces of the given lengths, which are used over and over.
 pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
     let mut rest = stream;
     let mut pieces = Vec::new();
@@ -75,7 +75,7 @@ pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Feeds a server session; returns all its events.
+/// Feeds `stream` to a server session; returns all its events.
 pub fn trace_server(
     session: &mut ServerSession,
     pieces: &[&[u8]],
@@ -104,7 +104,7 @@ pub fn trace_server(
     seen
 }
 
-/// Feeds a client session, submitting `commands` (cookie = index) when it is ready.
+/// Feeds a client session, and submits `commands` (cookie = index) when it is ready.
 pub fn trace_client(
     session: &mut ClientSession,
     commands: &[Command],
@@ -152,7 +152,7 @@ pub fn pattern(offset: u64, length: u32) -> Vec<u8> {
     (0..u64::from(length)).map(|i| ((offset + i) % 251) as u8).collect()
 }
 
-/// A server with a disk in memory, answering at once.
+/// A server with a disk in memory, which answers at once.
 pub struct MemoryServer {
     pub session: ServerSession,
     pub disk: Vec<u8>,
@@ -241,7 +241,7 @@ impl MemoryServer {
     }
 }
 
-/// Runs a client against a [`MemoryServer`]; `commands` are submitted once ready, then DISC.
+/// Runs a client against a [`MemoryServer`]. It submits `commands` once it is ready, then DISC.
 pub fn converse(plan: ClientPlan, commands: &[Command]) -> Conversation {
     let mut server = MemoryServer::new();
     let mut client = ClientSession::new(plan);
