@@ -14,21 +14,22 @@ use super::pattern::{SECTOR, repeat, stamp};
 /// The content of a run of sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Stamps of successive logical sectors from this one on, written in this generation.
+    /// Stamps of successive logical sectors from `logical` on, written in this generation.
     Data {
-        /// Logical sector of the array.
+        /// First logical sector of the array.
         logical: u64,
         /// 1 for the first filling; rewritten places have more.
         generation: u8,
     },
-    /// XOR of the same places on these members (numbers of members in the file, not slots).
+    /// XOR of the sectors at the same place on these members (numbers of members in the file, not
+    /// slots).
     P(Vec<usize>),
-    /// Sum over (member, exponent) of g^exponent times the same place on that member.
+    /// Sum over (member, exponent) of g^exponent times the sector at the same place on that member.
     Q(Vec<(usize, u32)>),
-    /// The 8-byte word of each sector, if none of the above explains it.
+    /// The 8-byte word of each sector, if it is no stamp, P or Q.
     Words(Vec<u64>),
-    /// XOR of the same places on these members, byte by byte: parity over content without stamps.
-    /// None of these members holds a `Sum` there.
+    /// XOR of the sectors at the same place on these members, byte by byte: parity over content
+    /// without stamps. None of these members has a `Sum` at that place.
     Sum(Vec<usize>),
 }
 
@@ -39,7 +40,7 @@ pub struct Run {
     pub at: u64,
     /// Length in sectors.
     pub sectors: u64,
-    /// Its content.
+    /// The content of these sectors.
     pub content: Content,
 }
 
@@ -50,7 +51,8 @@ pub struct Member {
     pub device_sectors: u64,
     /// Sectors before the data area.
     pub data_start: u64,
-    /// Bytes outside the data area (superblock and companions) with their places; else zero.
+    /// Bytes outside the data area (superblock and companions) with their places; all others are
+    /// zero.
     pub raw: Vec<(u64, Vec<u8>)>,
     /// The data area; places not named are zero.
     pub runs: Vec<Run>,
@@ -61,7 +63,8 @@ pub struct Member {
 /// An array and its members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fixture {
-    /// Facts by word, as the kernel said them: `level`, `layout`, `chunk_size`, ... (README.md).
+    /// Facts by word, as the kernel reported them: `level`, `layout`, `chunk_size`, ...
+    /// (README.md).
     pub facts: BTreeMap<String, String>,
     /// Members in the order of the file; by default, member i is in slot i.
     pub members: Vec<Member>,
@@ -98,7 +101,7 @@ impl Fixture {
     /// Reads the text form.
     ///
     /// # Errors
-    /// The first line that makes no sense.
+    /// Names the first line that makes no sense.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut fixture = Self::default();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -171,7 +174,7 @@ impl Fixture {
         image
     }
 
-    /// The image with zeroes in place of sums of others.
+    /// The member's image, with zeroes in place of each `Sum`.
     fn without_sums(&self, member: usize) -> Vec<u8> {
         let about = &self.members[member];
         let mut image = vec![0; sector_bytes(about.device_sectors)];
@@ -231,7 +234,7 @@ fn sector_bytes(sectors: u64) -> usize {
     usize::try_from(sectors).expect("a fixture is small") * SECTOR
 }
 
-/// `COUNTxHH` (one byte, repeated) or plain hex.
+/// Reads bytes from `COUNTxHH` (one byte, repeated) or plain hex.
 fn read_bytes(text: &str) -> Option<Vec<u8>> {
     if let Some((count, byte)) = text.split_once('x') {
         return Some(vec![u8::from_str_radix(byte, 16).ok()?; count.parse().ok()?]);
@@ -240,7 +243,8 @@ fn read_bytes(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(pair).collect()
 }
 
-/// `[AT]+SECTORS=CONTENT`; without AT the run follows the one before.
+/// Reads a run from `[AT]+SECTORS=CONTENT`. Without AT the run begins at `follows`, the end of the
+/// run before.
 fn read_run(text: &str, follows: u64) -> Option<Run> {
     let (place, content) = text.split_once('=')?;
     let (at, sectors) = place.split_once('+')?;

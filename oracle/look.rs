@@ -15,13 +15,13 @@ const SECTOR: u64 = 512;
 /// Bytes of a bitmap's superblock.
 const BITMAP_HEAD: usize = 256;
 
-/// A device to look at.
+/// A device that `look` probes.
 pub struct Device<'a> {
-    /// Its name and identity, so no two devices may have one label.
+    /// The device's name and identity, so no two devices may have one label.
     pub label: &'a str,
-    /// Its size.
+    /// The device's size.
     pub bytes: u64,
-    /// The bytes of a range inside it: offset, length.
+    /// Reads a range inside the device: offset, length.
     pub read: &'a dyn Fn(u64, usize) -> Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ pub fn look_at_image(label: &str, image: &[u8]) -> ProbedMember {
     look(&Device { label, bytes: image.len() as u64, read: &read })
 }
 
-/// The bytes at an offset from the superblock.
+/// Reads bytes at an offset from the superblock.
 fn beside(
     device: &Device<'_>,
     superblock: &Superblock,

@@ -46,7 +46,7 @@ const fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Inverse of [`mix`].
+/// The inverse of [`mix`].
 const fn unmix(word: u64) -> u64 {
     let word = word ^ (word >> 31) ^ (word >> 62);
     let word = word.wrapping_mul(SECOND_INVERSE);
@@ -95,9 +95,9 @@ pub fn stream(seed: u64, offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Unaligned writes: `count` pairs (byte offset, byte length) inside a device of `bytes`, lengths
-/// from 1 to 200,000, all a function of the seed. The data of each is the stream of the same seed
-/// at the same offset.
+/// Unaligned writes: `count` pairs (byte offset, byte length) inside a device of `bytes`, with
+/// lengths from 1 to 200,000. All depend only on the seed. The data of each write is the stream of
+/// the same seed at the same offset.
 pub fn scribbles(seed: u64, bytes: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
     assert!(bytes > 0, "an empty device cannot be scribbled on");
     (0..count).map(move |index| {
@@ -113,18 +113,19 @@ pub fn scribbles(seed: u64, bytes: u64, count: u64) -> impl Iterator<Item = (u64
     })
 }
 
-/// Bytes of a block of a storm.
+/// Bytes of a block that a storm writes.
 pub const BLOCK: usize = 4096;
 
-/// Whether a storm writes a block: it writes every second one.
+/// Whether a storm writes this block: it writes every second block.
 #[must_use]
 pub fn is_stormed(block: u64) -> bool {
     mix(block ^ STEP) & 1 == 0
 }
 
 /// Counts sectors of `bytes` with impossible content. The whole device got stream `old`, then power
-/// was cut while a storm wrote stream `new`. The first number counts blocks that the storm leaves
-/// alone; the second counts blocks that it writes, with neither stream.
+/// was cut while a storm wrote stream `new`. The first number counts sectors of blocks that the
+/// storm leaves alone. The second counts sectors of blocks that it writes, if they have neither
+/// stream.
 #[must_use]
 pub fn wrong(old: u64, new: u64, offset: u64, bytes: &[u8]) -> (u64, u64) {
     let (mut untouched, mut torn) = (0, 0);

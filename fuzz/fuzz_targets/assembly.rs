@@ -3,8 +3,8 @@
 //! Input: 8 bytes that choose a sound array (level, layout, version, members, spares, chunk), then
 //! damages of 5 bytes each: the member, the place in its superblock (two bytes), the kind of
 //! damage, and a value. Larger damages copy another member's superblock, remove a member or cut a
-//! device. Checksums are fixed afterwards unless the member's flag forbids it, as a fuzzer cannot
-//! guess them.
+//! device. The target then makes checksums valid, as a fuzzer cannot guess them; a flag of the
+//! member prevents that.
 //!
 //! Invariants: no panic; one verdict per member; the order of the members changes nothing. An
 //! accepted array lies within its members. No accepted member is more than one event older than the
@@ -98,12 +98,12 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
         0 => device.superblock = other,
         1 => device.bytes = u64::from(damage[4]) << 16,
         2 => device.sealed = false,
-        // The event count, by which assembly decides most.
+        // Damages the event count, on which assembly's decision depends most.
         3 if device.superblock.len() > 208 => {
             let near = 38 + u64::from(damage[4] & 7);
             device.superblock[200..208].copy_from_slice(&near.to_le_bytes());
         }
-        // Another member's role.
+        // Damages the role of another member.
         4 if device.superblock.len() > 256 + 2 * count => {
             let place = 256 + at % count * 2;
             let role = i16::from(damage[4] as i8).to_le_bytes();
@@ -114,7 +114,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
             let place = at % device.superblock.len();
             device.superblock[place] ^= damage[4];
         }
-        // All members alike, so that assembly believes the damage more easily.
+        // Damages all members alike, so that assembly trusts the damage more easily.
         6 => devices.iter_mut().filter(|device| !device.superblock.is_empty()).for_each(|device| {
             let place = at % device.superblock.len();
             device.superblock[place] = damage[4];
@@ -123,7 +123,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
     }
 }
 
-/// A member as braid's command would probe it.
+/// A member as braid's command line would probe it.
 fn look(device: &Device) -> ProbedMember {
     let mut bytes = device.superblock.clone();
     if device.sealed
@@ -167,7 +167,7 @@ fn assert_sound(members: &[ProbedMember], assembly: &Assembly) {
     assert!(array.geometry.survives(&is_lost), "more is missing than the level bears");
 }
 
-/// A record of the array: one of the members' superblocks, or an event more or less.
+/// A recorded state of the array: that of a member's superblock, or an event more or less.
 fn known(members: &[ProbedMember], bits: u8) -> Option<RecordedState> {
     let newest = members.iter().find_map(|member| member.probe.newest())?;
     (bits & 16 != 0).then(|| RecordedState {

@@ -1,4 +1,5 @@
-//! The bitmap superblock, and its bits or lockless marks. Input: 16 bytes of array UUID, the bytes.
+//! The bitmap superblock, and its bits or lockless marks. Input: 16 bytes of array UUID, then the
+//! bytes of the bitmap.
 #![no_main]
 
 use braid_ondisk::{Bitmap, BitmapKind, UnvalidatedBitmap};
@@ -14,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     if head.kind == BitmapKind::HostEndian {
         return;
     }
-    // The bitmap is written so that it reads the same, but without the flags that name its maker.
+    // The written bitmap reads the same, but lacks the flags that name its maker.
     let marks = read.marks.as_ref().map(|(marks, _)| marks);
     let area = head.area(uuid, &read.bits, marks);
     let found = UnvalidatedBitmap::recognise(&area).expect("it has its magic");

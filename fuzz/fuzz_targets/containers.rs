@@ -1,10 +1,11 @@
-//! Disks of containers that are not md's. Input: 1 byte of flags (1 and 2: number of disks, less
-//! one; 4: DDF, else Intel's; 8: leave the checksums), 1 byte that selects the disks with a known
-//! serial number. Then the disks' metadata follow, one after another.
+//! Disks of containers that are not md's. Input: 1 byte of flags, 1 byte that selects the disks
+//! with a known serial number. Then the disks' metadata follow, one after another. Flags: 1 and 2
+//! are the number of disks, less one; 4 selects DDF, else Intel's; 8 leaves the checksums as they
+//! are.
 //!
 //! Intel's metadata is its block as it reads in memory, put at its place on a disk. DDF's is a
 //! header and its sections, put at the start of a disk whose anchor is a copy of the header.
-//! Checksums are fixed first, since the fuzzer cannot guess them.
+//! Without flag 8 the target first makes checksums valid, since the fuzzer cannot guess them.
 #![no_main]
 
 use braid_external_metadata::{Label, ScannedDisk, gather, look};

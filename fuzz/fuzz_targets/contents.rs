@@ -1,8 +1,8 @@
 //! Partition tables and other self-describing contents. Input: 4 bytes of the device's size in KiB,
-//! 1 byte of flags, then its first bytes; zeroes follow them.
+//! 1 byte of flags, then the device's first bytes. The rest of the device is zeroes.
 //!
-//! Flag 1 fixes the sums of a GPT that begins at sector 1 first: the fuzzer cannot guess a CRC.
-//! Flag 2 repeats the bytes over the device, so that chains and copies lead somewhere.
+//! Flag 1 makes the sums of a GPT at sector 1 valid first: the fuzzer cannot guess a CRC. Flag 2
+//! repeats the bytes over the device, so that chains and copies lead somewhere.
 #![no_main]
 
 use braid_signatures::{PARTITIONS_MAX, look};

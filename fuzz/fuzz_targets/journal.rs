@@ -1,6 +1,8 @@
-//! The journal's meta block and the journal. Input: 16 bytes of UUID, 1 byte of flags, the ring.
+//! The journal's meta block and the journal. Input: 16 bytes of UUID, 1 byte of flags, then the
+//! journal's ring.
 //!
-//! Flag 1 fixes magic, version and checksum of the first block: the fuzzer cannot guess a CRC.
+//! Flag 1 makes magic, version and checksum of the first block valid: the fuzzer cannot guess a
+//! CRC.
 #![no_main]
 
 use braid_ondisk::{JournalArea, JournalLog, UnvalidatedJournalMeta};

@@ -1,8 +1,9 @@
-//! Volumes of LVM. Input: 1 byte that chooses a metadata text or blocks of a pool's metadata,
-//! those.
+//! Volumes of LVM. Input: 1 byte that chooses a metadata text (even) or blocks of a pool's metadata
+//! (odd), then the text or the blocks.
 //!
-//! Sums are fixed first: the fuzzer cannot guess them. Text (even): as it is. Blocks (odd): their
-//! first 256 bytes each; unless the byte has flag 2, a block's own place in it is fixed too.
+//! The target first makes sums valid: the fuzzer cannot guess them. The text is used as it is. Of
+//! each block the input has the first 256 bytes. Unless the first byte has flag 2, the target also
+//! sets each block's own number in it.
 #![no_main]
 
 use braid_lvm::{ByteLocation, Map, Shape, groups, physical, thin};
@@ -12,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 #[allow(dead_code)]
 mod kit;
 
-/// Bytes of the part with the volumes.
+/// Bytes of the partition with the volumes.
 const BYTES: u64 = 64 << 20;
 
 fn walk(map: &Map) {

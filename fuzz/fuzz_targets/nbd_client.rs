@@ -1,9 +1,10 @@
-//! The client's half of an NBD session. Input: 1 byte of piece size, 1 byte of flags, the stream.
+//! The client's half of an NBD session. Input: 1 byte of piece size, 1 byte of flags, then the
+//! server's stream.
 //!
 //! Flag 1 completes the handshake first, with four requests in flight; flag 2 negotiates structured
 //! replies, flag 4 also extended headers. Invariants: no panic; data only inside the request that
-//! it answers, and no byte of it twice. A request succeeds only with all its data. The whole stream
-//! gives the same events as its pieces.
+//! the data answers, and no byte of it twice. A request succeeds only with all its data. The whole
+//! stream gives the same events as its pieces.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,9 +1,10 @@
-//! The server's half of an NBD session. Input: 1 byte of piece size, 1 byte of flags, the stream.
+//! The server's half of an NBD session. Input: 1 byte of piece size, 1 byte of flags, then the
+//! client's stream.
 //!
 //! Flag 1 completes the handshake first, with structured replies and the meta context, or with
 //! extended headers (flag 8); flag 2 shuts the server down. Invariants: no panic; no more memory
 //! than the option limit; no request that leaves its export. The whole stream gives the same events
-//! as its pieces. So does the gate, with required TLS (flag 4) or optional TLS.
+//! as its pieces. The same holds for the gate, with required TLS (flag 4) or optional TLS.
 #![no_main]
 
 use std::sync::Arc;
@@ -97,7 +98,7 @@ fuzz_target!(|input: &[u8]| {
                 let end = header.offset.checked_add(header.length);
                 assert!(end.is_some_and(|end| end <= SIZE_BYTES));
                 assert!(header.length > 0 || request.command == Command::Flush);
-                // The bytes sent for the command read back as the same command.
+                // The bytes that a client sends for the command parse to the same command.
                 let sent =
                     RequestHeader::decode(&request.command.bytes(request.cookie, style), style);
                 let sent = sent.expect("it is well formed");

@@ -1,8 +1,9 @@
 //! The PPL header, and the log that begins with it. Input: 16 bytes of array UUID, 1 byte of flags,
 //! then the header, then the rest of the area.
 //!
-//! Flag 1 fixes signature and checksum first: the fuzzer cannot guess a CRC. With flag 2 the area
-//! is a ring. With flag 4 it is the head of braid's own log, with magic, UUID and checksum fixed.
+//! Flag 1 makes signature and checksum valid first: the fuzzer cannot guess a CRC. With flag 2 the
+//! area is a ring. With flag 4 the header is that of braid's own log, with magic, UUID and checksum
+//! made valid.
 #![no_main]
 
 use braid_ondisk::{OwnLogHead, PplLog, PplPlace, UnvalidatedPplHeader};

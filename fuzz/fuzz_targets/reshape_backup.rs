@@ -1,8 +1,8 @@
-//! The head of mdadm's backup of a reshape, and the parts of it that are needed.
+//! The head of mdadm's backup of a reshape, and the parts of the backup that it names.
 //!
-//! Input: 1 byte of flags, then the head. Flag 1 fixes magic and sums first.
+//! Input: 1 byte of flags, then the head. Flag 1 makes magic and sums valid first.
 //!
-//! An accepted head names sectors that exist in some array, and their places.
+//! An accepted head names sectors that exist in some array, and the places of these sectors.
 #![no_main]
 
 use braid_ondisk::{RESHAPE_BACKUP_BYTES, reshape_backup};

@@ -1,7 +1,8 @@
-//! Members without superblocks; two shapes also read the first two as an array. Input: 1 byte of
-//! their number (1 to 4), then their bytes, one after another.
+//! Members without superblocks. For two shapes, the target also reads the first two as an array.
 //!
-//! If that byte is 128 or more, each byte of the input stands for a sector, so that members have
+//! Input: 1 byte of the number of members (1 to 4), then their bytes, one after another.
+//!
+//! If the first byte is 128 or more, each byte of the input stands for a sector. So members have
 //! more sectors than the fuzzer would write.
 #![no_main]
 

@@ -2,11 +2,13 @@
 //!
 //! Input: 8 bytes of device size, 1 byte of flags, then bytes put at the place of one version's
 //! superblock. The size is used modulo 2^40, so that the ends of a device are often near its
-//! middle. Flag 4 fixes the checksum first: the fuzzer cannot guess sums, and the checks behind
-//! them are the interesting ones. Flag 8 then turns a 0.90 superblock into the other byte order.
+//! middle. Flag 4 makes the checksum valid first: the fuzzer cannot guess sums, and the checks
+//! behind the checksum are the interesting ones. Flag 8 then turns a 0.90 superblock into the other
+//! byte order.
 //!
-//! A superblock in the middle of a reshape splits into two that are in none, or gives an error. The
-//! sectors on either side, and those at risk, must be computable from any numbers.
+//! A superblock in the middle of a reshape splits into two superblocks without a reshape, or gives
+//! an error. The sectors on either side of the reshape's position, and those at risk, must be
+//! computable from any numbers.
 //!
 //! An accepted superblock must survive writing, reading back, an update, writing and reading back.
 #![no_main]
@@ -35,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     let offset = version.super_offset_sectors(device_bytes / 512).unwrap_or(0) * 512;
     let probe = probe(device_bytes, &[Snippet { offset, bytes: body.clone() }]);
     let sound: Vec<Superblock> = probe.superblocks.iter().flatten().cloned().collect();
-    // Probing finds it at its own place and at another, intact or with a flaw.
+    // Probing finds the superblock at its own place and at another place, intact or with a flaw.
     for (found_bytes, others) in [(offset, vec![]), (offset + (1 << 20), sound.iter().collect())] {
         if let Some(found) = recognise_damaged(&body, device_bytes, found_bytes, &others) {
             assert!(found.start_bytes <= found_bytes);
@@ -114,7 +116,7 @@ fn turn(body: &mut [u8]) {
     }
 }
 
-/// Fixes magic and checksum.
+/// Makes magic and checksum valid.
 fn seal(body: &mut Vec<u8>, version: Version) {
     let length = if version.is_v1() { 512 } else { 4096 };
     body.resize(body.len().max(length), 0);

@@ -1,6 +1,6 @@
-//! A ublk kernel's descriptions, or an existing device. Input: 1 byte that chooses, 8 bytes of the
-//! device's size in sectors. Then descriptions of requests follow as they lie in shared memory,
-//! each behind 4 bytes of queue and tag; or a device.
+//! A ublk kernel's descriptions of requests, or an existing device. Input: 1 byte that chooses
+//! between them, 8 bytes of the device's size in sectors. Then descriptions follow as they lie in
+//! shared memory, each behind 4 bytes of queue and tag; or the description of a device.
 //!
 //! Invariants: no panic; each range read, written, discarded or zeroed lies within the device and
 //! is not empty. No payload exceeds the agreed length, and payloads of two entries do not overlap.
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A queue's entries, one after the other.
+/// Parses the entries of a queue, one after the other.
 fn requests(rest: &[u8]) {
     let Some((sectors, mut rest)) = rest.split_first_chunk::<8>() else { return };
     let size_bytes = (u64::from_le_bytes(*sectors) & (u64::MAX >> 9)) << 9;
@@ -76,7 +76,7 @@ fn request(told: &Description, size_bytes: u64) {
     assert!(u32::try_from(said) == Ok(request.payload_bytes()), "{said}");
 }
 
-/// A device that a server has left, and its disk's parameters.
+/// Judges a device that a server has left, with its disk's parameters.
 fn device(rest: &[u8], server_lives: bool) {
     let Ok((found, rest)) = DeviceInfo::read_from_prefix(rest) else { return };
     let judged = judge(&found, 7, server_lives);

@@ -1,12 +1,13 @@
 //! A guest's memory for a virtio block device, or a table that a server left.
 //!
-//! Input: 1 byte that chooses. Then the device's size in sectors (8 bytes), a head and the length
-//! of the table (2 bytes each), and the guest's memory, the table first. Or a used index, the last
-//! head and the ring's index (2 bytes each), and entries of 16 bytes.
+//! Input: 1 byte that chooses between them. For a guest: the device's size in sectors (8 bytes), a
+//! head and the length of the descriptor table (2 bytes each), and the guest's memory, the table
+//! first. For a server's table: a used index, the last head and the ring's index (2 bytes each),
+//! and entries of 16 bytes.
 //!
-//! Invariants: no panic; a chain takes a bounded number of steps, and its parts have its total
-//! length. Each range read, written, discarded or zeroed lies within the device and is not empty.
-//! No answered request is submitted again, and none twice.
+//! Invariants: no panic; a chain takes a bounded number of steps, and the lengths of its parts add
+//! up to its total length. Each range read, written, discarded or zeroed lies within the device and
+//! is not empty. No answered request is submitted again, and no request twice.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A request in a guest's memory.
+/// Parses a request in a guest's memory.
 fn request(rest: &[u8], flags: u8) {
     let Some((sectors, rest)) = rest.split_first_chunk::<8>() else { return };
     let Some((&[head, more, entries, many], memory)) = rest.split_first_chunk::<4>() else {
@@ -82,7 +83,7 @@ fn request(rest: &[u8], flags: u8) {
     assert!(end <= size_bytes, "{request:?} of {size_bytes}");
 }
 
-/// The requests that a server left.
+/// Recovers the requests that a server left.
 fn left(rest: &[u8]) {
     let Some((words, rest)) = rest.split_first_chunk::<6>() else { return };
     let word = |at: usize| u16::from_le_bytes([words[at], words[at + 1]]);
@@ -110,7 +111,7 @@ fn left(rest: &[u8]) {
     }
 }
 
-/// A part of the configuration.
+/// Reads a part of the configuration.
 fn told(rest: &[u8], flags: u8) {
     let Some((&[from, length, block, unit], rest)) = rest.split_first_chunk::<4>() else { return };
     let Some((size, _)) = rest.split_first_chunk::<8>() else { return };

@@ -1,8 +1,8 @@
 //! ISA-L's `xor_gen` and `pq_gen`, declared by hand from the documentation in its `raid.h`.
 //!
 //! Both take the number of blocks, parity included, the length of a block, and the blocks in the
-//! order data, P, Q. Blocks of `pq_gen` must be aligned to 32 bytes, their length too. Zero means
-//! success.
+//! order data, P, Q. For `pq_gen` the blocks' addresses and their length must be multiples of 32
+//! bytes. Zero means success.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,7 +14,7 @@ unsafe extern "C" {
 const ALIGNMENT_BYTES: usize = 32;
 const BLOCKS_MAX: usize = 32;
 
-/// P of `data` into one block of `parity`, or P and Q into two.
+/// Writes P of `data` if `parity` has one block, or P and Q if it has two.
 pub fn generate(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     let bytes = parity[0].len();
     let count = data.len() + parity.len();
@@ -30,8 +30,8 @@ pub fn generate(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     }
     let vects = c_int::try_from(count).expect("at most 32");
     let len = c_int::try_from(bytes).expect("blocks are small");
-    // SAFETY: `blocks` holds `vects` blocks of `len` bytes, aligned as demanded. The functions
-    // write only to the last one or two, which are borrowed mutably.
+    // SAFETY: `blocks` holds `vects` blocks of `len` bytes, aligned as ISA-L demands. The functions
+    // write only to the last one or two blocks, which are borrowed mutably.
     let result = unsafe {
         match parity.len() {
             1 => xor_gen(vects, len, blocks.as_mut_ptr()),

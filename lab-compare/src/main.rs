@@ -1,8 +1,9 @@
-//! braid's best parity kernel beside ISA-L's and memcpy, taking turns: `cargo run --release [--
+//! Measures braid's best parity kernel beside ISA-L's and memcpy, in turn: `cargo run --release [--
 //! --quick] [KERNEL]`.
 //!
-//! First compares the bytes: ISA-L's P and Q must be ours. Then, per cell, GB/s of data read, and
-//! the ratio braid to ISA-L within rounds. The bar is 0.90: within 10 % or faster.
+//! First it compares the bytes: ISA-L's P and Q must equal braid's. Then it prints for each cell
+//! GB/s of data read, and the ratio braid to ISA-L within rounds. The limit is 0.90: within 10 % or
+//! faster.
 
 use std::process::ExitCode;
 
@@ -40,7 +41,8 @@ fn isa_l(shape: Shape, footprint: Footprint) -> Contender<'static> {
     }
 }
 
-/// Every shape and block length: ISA-L, our kernel and the definition write the same bytes.
+/// Checks for every shape and block length that ISA-L, braid's kernel and the definition write the
+/// same bytes.
 fn cross_check(kernel: &'static Kernel) {
     for shape in SHAPES {
         for footprint in FOOTPRINTS.map(Footprint::quick) {
@@ -61,7 +63,7 @@ fn cross_check(kernel: &'static Kernel) {
     }
 }
 
-/// Prints one cell; returns whether it meets the bar.
+/// Prints one cell; returns whether its ratio reaches the limit.
 fn print_cell(shape: Shape, footprint: Footprint, series: &[Series]) -> bool {
     let [braid, isa_l, memcpy] = series else { unreachable!("three contenders") };
     let ratio = spread(&ratios(braid, isa_l));

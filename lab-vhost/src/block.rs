@@ -17,17 +17,17 @@ pub(crate) struct Block {
     name: &'static str,
     queue: Blkioq,
     memory: usize,
-    // Owns the queue's resources; dropped after it.
+    // Owns the queue's resources, so it is dropped after the queue.
     _device: Blkio,
 }
 
 impl Block {
-    /// By vhost-user-blk, over a socket.
+    /// Opens an array by vhost-user-blk, over a socket.
     pub(crate) fn vhost_user(name: &'static str, socket: &Path) -> Result<Self, Box<dyn Error>> {
         Self::open(name, "virtio-blk-vhost-user", socket)
     }
 
-    /// By io_uring, as a file.
+    /// Opens an array as a file, by io_uring.
     pub(crate) fn file(name: &'static str, path: &Path) -> Result<Self, Box<dyn Error>> {
         Self::open(name, "io_uring", path)
     }

@@ -1,5 +1,5 @@
-//! An array by vhost-user-blk, of braid and of qemu-storage-daemon, beside NBD and FUSE: `cargo run
-//! --release -- BRAID [ROUNDS]`.
+//! Measures an array by vhost-user-blk, of braid and of qemu-storage-daemon, beside NBD and FUSE:
+//! `cargo run --release -- BRAID [ROUNDS]`.
 //!
 //! ```text
 //! braid ─┬─ NBD ──────────────────────────────────── nbd
@@ -11,7 +11,7 @@
 //!
 //! One array, a RAID-5 of four files in memory, serves all transports at once. One program measures
 //! one transport after the other, so that disturbances of the machine hit all of them. For each
-//! cell: requests per second, and the ratio to NBD within rounds.
+//! cell it prints requests per second, and the ratio to NBD within rounds.
 
 mod block;
 mod nbd;
@@ -28,7 +28,7 @@ use transport::{Shape, Transport};
 /// Time of one measurement: one transport, one cell, one round.
 const TURN: Duration = Duration::from_millis(800);
 const ROUNDS_DEFAULT: usize = 5;
-/// Offsets lie in this much of the array.
+/// Requests lie in this many bytes of the array.
 const SPAN_BYTES: u64 = 256 << 20;
 
 const SHAPES: [Shape; 5] = [
@@ -62,7 +62,7 @@ fn measure(
     }
 }
 
-/// A random offset in the span, at a multiple of the length.
+/// A random offset in the span, at a multiple of the request's length.
 fn place(seed: &mut u64, shape: Shape) -> u64 {
     // xorshift64
     *seed ^= *seed << 13;

@@ -1,4 +1,4 @@
-//! A minimal client of NBD: simple replies, one connection, no checks but of errors.
+//! A minimal client of NBD: simple replies, one connection, and no checks except for errors.
 
 use std::error::Error;
 use std::io::{BufReader, Read, Write};
@@ -11,10 +11,11 @@ const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const OPT_EXPORT_NAME: u32 = 1;
-/// Fixed newstyle, and no zeroes behind the answer to EXPORT_NAME.
+/// Client flags: fixed newstyle, and no zeroes behind the answer to EXPORT_NAME.
 const CLIENT_FLAGS: u32 = 3;
-/// Two magic numbers and the server's flags; the size and the export's flags.
+/// Bytes of the greeting: two magic numbers and the server's flags.
 const GREETING_BYTES: usize = 18;
+/// Bytes of the export's description: its size and its flags.
 const EXPORT_BYTES: usize = 10;
 const REPLY_BYTES: usize = 16;
 const COMMAND_READ: u16 = 0;
@@ -24,9 +25,9 @@ pub(crate) struct Nbd {
     socket: BufReader<UnixStream>,
     /// Bytes that wait to be sent.
     outgoing: Vec<u8>,
-    /// Memory of writes and reads.
+    /// Memory for the payloads of writes and reads.
     payload: Vec<u8>,
-    /// Length of reads in flight, the same for all.
+    /// Length of the reads in flight, which all have the same length.
     read_bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Starts, awaits and stops the array's server and the daemons that carry it further.
+//! Starts, awaits and stops the array's server, and the daemons that pass the array on.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::transport::Transport;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A process that is killed on drop.
+/// A process; dropping the value kills it.
 struct Process(Child);
 
 impl Process {
@@ -31,13 +31,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Usually it has ended already.
+        // Fails if the process has ended, as it usually has.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The servers of all transports. Dropped in this order.
+/// The servers of all transports. The fields are dropped in this order.
 pub(crate) struct Servers {
     by_vhost: Process,
     by_fuse: Process,
@@ -46,7 +46,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Makes an array and starts all of them.
+    /// Makes an array and starts all servers.
     pub(crate) fn start(braid: &Path) -> Result<Self, Box<dyn Error>> {
         let folder = tempfile::Builder::new().prefix("braid-vhost-").tempdir_in("/dev/shm")?;
         let path = |name: &str| folder.path().join(name);
@@ -84,7 +84,7 @@ impl Servers {
         Ok(Self { by_vhost, by_fuse, braid, folder })
     }
 
-    /// All transports to it, NBD first.
+    /// All transports to the array, NBD first.
     pub(crate) fn transports(&self) -> Result<Vec<Box<dyn Transport>>, Box<dyn Error>> {
         let path = |name: &str| self.folder.path().join(name);
         Ok(vec![
@@ -96,7 +96,7 @@ impl Servers {
         ])
     }
 
-    /// Ends them in order.
+    /// Stops the servers in order.
     pub(crate) fn stop(self) -> Result<(), Box<dyn Error>> {
         self.by_vhost.stop()?;
         self.by_fuse.stop()?;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Requests of one kind.
+/// The kind and length of requests to measure.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
@@ -13,12 +13,12 @@ pub(crate) struct Shape {
 
 /// A transport to the array.
 pub(crate) trait Transport {
-    /// Its name in the table.
+    /// The transport's name in the table.
     fn name(&self) -> &'static str;
 
     /// Sends a request that uses the memory of this slot.
     fn submit(&mut self, slot: usize, offset: u64, shape: Shape);
 
-    /// Waits for at least one answer; the slots that have one.
+    /// Waits for at least one answer; returns the slots whose requests were answered.
     fn complete(&mut self) -> Result<Vec<usize>, Box<dyn Error>>;
 }

@@ -6,10 +6,11 @@
 //!                              └── noise: the second over the first ────────┘
 //! ```
 //!
-//! A machine that slows down during a round slows both neighbours, so this tree is compared with
-//! their mean. The difference between the two neighbours, which are one program, is the machine's
-//! noise. A cell has *moved* if every round says so in the same direction, and by more than the
-//! median noise. By chance alone every round agrees once in 2^(rounds - 1) cells.
+//! A machine that slows down during a round slows the reference runs before and after, so this tree
+//! is compared with their mean. The two reference runs are one program, so the difference between
+//! them is the machine's noise. A cell has *moved* if every round differs in the same direction,
+//! and by more than the median noise. By chance alone every round agrees once in 2^(rounds - 1)
+//! cells.
 //!
 //! The reference is a revision of git, built and kept in a folder of its own (`target/bench`).
 //!
@@ -27,7 +28,7 @@ use crate::tidy::repository_root;
 
 const ROUNDS_DEFAULT: usize = 5;
 
-/// Which of two figures is the better one.
+/// Which of two figures is the better one: the higher or the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Preference {
     More,
@@ -131,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs some cells of this tree against itself with meaningless little work. Returns how many.
+/// Runs some cells of this tree against itself with meaninglessly little work. Returns how many.
 pub(crate) fn try_out() -> Result<usize> {
     let lab = Program::Lab.dev()?;
     let tried: Vec<&Cell> = CELLS.iter().filter(|cell| cell.is_tried).collect();
@@ -153,7 +154,7 @@ fn revision(words: &str) -> Result<String> {
     Ok(hash)
 }
 
-/// The lab of a revision; built if it was not before.
+/// The lab program of a revision; builds it unless an earlier run has.
 fn reference(hash: &str) -> Result<PathBuf> {
     let root = repository_root()?;
     let target =
@@ -225,7 +226,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     let mut command = Command::new(lab);
     command.args([cell.suite, "--runs", "1", "--case", cell.case, "--json"]).arg(&file).args(words);
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    // The lab refuses an unknown suite, and leaves out an unknown case.
+    // The lab reports an unknown suite as an error, and leaves out an unknown case.
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("no suite is called") {
         return Ok(None);
@@ -233,7 +234,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     ensure!(output.status.success(), "{command:?}: {}: {}", output.status, said.trim_end());
     let text = std::fs::read_to_string(&file).context("the lab's rows")?;
     let rows = crate::lab::rows_of(&text)?;
-    // A case such as "4 KiB read" also exists degraded.
+    // A case name such as "4 KiB read" occurs a second time, for the degraded array.
     let is_it = |row: &&Value| {
         let names = ["suite", "case", "metric", "variant"].map(|key| row[key].as_str());
         names == [Some(cell.suite), Some(cell.case), Some(cell.metric), Some("braid")]
@@ -245,7 +246,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
 }
 
 impl CellRounds {
-    /// For each round, how many times as good this tree is as the reference.
+    /// For each round, this tree's figure over the reference's; above 1 if this tree is better.
     fn ratios(&self) -> Vec<f64> {
         let ratio = |[before, here, after]: &[f64; 3]| {
             let there = f64::midpoint(*before, *after);
@@ -336,7 +337,8 @@ mod tests {
             "same",
             "the reference moves as much by itself"
         );
-        // The machine slows down steadily: this tree equals the mean of its neighbours.
+        // The machine slows down steadily: this tree equals the mean of the reference runs around
+        // it.
         let drift = [[120.0, 100.0, 80.0], [120.0, 101.0, 80.0], [120.0, 99.0, 80.0]];
         assert_eq!(verdict(Preference::More, &drift), "same");
     }

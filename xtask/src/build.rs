@@ -2,9 +2,9 @@
 //!
 //! Cargo unifies the features of packages that are built together. `cargo build --package braid`
 //! after `cargo test --workspace` builds half of the tree again, because another crate's tests want
-//! more of libc. So every step that runs a program asks here and names the whole workspace.
-//! Development programs are those that the step `test` has built. Only the simulator runs in
-//! release there, which builds a third of the tree.
+//! more of libc. So every step that runs a program gets it from here, and every build names the
+//! whole workspace. Development programs are those that the step `test` has built. That step builds
+//! only the simulator in release, which is a third of the tree.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -59,7 +59,8 @@ impl Program {
         }
     }
 
-    /// An integration test of its package: for those cargo builds the package's programs.
+    /// The name of an integration test of the program's package: cargo builds a package's programs
+    /// for its integration tests.
     const fn test(self) -> &'static str {
         match self {
             Self::Braid => "commands",
@@ -68,12 +69,12 @@ impl Program {
         }
     }
 
-    /// The development build (quick if it is built already).
+    /// Makes the development build (quick if it is built already), and returns the program's path.
     pub(crate) fn dev(self) -> Result<PathBuf> {
         self.build(&["test", "--no-run", "--test", self.test()])
     }
 
-    /// The release build (quick if it is built already).
+    /// Makes the release build (quick if it is built already), and returns the program's path.
     pub(crate) fn release(self) -> Result<PathBuf> {
         self.built(Profile::Release)
     }
@@ -93,16 +94,17 @@ impl Program {
     }
 }
 
-/// A program that cargo made of tests.
+/// A test program that cargo built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestProgram {
-    /// The package's folder, where cargo would run it.
+    /// The package's folder, in which `cargo test` would run the program.
     pub(crate) folder: PathBuf,
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
 
-/// Builds all tests of the workspace; the programs, in the order in which they were made.
+/// Builds all tests of the workspace; returns their programs in the order in which cargo built
+/// them.
 pub(crate) fn test_programs() -> Result<Vec<TestProgram>> {
     let mut command = command(&["test", "--no-run", "--workspace"]);
     command.arg("--message-format=json-render-diagnostics");
@@ -125,7 +127,7 @@ fn programs_of_tests(messages: &str) -> Vec<TestProgram> {
     .collect()
 }
 
-/// The named program in cargo's messages, not its test harness.
+/// The path of the named program in cargo's messages, not of the program's test harness.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter(|message| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Applies the function to every item, a few at a time; results in the order of items.
+/// Applies the function to every item, a few at a time; returns the results in the order of items.
 pub(crate) fn each<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

@@ -8,7 +8,8 @@
 //!            without one member of the other's array: this processor's reads the image back, and the reverse
 //! ```
 //!
-//! qemu-user has no io_uring, so both serve with `--io threads`. Emulated speed is not measured.
+//! qemu-user has no io_uring, so both programs serve with `--io threads`. Emulated speed is not
+//! measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ const PURE: [&str; 9] = [
     "engine",
 ];
 
-/// Level, members, and the member that is removed afterwards. No logs: they depend on timing.
+/// Level, number of members, and the member that is removed before the array is read back. The
+/// arrays have no logs: their content depends on timing.
 const ARRAYS: [(&str, usize, Option<usize>); 6] = [
     ("0", 3, None),
     ("1", 2, Some(0)),
@@ -77,7 +79,7 @@ fn tests(other: Processor) -> Result<()> {
         ensure!(status.success(), "{command:?}: {status}");
         Ok(())
     };
-    // Not the third program, which compares speeds.
+    // Not braid-parity's third test program, which compares speeds.
     run(&["--package", "braid-parity", "--lib", "--test", "kernels"])?;
     let packages = PURE.map(|name| format!("braid-{name}"));
     let packages = packages.iter().flat_map(|name| ["--package", name]);
@@ -111,12 +113,13 @@ impl Array<'_> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Serves these members with one of the two programs while a command runs.
+    /// Serves these members with one of the two programs while a command runs; `whose` selects the
+    /// program.
     fn serve(&self, whose: usize, command: &str, members: &[PathBuf]) -> Result<()> {
         self.braid(whose, &["serve", "--io", "threads", "--run", command], members).map(|_| ())
     }
 
-    /// Compares both arrays; returns the number of compared bytes.
+    /// Writes both arrays and compares them; returns the number of compared bytes.
     fn compared(&self, level: &str, lost: Option<usize>) -> Result<usize> {
         fs::create_dir_all(self.folder)?;
         let chunk: &[&str] = if level == "1" { &[] } else { &["--chunk", "64K"] };
@@ -136,13 +139,14 @@ impl Array<'_> {
             self.serve(whose, &copy, &self.members(whose))?;
         }
         let bytes = self.alike()?;
-        // Each reads the other's array, with a member missing.
+        // Each program reads the other's array, with a member missing.
         for (reader, writer) in [(0, 1), (1, 0)] {
             let mut members = self.members(writer);
             if let Some(lost) = lost {
                 members.remove(lost);
             }
-            // The state folder knows the reader's own members, and would call these older copies.
+            // The state folder records the reader's own members, so the reader would call these
+            // older copies.
             fs::remove_dir_all(self.state(reader))?;
             let back = self.folder.join("back");
             let copy = format!("nbdcopy \"$uri\" {}", back.display());
@@ -174,7 +178,8 @@ impl Array<'_> {
     }
 }
 
-/// The update time (bytes 192 to 200) and the checksum (216 to 220) of a superblock 1.2.
+/// The parts of a version 1.2 superblock that differ: the update time (bytes 192 to 200) and the
+/// checksum (216 to 220).
 fn superblock_times(member: &mut [u8]) -> [&mut [u8]; 2] {
     const AT: usize = 4096;
     let (before, after) = member[AT..].split_at_mut(208);

@@ -1,13 +1,13 @@
 //! `cargo xtask fuzz`: runs every target in `fuzz/` for a bounded time.
 //!
-//! Builds with the nightly toolchain, coverage counters and the address sanitizer, by plain cargo.
-//! The flags below are those of `cargo fuzz`, which need not be installed. Without nightly no
-//! target runs, and the report says so.
+//! Plain cargo builds the targets, with the nightly toolchain, coverage counters and the address
+//! sanitizer. The flags below are those of `cargo fuzz`, which need not be installed. Without
+//! nightly no target runs, and the report says so.
 //!
 //! New inputs stay below the target folder, in `corpus/TARGET` and `crashes/TARGET`, and are not
 //! committed. Handmade seeds in `fuzz/seeds/TARGET` and the minimised corpus in
 //! `fuzz/corpus/TARGET` are committed, and only read. A crash is printed with the command that
-//! repeats it, and becomes a unit test in the crate it broke.
+//! repeats it; developers turn it into a unit test of the crate that crashed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,11 +20,11 @@ use crate::tidy::repository_root;
 const SECONDS_DEFAULT: u64 = 60;
 /// Longest input, in bytes: two superblocks and a page of log.
 const INPUT_BYTES_MAX: u64 = 16 * 1024;
-/// Largest allocation, in MiB: a size field on a disk or a socket must not decide it.
+/// Largest allocation, in MiB: a parser must not allocate by a size field from a disk or a socket.
 const MALLOC_MIB_MAX: u64 = 128;
-/// The only machine the project's continuous integration has; sanitizers need it named.
+/// The project's continuous integration has no other machine; sanitizers need the target named.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// Coverage counters for libFuzzer and the address sanitizer.
+/// Compiler flags: coverage counters for libFuzzer, and the address sanitizer.
 const FLAGS: [&str; 9] = [
     "--cfg=fuzzing",
     "-Zsanitizer=address",

@@ -1,15 +1,16 @@
 //! `cargo xtask hostile-memory`: attacks the memory of `braid serve`, and of nbdkit and qemu-nbd
 //! for comparison, with clients that announce large writes or never read replies.
 //!
-//! It is run by hand and produces the figures in docs/clients.md; the tests hold the bounds. Each
+//! Developers run it by hand for the figures in docs/clients.md; tests check the limits. Each
 //! server serves a file (braid: a RAID-5 of four) under each limit: none, an address limit (`ulimit
-//! -v`), or a control group if one can be made. 63 clients attack at once, every fourth with:
+//! -v`), or a control group if one can be made. 63 clients attack at once, a quarter of them with
+//! each of:
 //!
 //! ```text
 //!   a WRITE and one byte of it │ a WRITE and 4 KiB of it │ a READ that is not read │ twenty of those
 //! ```
 //!
-//! Meanwhile a good client reads and writes 4 KiB in turn. The table says for each server whether
+//! Meanwhile a good client reads and writes 4 KiB in turn. The table shows for each server whether
 //! it survives, its peak memory growth, and the good client's longest wait.
 
 use std::fs;
@@ -55,7 +56,7 @@ impl Bound {
     }
 }
 
-/// A control group with a memory limit, of either version; `None` if none can be made here.
+/// A control group with a memory limit, of either version; `None` if this machine allows none.
 struct Group(PathBuf);
 
 impl Group {
@@ -75,7 +76,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The group is empty once its process has ended; a leftover harms nothing.
+        // The group is empty once its process has ended; a leftover group does no harm.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -84,7 +85,7 @@ impl Drop for Group {
 struct Server {
     child: Child,
     socket: PathBuf,
-    // Dropped last, after the process has ended.
+    // Dropped last, after the server's process has ended.
     _group: Option<Group>,
 }
 
@@ -135,7 +136,7 @@ impl Drop for Server {
     }
 }
 
-/// A client whose calls time out soon.
+/// A client whose calls time out after a short while.
 fn connect(socket: &Path) -> std::io::Result<RawClient> {
     RawClient::connect(socket, PATIENCE)
 }
@@ -155,7 +156,7 @@ fn ask(client: &mut RawClient, round: u64) -> std::io::Result<()> {
 struct Outcome {
     before_bytes: u64,
     most_bytes: u64,
-    /// Attackers that connected.
+    /// Number of attackers that connected.
     attackers: usize,
     /// The good client's waits, or the error that ended it.
     waits: Vec<Duration>,
@@ -187,7 +188,7 @@ fn attack(server: &mut Server) -> Result<Outcome> {
         most_bytes = most_bytes.max(server.resident_bytes());
         std::thread::sleep(POLL / 5);
     }
-    // A process that is being killed may take a moment.
+    // A process that is being killed may take a moment to end.
     std::thread::sleep(POLL * 20);
     let end = server.child.try_wait()?;
     waits.sort_unstable();

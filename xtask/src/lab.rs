@@ -1,6 +1,6 @@
-//! Runs every suite of the lab with meaningless little work, to notice broken benchmarks.
+//! Runs every suite of the lab with meaninglessly little work, to notice broken benchmarks.
 //!
-//! Every suite must end well, with complete rows: numbers, for every variant, in every case. No
+//! Every suite must succeed, with complete rows: numbers, for every variant, in every case. No
 //! figure is compared, so a busy machine fails nothing here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::build::Program;
 
-/// Suites that compare a mechanism with the state before it and with the seed's fix.
+/// Suites that compare three variants of a mechanism: `before`, `seed` and `braid`.
 const COMPARED: [&str; 3] = ["wait", "lookup", "priority"];
 
 /// Runs every suite briefly; returns a summary.
@@ -48,7 +48,8 @@ pub(crate) fn rows_of(text: &str) -> Result<Vec<Value>> {
     Ok(rows.as_array().context("no rows")?.clone())
 }
 
-/// Checks that rows are whole and every variant has every metric. Returns the suites with rows.
+/// Checks that each row is complete and that every variant has every metric. Returns the suites
+/// that have rows.
 fn check(text: &str) -> Result<BTreeSet<String>> {
     let rows = rows_of(text)?;
     let mut variants: BTreeMap<[&str; 3], BTreeSet<&str>> = BTreeMap::new();
@@ -78,7 +79,7 @@ fn check(text: &str) -> Result<BTreeSet<String>> {
         let mut of = variants.iter().filter(|([name, ..], _)| *name == suite).peekable();
         ensure!(of.peek().is_some(), "{suite} has no rows");
         for ([_, case, metric], found) in of {
-            // Some suites have more variants: with an elevator, or with the multiplexer.
+            // Some suites have additional variants: with an elevator, or with the multiplexer.
             ensure!(found.is_superset(&all), "{suite}, {case}, {metric}: {found:?}");
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Builds the combiner, the scheduler, the runtime and the NBD server against loom, and against
 //! shuttle, instead of the standard library's threads. It uses a separate target folder and runs
-//! their models. Each model prints its number of schedules, and the report is the sum. One
-//! checker's models run while the other's are built.
+//! the models of these crates. Each model prints its number of schedules, and the report is the
+//! sum. The models of one checker run while those of the other are built.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use crate::each::each;
 use crate::tidy::repository_root;
 
-/// A model checker by the name of its `cfg`, and the packages with models for it.
+/// A model checker by the name of its `cfg`, and the packages with models for this checker.
 struct Checker {
     name: &'static str,
     packages: &'static [&'static str],
@@ -28,10 +28,10 @@ const CHECKERS: [Checker; 2] = [
 ];
 
 /// Crates that compile slowly, run quickly, and are not under test. Parity's kernels stay
-/// optimised, because their unoptimised frames overflow the stacks that shuttle gives its threads.
+/// optimised: their unoptimised frames overflow the stacks that shuttle gives its threads.
 const NOT_OPTIMISED: [&str; 3] = ["braid-engine", "braid-assembly", "braid-ondisk"];
 
-/// Returns the number of models and of schedules.
+/// Runs all models; returns the number of models and of schedules.
 pub(crate) fn run() -> Result<(u64, u64)> {
     let (mut models, mut schedules) = (0, 0);
     for lines in each(CHECKERS.len(), &CHECKERS, |_, checker| check(checker)) {
@@ -47,7 +47,7 @@ pub(crate) fn run() -> Result<(u64, u64)> {
     Ok((models, schedules))
 }
 
-/// Runs one checker's models; returns their lines.
+/// Runs one checker's models; returns the lines that they print.
 fn check(checker: &Checker) -> Result<Vec<String>> {
     let root = repository_root()?;
     let target =
@@ -72,13 +72,13 @@ fn check(checker: &Checker) -> Result<Vec<String>> {
         .stderr(Stdio::piped());
     let mut child = command.spawn().context("cargo test")?;
     let errors = child.stderr.take().context("the errors of cargo test")?;
-    // The output of flawed models, which fail on purpose, matters only if something else fails.
+    // The output of flawed models, which fail on purpose, is shown only if something else fails.
     let errors = std::thread::spawn(move || BufReader::new(errors).lines().collect::<Vec<_>>());
     let output = child.stdout.take().context("the output of cargo test")?;
     let lines = BufReader::new(output).lines().collect::<Result<Vec<_>, _>>()?;
     let mut told = format!("-- {}\n", checker.name);
     for line in &lines {
-        // The test runner's dots and our lines share the stream.
+        // The test runner's dots and the models' lines share the stream.
         if let Some(at) = line.find("model ").filter(|_| schedules_of(line).is_some()) {
             told += &format!("{}\n", &line[at..]);
         } else if line.starts_with("test result:") {

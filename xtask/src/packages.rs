@@ -1,12 +1,12 @@
 //! The distribution's packages that the tests need, and their installation.
 //!
-//! Names are Debian's. As root, missing packages are installed; otherwise the one line to run is
-//! printed and the run fails. On a system without dpkg the list is only printed, and steps name
-//! missing tools.
+//! Names are Debian's. As root, the step installs missing packages; otherwise it prints the one
+//! line to run, and fails. On a system without dpkg it only prints the list, and later steps name
+//! the tools that they miss.
 //!
 //! A QEMU with NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked
-//! under `target`, beside the installed one, so that the system does not change. Without it the
-//! test that wants it says so ([`newer`]).
+//! under `target`, beside the installed one, so that the system does not change. If the backport
+//! cannot be had, the test that wants it prints that ([`newer`]).
 
 use std::process::{Command, Stdio};
 
@@ -18,11 +18,11 @@ pub(crate) use newer::kernel as newer_kernel;
 
 /// Clients: libnbd's tools, libnbd from Python, the kernel's. The kernel with md, and QEMU and GRUB
 /// to boot it. QEMU's storage daemon, LVM and its pools, file systems, and the programs that cut
-/// their power and load them. Python for two tests' helpers, an HTTP client, fusermount3 for mounts
-/// by users. ISA-L to compare parity with, libFuzzer's compiler, promtool for alerts, a browser for
-/// the page. Judges of units (systemd-analyze) and of packages, and debootstrap for a root. Users
-/// of a file (fuser), system calls (strace), instruction counts (valgrind). Copies of failing disks
-/// (ddrescue), and partition tables on them (sfdisk).
+/// the power of file systems and load them. Python for helpers of two tests, an HTTP client,
+/// fusermount3 for mounts by users. ISA-L to compare parity with, libFuzzer's compiler, promtool
+/// for alerts, a browser for the page. Judges of units (systemd-analyze) and of packages, and
+/// debootstrap for a root. Users of a file (fuser), system calls (strace), instruction counts
+/// (valgrind). Copies of failing disks (ddrescue), and partition tables on them (sfdisk).
 const NEEDED: [&str; 36] = [
     "qemu-system-x86",
     "qemu-system-common",
@@ -62,7 +62,7 @@ const NEEDED: [&str; 36] = [
     "fdisk",
 ];
 
-/// The language of a test's client.
+/// The package with Go, in which one test's client is written.
 const GO: &str = "golang-go";
 
 /// Installs missing packages, or prints how to.
@@ -73,7 +73,7 @@ pub(crate) fn ensure() -> Result<()> {
     }
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
-    // A Go from elsewhere is as good, and usually newer.
+    // A Go that does not come from the distribution is as good, and usually newer.
     if !braid_test_needs::is_installed("go") {
         missing.push(GO);
     }
@@ -95,7 +95,7 @@ pub(crate) fn ensure() -> Result<()> {
     Ok(())
 }
 
-/// The one line for an operator who is not root.
+/// The command line that installs the missing packages, for an operator who is not root.
 fn line(missing: &[&str]) -> String {
     let names = missing.join(" ");
     format!("sudo apt-get update && sudo apt-get install --yes --no-install-recommends {names}")

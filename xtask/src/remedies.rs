@@ -1,11 +1,11 @@
-//! Checks that a test ran every command that refusals offer.
+//! Checks that tests have run every command that braid's refusals offer.
 //!
 //! ```text
 //!   crates/{cli,console,discovery,server,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
 //!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ a label that no test ran: an error, unless it is set apart
 //! ```
 //!
-//! A label stands for its commands: the same words stand before commands of one kind.
+//! Commands of one kind have the same label, so one run is enough for all commands with a label.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tidy::files;
 
-/// Names the file with the noted labels.
+/// Environment variable with the path of the file in which tests note the labels that they ran.
 pub(crate) const VARIABLE: &str = "BRAID_REMEDIES_RUN";
 
 /// Labels of commands that no test runs, and why.
@@ -47,7 +47,7 @@ const APART: &[(&str, &str)] = &[
     ("Stop swapping to it", "no test has its machine swap"),
 ];
 
-/// Makes the empty file for noted labels.
+/// Makes the empty file in which tests note labels; returns its path.
 pub(crate) fn begin() -> Result<PathBuf> {
     let folder = std::env::current_dir().context("the folder")?.join("target");
     std::fs::create_dir_all(&folder).context("target/")?;
@@ -56,13 +56,14 @@ pub(crate) fn begin() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Counts labels and those that ran. If every test could run, a label that did not is an error.
+/// Counts the labels and those that ran. If every test could run, a label without a run is an
+/// error.
 pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
     let run: BTreeSet<&str> = notes.lines().collect();
     let mut labels = BTreeSet::new();
     for (path, text) in sources()? {
-        // A label in a test module is not printed to operators.
+        // Labels in a test module are not printed to operators.
         if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
             labels.extend(labels_of(
                 text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default(),

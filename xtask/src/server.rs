@@ -1,4 +1,4 @@
-//! `braid serve` as a child process: started, spoken to and killed.
+//! `braid serve` as a child process: started, sent messages and killed.
 //!
 //! The caller chooses members, socket and options. Nothing here knows the array's content.
 
@@ -23,7 +23,7 @@ pub(crate) fn control_of(folder: &Path) -> PathBuf {
 
 pub(crate) enum StartResult {
     Serving(Server),
-    /// With its error code.
+    /// The server refused to start, with this error code.
     Refused(String),
 }
 
@@ -32,13 +32,14 @@ pub(crate) struct Server {
     child: Child,
     events: Receiver<Value>,
     pub(crate) socket: PathBuf,
-    /// As `assembled` said.
+    /// Whether the event `assembled` reported the array as dirty.
     pub(crate) dirty: bool,
     pub(crate) degraded: u64,
 }
 
 impl Server {
-    /// Starts it with more options, without waiting. `folder` is for the sockets and its state.
+    /// Starts the server with more options, without waiting. `folder` is for its sockets and its
+    /// state.
     pub(crate) fn spawn(
         braid: &Path,
         folder: &Path,
@@ -48,7 +49,7 @@ impl Server {
         Self::spawn_with(braid, (folder, None), members, options)
     }
 
-    /// The same with a runtime folder, for state that outlives the server.
+    /// Starts the server with a runtime folder, for state that outlives the server.
     pub(crate) fn spawn_with(
         braid: &Path,
         (folder, runtime): (&Path, Option<&Path>),
@@ -129,13 +130,14 @@ impl Server {
         Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL, and waits for the end.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.ended().map(|_| ())
     }
 
-    /// A stop was requested: the server must flush everything, update superblocks, and exit with 0.
+    /// Waits for the end after a stop was requested. The server must flush everything, update
+    /// superblocks, and exit with 0.
     pub(crate) fn stopped(mut self) -> Result<()> {
         let status = self.ended()?;
         let said: Vec<Value> = self.events.iter().collect();
@@ -164,7 +166,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has usually ended.
+        // Fails if the server has ended, as it usually has.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

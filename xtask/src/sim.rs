@@ -1,12 +1,13 @@
 //! `cargo xtask sim`: runs the simulator in release, for a bounded time.
 //!
 //! First it compares the traces of one seed in debug and in release. Then it runs many seeds for
-//! most of the time, beside histories of clones and strangers, and the small worlds. Last every
-//! planted bug must be noticed, and every marked path be taken. The program's output is the report.
-//! The simulator has one thread, so two processes run at a time; each decides by its seed alone.
+//! most of the time, beside histories of clones and strangers, and the small worlds. At the end
+//! every planted bug must be noticed, and every marked path be taken. The simulator's output is the
+//! report. The simulator has one thread, so two processes run at a time; the seed of each decides
+//! its run.
 //!
 //! The release build has hooks (`--cfg braid_sim_hooks`), which do nothing until asked; the debug
-//! build has none. So the first comparison checks that, too.
+//! build has none. So the first comparison checks that idle hooks change nothing, too.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,12 +23,14 @@ const SECONDS_DEFAULT: u64 = 60;
 const SEEDS_COMPARED: u64 = 5;
 /// Starts of arrays among clones and strangers, for each second of random worlds.
 const STARTS_PER_SECOND: u64 = 2000;
-/// Limits of each small story: choices with and without a failing member; states of crash points.
+/// Limits of each small story: choices without and with a failing member, and states at each crash
+/// point.
 const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
 
 /// Crash-and-recover cycles with rare choices, which must reach every mark and every legal state.
 const SHAKEN_CYCLES: u64 = 80_000;
-/// Shares of the planted bugs: more than cores, since some bugs take a hundred times as long.
+/// The planted bugs are divided into this many shares: more than cores, since some bugs take a
+/// hundred times as long.
 const PLANTERS: usize = 24;
 /// Processes at a time; the results do not depend on it.
 const CORES: usize = 2;
@@ -51,7 +54,7 @@ pub(crate) fn run_seeds(seconds: u64) -> Result<()> {
     show(&Program::Sim.dev()?, &[format!("run --seconds {seconds}")])
 }
 
-/// Runs seeds from `from` on for `seconds` seconds, and the fixed parts.
+/// Runs seeds from `from` on for `seconds` seconds, then the parts that do not depend on the time.
 pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
     let (debug, release) = (Program::Sim.dev()?, with_hooks()?);
     let seeds: Vec<u64> = (from..from + SEEDS_COMPARED).collect();
@@ -90,7 +93,7 @@ fn with_hooks() -> Result<PathBuf> {
     Ok(target.join("release/braid-sim"))
 }
 
-/// Every planted bug is noticed, and every marked path is taken.
+/// Checks that every planted bug is noticed, and that every marked path is taken.
 fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
     // All shares use one control run of the stories, without planted bugs.
@@ -101,7 +104,7 @@ fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     show(release, &runs)
 }
 
-/// Runs the program with each of these lines, one process per core; prints outputs at their end.
+/// Runs the program with each of these lines, one process per core; prints each output at its end.
 fn show(program: &Path, lines: &[String]) -> Result<()> {
     let said = each(CORES, lines, |_, line| {
         let said = output(program, line)?;
@@ -111,7 +114,7 @@ fn show(program: &Path, lines: &[String]) -> Result<()> {
     said.into_iter().collect()
 }
 
-/// The program's output; on failure it is printed, and an error.
+/// The program's output. A failing program's output is printed, and an error is returned.
 fn output(program: &Path, line: &str) -> Result<String> {
     let mut command = Command::new(program);
     let output = command.args(line.split(' ')).stderr(Stdio::inherit()).output();

@@ -7,7 +7,7 @@
 //!
 //! Steps that wait more than they compute run beside each other, each in its own process, whose
 //! output is shown at its end. Cheap steps come first. The first failing step ends the run with its
-//! name. A step that cannot run on this machine says so, and the summary lists it as skipped.
+//! name. A step that cannot run on this machine reports that, and the summary lists it as skipped.
 //!
 //! Invariants:
 //! - the summary of a failed run names the failing step and nothing after it
@@ -31,16 +31,16 @@ use crate::{
 
 /// Time limit of the whole run on two cores; a longer run is reported at the end.
 const BUDGET: Duration = Duration::from_secs(30 * 60);
-/// Tests at a time for each core, if they wait more than they compute.
+/// Tests that run at a time for each core, in a program whose tests wait more than they compute.
 const WAITING_PER_CORE: usize = 2;
 /// The prefix of a step's summary line.
 const SAID: &str = "== ";
-/// Waiting steps that run at a time: each keeps about 0.8 of a core busy, and the oracle 1.6.
+/// Waiting steps that run at a time. Each keeps about 0.8 of a core busy, but the oracle 1.6.
 const STEPS_AT_A_TIME: usize = 3;
 const PROGRAMS_AT_A_TIME: usize = 2;
 /// The slowest test program, which starts first.
 const LONGEST: &str = "e2e";
-/// Seconds that a test program may take: a hanging one is ended, so that its output is seen.
+/// Seconds that a test program may take: a hanging program is ended, so that its output is seen.
 const PROGRAM_SECONDS_MAX: u64 = 20 * 60;
 /// Seconds from SIGTERM to SIGKILL.
 const GRACE_SECONDS: u64 = 30;
@@ -48,11 +48,11 @@ const GRACE_SECONDS: u64 = 30;
 const TIMED_OUT: [i32; 2] = [124, 137];
 /// Disk space that all steps write from scratch, most of it by the build.
 const ROOM_BYTES: u64 = 12 << 30;
-/// The same after an earlier build.
+/// Disk space that all steps write after an earlier build.
 const ROOM_BUILT_BYTES: u64 = 4 << 30;
 const SIM_SECONDS: u64 = 10;
 const CRASH_SECONDS: u64 = 12;
-/// Crashes of each policy on each level, with members withheld.
+/// Crashes of each write-hole policy on each level, each followed by starts without members.
 const MATRIX_CRASHES: u64 = 2;
 const FUZZ_SECONDS: u64 = 3;
 
@@ -61,7 +61,7 @@ const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StepResult {
-    /// Done, with a word about it or none.
+    /// The step is done; the text, which may be empty, goes into the summary.
     Done(String),
     Skipped(String),
 }
@@ -70,7 +70,7 @@ enum StepResult {
 struct Step {
     name: &'static str,
     run: fn() -> Result<StepResult>,
-    /// Whether it may run beside neighbouring steps of this kind.
+    /// Whether the step may run beside neighbouring steps that have this flag.
     beside: bool,
 }
 
@@ -114,7 +114,7 @@ const QUICK: [Step; 5] = [
 ];
 /// Folders whose tests a quick run leaves out: they take minutes.
 const SLOW_FOLDERS: [&str; 2] = ["crates/rescue/", "crates/rig/"];
-/// Modules of the end-to-end tests that a quick run leaves out: rescue.
+/// Modules of the end-to-end tests that a quick run leaves out: those about rescue.
 const RESCUE_TESTS: [&str; 8] = [
     "broken_arrays::",
     "containers::",
@@ -186,7 +186,8 @@ fn has_room() -> Result<()> {
 /// A step's line of the summary, and its error.
 type StepSummary = (String, Option<anyhow::Error>);
 
-/// Runs the steps; returns a line for each that was reached, and the failure that ended it.
+/// Runs the steps; returns a line for each step that was reached, and the failure that ended the
+/// run.
 fn go_through(
     steps: &[Step],
     skip: &[String],
@@ -238,7 +239,7 @@ fn go_apart(step: &Step, skip: &[String]) -> StepSummary {
         return go(step, skip);
     }
     let run = || -> Result<(String, bool)> {
-        // This program, also if cargo has replaced its file since.
+        // This program's own file, even if cargo has replaced that file since.
         let mut program = Command::new("/proc/self/exe");
         program.args(["test", "--only", step.name]).stdin(Stdio::null());
         let output = program.output().with_context(|| format!("{program:?}"))?;
@@ -256,7 +257,7 @@ fn go_apart(step: &Step, skip: &[String]) -> StepSummary {
     }
 }
 
-/// The summary line in such a process's output.
+/// The summary line in the output of a step's own process.
 fn line_of(said: &str) -> Option<String> {
     let mut lines = said.lines().filter_map(|line| line.strip_prefix(SAID));
     lines.find(|line| line.starts_with("  ")).map(str::to_owned)
@@ -331,7 +332,8 @@ fn boot_guests() -> Result<StepResult> {
     Ok(StepResult::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
 }
 
-/// Installs the tested program's package in an empty root, uses it as its unit, and removes it.
+/// Installs the tested program's package in an empty root, uses the package as its systemd unit
+/// would, and removes it.
 fn install_package() -> Result<StepResult> {
     if !packages::is_root()? {
         return Ok(StepResult::Skipped("only root may make a root of its own".to_string()));
@@ -347,8 +349,8 @@ fn fuzz_briefly() -> Result<StepResult> {
 }
 
 /// Runs the tests as `cargo test` does, but two programs at a time: half of them wait for servers,
-/// and half compute. A program's output is shown at its end. A test that is skipped although the
-/// machine has its needs fails; other skipped tests are counted and named.
+/// and half compute. A program's output is shown at its end. A skipped test fails if the machine
+/// has all that the test needs; other skipped tests are counted and named.
 fn test() -> Result<StepResult> {
     let notes = remedies::begin()?;
     let counts = run_tests(test_programs()?, &[], &notes)?;
@@ -356,7 +358,7 @@ fn test() -> Result<StepResult> {
     Ok(StepResult::Done(format!("{counts}; {remedies}")))
 }
 
-/// Runs the tests but those that take minutes.
+/// Runs all tests except those that take minutes.
 fn test_quickly() -> Result<StepResult> {
     let mut programs = test_programs()?;
     let root = tidy::repository_root()?;
@@ -365,7 +367,7 @@ fn test_quickly() -> Result<StepResult> {
     Ok(StepResult::Done(format!("{counts}; without rescue and rig")))
 }
 
-/// Runs these programs; `skipped` are names of end-to-end tests that do not run.
+/// Runs these test programs, without the end-to-end tests whose names are in `skipped`.
 fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> Result<Counts> {
     ensure!(!programs.is_empty(), "cargo made no tests at all");
     programs.sort_by_key(|it| it.name != LONGEST);
@@ -375,7 +377,7 @@ fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> 
         command.arg(format!("--kill-after={GRACE_SECONDS}"));
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-        // The longest program mostly waits for servers; the one beside it computes.
+        // The longest program mostly waits for servers; the program that runs beside it computes.
         let is_longest = program.name == LONGEST;
         let per_core = if is_longest { WAITING_PER_CORE } else { 1 };
         let left_out = skipped.iter().filter(|_| is_longest).flat_map(|name| ["--skip", name]);
@@ -398,7 +400,7 @@ fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> 
     Ok(counts)
 }
 
-/// The tests' output, and whether they pass.
+/// The output of a test program, and whether its tests pass.
 fn output_of(command: &mut Command, notes: &Path, per_core: usize) -> Result<(String, bool)> {
     command
         .env(braid_test_needs::VARIABLE, braid_test_needs::found())
@@ -428,7 +430,7 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, line: &str) {
-        // The mark may stand behind words of the harness.
+        // The mark may stand behind words of the test harness.
         if let Some((_, why)) = line.split_once(braid_test_needs::MARK) {
             *self.skipped.entry(why.to_owned()).or_default() += 1;
         }

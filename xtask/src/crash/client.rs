@@ -1,7 +1,7 @@
 //! The client that knows the array's expected content: NBD over a Unix socket, many in flight.
 //!
-//! `round` makes it load a server that dies, and read everything afterwards. It reports its
-//! requests and their answers to the `model`. One thread, blocking.
+//! `round` uses it to load a server that dies, and to read everything afterwards. It reports its
+//! requests and their answers to the `model`. It has one thread and blocks.
 //!
 //! No two requests in flight touch one sector, so the order of writes to a sector is known.
 
@@ -24,7 +24,7 @@ const WRITE_SECTORS_MAX: u64 = 600;
 const READ_SECTORS: usize = 512;
 /// Piece size for reads that may fail in part.
 const COMPARED_SECTORS: usize = 8;
-/// A live server answers within this, even on a busy machine.
+/// A live server answers within this time, even on a busy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -46,9 +46,9 @@ impl PendingRequest {
 
 #[derive(Clone, Copy)]
 enum Phase<'a> {
-    /// Load until this is set; errors are legal only after that.
+    /// The client loads the array. Errors are legal only after the flag is set.
     Load(&'a AtomicBool),
-    /// The server was restarted after such an end, and must answer.
+    /// The server was restarted after this end, and must answer.
     Verify(End),
 }
 
@@ -67,7 +67,8 @@ impl Client {
         self.client.info().size_bytes
     }
 
-    /// Writes, reads and flushes within `sectors` until the connection ends, legal once `dying`.
+    /// Writes, reads and flushes within `sectors` until the connection ends, which is legal once
+    /// `dying` is set.
     pub(super) fn load(
         &mut self,
         model: &mut Model,
@@ -210,7 +211,7 @@ impl Client {
         self.send(command, PendingRequest::Read { range, bytes }, &[])
     }
 
-    /// A range without a request in flight; short ones are likelier.
+    /// A random range without a request in flight; short ranges are likelier.
     fn free_range(&self, random: &mut Rng, sectors: &Range<usize>) -> Option<Range<usize>> {
         for _ in 0..8 {
             let longest = [1, 8, 8, 128, WRITE_SECTORS_MAX][random.usize(..5)];
@@ -273,7 +274,7 @@ fn on_answer(
     result: Result<(), ErrorCode>,
 ) -> Result<()> {
     if let Err(error) = result {
-        // While the array stops or breaks, an error is legal and leaves the write open.
+        // While the array stops or breaks, an error is legal; the write may be on the array or not.
         let expected = matches!(phase, Phase::Load(dying) if dying.load(Ordering::SeqCst));
         ensure!(expected, "{error:?} to {}", pending.words());
         return Ok(());

@@ -2,8 +2,8 @@
 //!
 //! fio writes each block of its part of the array at most once, in random order, with a checksum
 //! and a number in it. It syncs every few writes, and its log lists the acknowledged blocks. After
-//! the crash it reads back every block that it had begun (`verify_state_load`) and names each
-//! mismatch. A mismatch is legal only for a block in flight.
+//! the crash fio reads back every block whose write it had begun (`verify_state_load`) and names
+//! each mismatch. A mismatch is legal only for a block in flight.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,17 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 const BLOCK_BYTES: u64 = 4096;
-/// Must not exceed the number of requests in flight that fio's state file records.
+/// fio's queue depth; its state file records no more requests in flight.
 const DEPTH: &str = "--iodepth=8";
 
 const SYNC: &str = "--fsync=8";
-/// The last acknowledged blocks that no completed sync need cover. They are those since the sync
-/// was sent, those in flight then, and those before it was acknowledged.
+/// The most acknowledged blocks at the end that no completed sync need cover. They are those since
+/// the last sync was sent, those then in flight, and those written until it was acknowledged.
 const UNSYNCED_MAX: usize = 32;
 
-/// fio's names for the log of acknowledged blocks, and for its state file.
+/// fio's name for the log of acknowledged blocks.
 const LOG: &str = "foreign_bw.1.log";
+/// fio's name for its state file.
 const STATE: &str = "local-foreign-0-verify.state";
 
 /// fio on one part of one array.
@@ -34,7 +35,7 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// `folder` is for its files.
+    /// `folder` is for fio's files.
     pub(super) fn new(folder: &Path, offset_bytes: u64, size_bytes: u64, seed: u64) -> Self {
         let socket = folder.join("nbd.sock");
         let size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
@@ -64,13 +65,13 @@ impl Foreign {
         command.stderr(Stdio::null()).spawn().context("fio")
     }
 
-    /// Whether it had written anything before the server was gone.
+    /// Whether fio had written anything before the server was gone.
     pub(super) fn has_begun(&self) -> bool {
         self.folder.join(LOG).exists() && self.folder.join(STATE).exists()
     }
 
     /// Reads the blocks back; returns how many acknowledged blocks are intact. `may_lose_unsynced`
-    /// permits the loss of the last, unsynced ones.
+    /// permits the loss of the last blocks, which were not synced.
     pub(super) fn verify(&self, may_lose_unsynced: bool) -> Result<u64> {
         let mut answered = self.answered()?;
         let may_be_lost = if may_lose_unsynced { UNSYNCED_MAX } else { 0 };
@@ -106,8 +107,9 @@ fn answered_blocks(log: &str) -> Vec<u64> {
     log.lines().filter_map(block).collect()
 }
 
-/// From lines like `verify: bad magic header 0, wanted acca at file x offset 19955712, length 4096
-/// (...)` and `crc32c: verify failed at file x offset 8192, length 4096 (...)`.
+/// The blocks that fio reports as wrong, from lines like `verify: bad magic header 0, wanted acca
+/// at file x offset 19955712, length 4096 (...)` and `crc32c: verify failed at file x offset 8192,
+/// length 4096 (...)`.
 fn wrong_blocks(words: &str) -> BTreeSet<u64> {
     let block = |line: &str| {
         let is_about_a_block =

@@ -3,11 +3,11 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
     ReadOnly,
-    /// The word of `--cache`.
+    /// Serves for writing; `cache` is the argument of `--cache`.
     Writing {
         cache: &'static str,
     },
-    /// The same, with jobs paced to this much of a member per second.
+    /// Serves for writing, with jobs paced to this much of a member per second.
     Paced {
         cache: &'static str,
         pace: &'static str,

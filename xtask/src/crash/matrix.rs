@@ -1,5 +1,5 @@
-//! `cargo xtask crash-loop --matrix`: kills each policy on each level with parity in the middle of
-//! writes, and starts it without members.
+//! `cargo xtask crash-loop --matrix`: kills braid in the middle of writes, under each write-hole
+//! policy on each level with parity, and starts the arrays without some members.
 //!
 //! ```text
 //!   all members: load ─ kill -9 ─▶ as many withheld as the level bears: serve --read-only, every sector ─▶ all members: serve, every sector ─┐
@@ -7,9 +7,9 @@
 //!        └───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A sector is right if it holds the last acknowledged write. A sector in flight is not judged: it
-//! may hold anything without its member. A sector at risk is an I/O error under `--read-only`, and
-//! counted.
+//! A sector is right if it holds the last acknowledged write. A sector with a write in flight is
+//! not judged: without its member it may hold anything. A sector at risk gives an I/O error under
+//! `--read-only`, and is counted.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ use super::round::Shape;
 use crate::programs::output;
 use crate::server::{Server, StartResult, send};
 
-/// Policies by the word that `create` takes, and the levels that have them.
+/// Write-hole policies by the word that `create` takes, and the levels that have them.
 const POLICIES: [(&str, &[&str]); 6] = [
     ("resync", &["4", "5", "6"]),
     ("bitmap", &["4", "5", "6"]),
@@ -76,13 +76,13 @@ struct Array<'a> {
     shape: Shape,
     folder: PathBuf,
     members: Vec<PathBuf>,
-    /// The device of its write journal; never withheld.
+    /// The device of the array's write journal; it is never withheld.
     journal: Option<PathBuf>,
     model: Model,
     sectors: usize,
     random: Rng,
     found: SectorCounts,
-    /// Starts without members in which every sector could be read.
+    /// Number of starts without members in which every sector could be read.
     served_whole: u64,
 }
 

@@ -1,10 +1,10 @@
 //! Places for members: memory (tmpfs), or ext4 over a loop device, whose power can be cut.
 //!
-//! ext4's shutdown for such trials cuts the power (`xfs_io -x -c shutdown`, without flushing its
-//! log): from that moment nothing more reaches the loop device. The disk then holds the blocks
-//! written back so far. Mounting it again replays the journal, as after a real power cut.
+//! ext4's shutdown call cuts the power (`xfs_io -x -c shutdown`, without flushing its log): from
+//! that moment nothing more reaches the loop device. The disk then holds the blocks written back so
+//! far. The next mount replays the journal, as after a real power cut.
 //!
-//! ext4 needs root, loop devices and xfs_io; the error names the missing one.
+//! ext4 needs root, loop devices and xfs_io; an error names the missing one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,11 +15,12 @@ use anyhow::{Context, Result};
 use crate::programs::run;
 
 const TMPFS: &str = "/dev/shm";
-/// Room for the largest array here, its file system's journal, and some.
+/// Room for the largest array of these rounds, the file system's journal, and a reserve.
 const IMAGE_BYTES: u64 = 128 << 20;
 /// The file system's own commits come so late that only flushed writes count.
 const MOUNT_OPTIONS: &str = "loop,commit=300";
-/// Another program, such as udev, may still have it open for a moment.
+/// Tries to unmount: another program, such as udev, may still have the file system open for a
+/// moment.
 const UNMOUNT_TRIES: u32 = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,9 @@ impl StorageKind {
 /// A folder of one round, and the file system under it. A drop removes it, unless kept.
 pub(super) struct MemberStorage {
     folder: Option<tempfile::TempDir>,
-    /// In memory, even with members on ext4: it survives the server, but no power cut.
+    /// In memory, even if members are on ext4: its files survive the server, but no power cut.
     _runtime: tempfile::TempDir,
-    /// braid's folder in it.
+    /// braid's folder in the runtime folder.
     run: PathBuf,
     kind: StorageKind,
     mounted: bool,
@@ -77,7 +78,7 @@ impl MemberStorage {
         Ok(storage)
     }
 
-    /// Whether members can be there; `Err` says why not.
+    /// Whether members can have storage of this kind; `Err` gives the reason if not.
     pub(super) fn is_possible(kind: StorageKind) -> Result<()> {
         let mut storage = Self::new(kind)?;
         if kind == StorageKind::Ext4 {
@@ -87,12 +88,12 @@ impl MemberStorage {
         Ok(())
     }
 
-    /// The folder for sockets and state, and the one for data that outlives the server.
+    /// The folder for sockets and state, and the folder for data that outlives the server.
     pub(super) fn folders(&self) -> (&Path, Option<&Path>) {
         (self.folder(), Some(&self.run))
     }
 
-    /// For sockets and notes; its power is never cut.
+    /// The folder for sockets and notes; its power is never cut.
     pub(super) fn folder(&self) -> &Path {
         self.folder.as_ref().expect("it is there until it is kept").path()
     }
@@ -105,12 +106,12 @@ impl MemberStorage {
         self.folder().join("ext4.img")
     }
 
-    /// After this, nothing more reaches the disk.
+    /// Cuts the power: after this call nothing more reaches the disk.
     pub(super) fn cut_power(&self) -> Result<()> {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
     }
 
-    /// The power cut emptied memory, where the server of an array without parity keeps nothing.
+    /// Empties the runtime folder, as a power cut empties memory.
     pub(super) fn forget_answered(&self) -> Result<()> {
         if !self.run.exists() {
             return Ok(());
@@ -121,7 +122,7 @@ impl MemberStorage {
         Ok(())
     }
 
-    /// Mounts the disk again. Processes with open files must be gone.
+    /// Mounts the disk again. Processes with open files on it must have ended.
     pub(super) fn restore_power(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()
@@ -147,7 +148,7 @@ impl MemberStorage {
         Ok(())
     }
 
-    /// Leaves everything in place; returns the path.
+    /// Leaves all files in place; returns the folder's path.
     pub(super) fn keep(mut self) -> String {
         let folder = self.folder.take().expect("kept once").keep();
         let what = match self.kind {

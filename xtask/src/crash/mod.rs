@@ -9,10 +9,10 @@
 //!    | model       expected content     | offline          mdadm, parity and copies on the files
 //! ```
 //!
-//! The simulator tries the engine under virtual time. This loop tries the layers around it:
-//! threads, system calls, sockets, a file system's journal. A printed seed makes the choices, and
-//! the machine decides their timing, so a seed repeats a round's plan and not its every step. On a
-//! failure the files are kept.
+//! The simulator tries the engine under virtual time. This loop tries the layers around the engine:
+//! threads, system calls, sockets, a file system's journal. The printed seed makes the choices, and
+//! the machine decides their timing: a seed repeats a round's plan but not its every step. If a
+//! round fails, its files are kept.
 
 mod client;
 mod foreign;
@@ -148,7 +148,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
             break;
         }
         one(&braid, options, (index, &kinds), &mut counts)?;
-        // A run ended by hand has then printed its findings so far.
+        // Prints the findings so far at intervals: a run may be ended by hand.
         if told.elapsed() >= REPORT_INTERVAL {
             told = Instant::now();
             println!("so far, the next round is seed {}:", options.seed.wrapping_add(index + 1));
@@ -159,7 +159,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(left_out)
 }
 
-/// One round with its own seed, so that it can be repeated alone.
+/// Runs one round with its own seed, so that the round can be repeated alone.
 fn one(
     braid: &Path,
     options: &Options,

@@ -1,7 +1,7 @@
 //! The model of the array: per sector, the writes that a client may find.
 //!
 //! `client` reports its requests and their answers. After a crash the model judges every sector
-//! that is read, and then pins the version it found.
+//! that is read. It then pins the version that it found: later reads must find that version.
 //!
 //! ```text
 //!   base ── write ── write ── write        in the order asked; no two in flight touch one sector
@@ -15,7 +15,7 @@
 //! Invariants:
 //! - an acknowledged write that is missing after a kill is found
 //!   `[check: an_answered_write_must_survive_a_kill]`;
-//! - a flushed write that is missing after a power cut is found; an unflushed one may be missing
+//! - a flushed write that is missing after a power cut is found; an unflushed write may be missing
 //!   `[check: only_flushed_writes_must_survive_a_power_cut]`;
 //! - a version found once must stay `[check: what_was_found_must_stay]`.
 
@@ -27,7 +27,7 @@ use anyhow::{Result, bail};
 pub(super) const SECTOR_BYTES: usize = 512;
 /// A version with this bit is zeroes.
 const ZERO: u32 = 1 << 31;
-/// The content of a new file.
+/// The version of a sector in a new file.
 pub(super) const NEVER_WRITTEN: u32 = ZERO;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug)]
 struct Write {
     version: u32,
-    /// The count of answers at the time of its answer; `None` while in flight.
+    /// The number of answers when this write was answered; `None` while it is in flight.
     answered: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ struct Write {
 pub(super) struct Tally {
     /// Writes acknowledged before a crash and checked after it.
     pub(super) answered: u64,
-    /// Those of them that a FLUSH or FUA made durable.
+    /// Of those, writes that a FLUSH or FUA made durable.
     pub(super) flushed: u64,
     pub(super) sectors: u64,
 }
@@ -61,7 +61,7 @@ pub(super) struct SectorCounts {
     pub(super) right: u64,
     /// Unreadable sectors.
     pub(super) failed: u64,
-    /// Sectors in flight.
+    /// Sectors with a write in flight.
     pub(super) open: u64,
     /// Sectors with any other content.
     pub(super) wrong: u64,
@@ -83,13 +83,13 @@ pub(super) struct Model {
     later: BTreeMap<usize, Vec<Write>>,
     last_version: u32,
     answers: u64,
-    /// Acknowledged and not yet judged; the second is whether it was flushed.
+    /// Versions that were acknowledged and not yet judged, each with whether it was flushed.
     unjudged: Vec<(u64, bool)>,
     pub(super) tally: Tally,
 }
 
 impl Model {
-    /// `sectors` sectors that were never written.
+    /// A model of `sectors` sectors that were never written.
     pub(super) fn new(sectors: usize) -> Self {
         Self {
             base: vec![NEVER_WRITTEN; sectors],
@@ -101,7 +101,7 @@ impl Model {
         }
     }
 
-    /// Sends a write; returns its version.
+    /// Notes that a write is sent; returns its version.
     pub(super) fn ask(&mut self, range: &Range<usize>, zeroes: bool) -> u32 {
         self.last_version += 1;
         let version = self.last_version | if zeroes { ZERO } else { 0 };
@@ -111,7 +111,7 @@ impl Model {
         version
     }
 
-    /// The write succeeded; `durable` marks a FUA.
+    /// Notes that the write succeeded; `durable` for a FUA.
     pub(super) fn answer(&mut self, range: &Range<usize>, version: u32, durable: bool) {
         self.answers += 1;
         self.unjudged.push((self.answers, durable));
@@ -126,12 +126,12 @@ impl Model {
         }
     }
 
-    /// Answers so far: a FLUSH sent now will cover them.
+    /// The number of answers so far: a FLUSH sent now covers these writes.
     pub(super) fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// A FLUSH succeeded that was sent when there were `covered` answers.
+    /// Notes that a FLUSH succeeded that was sent when there were `covered` answers.
     pub(super) fn flushed(&mut self, covered: u64) {
         let sectors: Vec<usize> = self.later.keys().copied().collect();
         for sector in sectors {
@@ -141,7 +141,7 @@ impl Model {
         done.for_each(|(_, flushed)| *flushed = true);
     }
 
-    /// The last write answered by then becomes the base.
+    /// Makes the last write among the first `covered` answers the sector's base.
     fn settle(&mut self, sector: usize, covered: u64) {
         let Some(writes) = self.later.get_mut(&sector) else { return };
         let is_covered = |write: &Write| write.answered.is_some_and(|answer| answer <= covered);
@@ -185,7 +185,8 @@ impl Model {
         Ok(())
     }
 
-    /// Compares the bytes of `first` and the sectors behind it, except for sectors in flight.
+    /// Compares `bytes` with the sectors from `first` on, except for sectors with a write in
+    /// flight.
     pub(super) fn compare(&self, first: usize, bytes: &[u8]) -> SectorCounts {
         let mut found = SectorCounts::default();
         for (sector, bytes) in (first..).zip(bytes.chunks(SECTOR_BYTES)) {
@@ -201,7 +202,7 @@ impl Model {
         found
     }
 
-    /// The legal version that these bytes are.
+    /// The legal version that these bytes are; an error if they are none.
     fn find(&mut self, sector: usize, found: &[u8], end: End) -> Result<u32> {
         self.tally.sectors += 1;
         let allowed = self.allowed(sector, end);
@@ -213,7 +214,7 @@ impl Model {
         bail!("sector {sector} holds {}; allowed are the writes {allowed}", describe(found))
     }
 
-    /// All sectors were judged, so every write acknowledged until now has been checked.
+    /// Notes that all sectors were judged, so every write acknowledged until now has been checked.
     pub(super) fn judged_all(&mut self) {
         self.tally.answered += self.unjudged.len() as u64;
         let flushed = self.unjudged.iter().filter(|(_, flushed)| *flushed).count();
@@ -222,7 +223,7 @@ impl Model {
     }
 }
 
-/// The bytes of a version in a sector: both numbers are in it, and the rest depends on both.
+/// The bytes of a version in a sector. They contain both numbers, and the rest depends on both.
 pub(super) fn content(version: u32, sector: usize) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     if version & ZERO != 0 {
@@ -244,7 +245,7 @@ fn name(version: u32) -> String {
     }
 }
 
-/// The write that these bytes come from, as far as they say.
+/// Describes the write that these bytes come from, as far as the bytes show it.
 fn describe(found: &[u8]) -> String {
     if found.iter().all(|byte| *byte == 0) {
         return "zeroes".to_owned();
@@ -265,7 +266,8 @@ fn describe(found: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Two writes to sector 3; the first flushed if so, the second answered if so.
+    /// Two writes to sector 3: the first is flushed if `flushed`, the second is answered if
+    /// `answered`.
     fn two_writes(flushed: bool, answered: bool) -> (Model, [u32; 2]) {
         let mut model = Model::new(8);
         let first = model.ask(&(3..4), false);

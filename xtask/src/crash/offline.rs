@@ -1,8 +1,9 @@
 //! Checks the members' files while no server has them open.
 //!
-//! - `mdadm --examine`: every member's superblock is sound, of this array and slot, and they agree.
-//! - Parity and copies, by arithmetic on the files alone: the members' data areas of RAID-4 and 5
-//!   add up to zero in every layout; those of RAID-1 are equal; of RAID-10 near-2, by pairs.
+//! - `mdadm --examine`: every member's superblock is sound, of this array and slot, and all agree.
+//! - Parity and copies, by arithmetic on the files alone. The members' data areas of RAID-4 and 5
+//!   add up to zero in every layout; those of RAID-1 are equal; those of RAID-10 near-2 are equal
+//!   by pairs.
 //!
 //! Q is not computed here: `round` reads an array of RAID-6 without two of its members instead.
 
@@ -46,8 +47,8 @@ impl ExamineOutput {
     }
 }
 
-/// Examines members, whose superblocks must be sound. In the order of slots, some of which may be
-/// missing: a member's name ends with its slot.
+/// Examines members, whose superblocks must be sound. `members` is in the order of slots, some of
+/// which may be missing: a member's file name ends with its slot.
 pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<ExamineOutput>> {
     let mut all = Vec::new();
     for member in members {
@@ -64,7 +65,7 @@ pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<ExamineOutput>> {
     Ok(all)
 }
 
-/// The members of an array that was stopped in order must agree in all common fields.
+/// Checks that the members of an array that was stopped in order agree in all common fields.
 pub(super) fn assert_agree(all: &[ExamineOutput]) -> Result<()> {
     for key in ["Array UUID", "Events", "Raid Level", "Raid Devices", "Array State", "State"] {
         for examined in all {
@@ -75,13 +76,14 @@ pub(super) fn assert_agree(all: &[ExamineOutput]) -> Result<()> {
     Ok(())
 }
 
-/// Whether every member says clean, and all have the same events.
+/// Whether every superblock is clean, and all have the same event count.
 pub(super) fn is_clean(all: &[ExamineOutput]) -> bool {
     let events = |examined: &ExamineOutput| examined.words.get("Events").cloned();
     all.iter().all(|examined| examined.is_clean() && events(examined) == events(&all[0]))
 }
 
-/// Checks parity and copies of a clean array, as far as files show. Returns the compared sectors.
+/// Checks parity and copies of a clean array, as far as the files allow. Returns the number of
+/// compared sectors.
 pub(super) fn assert_redundant(
     level: &str,
     members: &[PathBuf],
@@ -90,8 +92,8 @@ pub(super) fn assert_redundant(
     assert_redundant_below(u64::MAX, level, members, all)
 }
 
-/// The same for an array whose job was interrupted, below its saved offset. A dirty array, or one
-/// whose spare has no slot yet, is not compared.
+/// Checks parity and copies below the saved offset of an interrupted job. Skips a dirty array, and
+/// one whose spare has no slot yet. Returns the number of compared sectors.
 pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
     let mut all = Vec::new();
     for member in members {
@@ -108,7 +110,8 @@ pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
             below = below.min(examined.sectors("Recovery Offset")?);
         }
         if examined.words.contains_key("Resync Offset") {
-            // With two near copies on four members, half as many lie on each.
+            // With two near copies on four members, each member holds half as many sectors as the
+            // array.
             let share = if level == "10" { members.len() as u64 / 2 } else { 1 };
             below = below.min(examined.sectors("Resync Offset")? / share);
         } else if !examined.is_clean() {

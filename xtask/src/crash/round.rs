@@ -8,8 +8,8 @@
 //!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; flushed writes are verified
 //! ```
 //!
-//! The model client has the lower part of the array, fio (in rounds of kills) the upper; their
-//! border is in the middle of a stripe. Sectors that were never written are compared, too.
+//! The model client has the lower part of the array, and fio (in rounds of kills) the upper part.
+//! The border is in the middle of a stripe. Sectors that were never written are compared, too.
 
 mod jobs;
 
@@ -42,10 +42,10 @@ const STARTING_MS_MAX: u64 = 40;
 const KILLS: usize = 3;
 /// Percents from one kill of a job to the next.
 const STEP: u32 = 14;
-/// The refusal of a write hole.
+/// The error code by which braid refuses an array with a write hole.
 const WRITE_HOLE: &str = "B031";
 const MEMBER_SIZE: &str = "8M";
-/// The same in rounds of jobs, large enough for a kill in mid-job.
+/// The size of members in rounds of jobs, large enough for a kill in mid-job.
 const MEMBER_SIZE_JOBS: &str = "16M";
 
 const CACHES: [&str; 2] = ["writeback", "writethrough"];
@@ -67,13 +67,13 @@ pub(super) const SHAPES: [Shape; 5] = [
     Shape { level: "4", members: 4, lost_max: 1 },
 ];
 
-/// The crash of a round.
+/// The kind of crash in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     Kills,
     Loss,
     PowerCut,
-    /// Kills a job after every so many percent.
+    /// Kills a job after each step of this many percent.
     Jobs {
         step: u32,
     },
@@ -110,9 +110,9 @@ pub(super) struct Round<'a> {
     model: Model,
     random: Rng,
     cache: &'static str,
-    /// Power was cut since fio wrote.
+    /// Whether power was cut since fio wrote.
     foreign_lost: bool,
-    /// Sectors that the model client writes; fio has the rest, if it takes part.
+    /// The number of sectors that the model client writes; fio has the others, if it takes part.
     own_sectors: usize,
     foreign: Option<Foreign>,
     foreign_runs: Option<Child>,
@@ -121,7 +121,7 @@ pub(super) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    /// Makes the array, and fills it or leaves it empty.
+    /// Creates the array, and fills it or leaves it empty.
     pub(super) fn new(
         braid: &'a Path,
         (shape, plan): (Shape, Plan),
@@ -169,7 +169,7 @@ impl<'a> Round<'a> {
         Ok(round)
     }
 
-    /// The first start tells the array's size.
+    /// Starts the array for the first time, which reports its size.
     fn begin(&mut self, plan: Plan) -> Result<()> {
         let server = self.start(false)?;
         let mut client = Client::connect(&server.socket)?;
@@ -178,7 +178,7 @@ impl<'a> Round<'a> {
         self.model = Model::new(sectors);
         self.own_sectors = sectors;
         if plan == Plan::Kills && Foreign::is_installed() {
-            // An odd number: within a block of fio's, a chunk and a row.
+            // An odd number of sectors: the border is within a block of fio's, a chunk and a row.
             self.own_sectors = (sectors * 3 / 4) | 1;
             let start = (self.own_sectors * SECTOR_BYTES) as u64;
             let seed = self.random.u64(..1 << 30);
@@ -193,7 +193,7 @@ impl<'a> Round<'a> {
         self.check_stopped()
     }
 
-    /// Carries out the plan, then stops in order and checks everything once more.
+    /// Carries out the plan, then stops the array in order and checks everything once more.
     pub(super) fn run(mut self, plan: Plan) -> Result<()> {
         let goes_on = match plan {
             Plan::Kills => self.kills()?,
@@ -232,7 +232,7 @@ impl<'a> Round<'a> {
         Ok(true)
     }
 
-    /// Members go in the middle; then the process.
+    /// Deletes or cuts members under load, then ends the server.
     fn loss(&mut self) -> Result<bool> {
         let lost = 1 + self.random.usize(..self.shape.lost_max);
         let server = self.start(false)?;
@@ -243,7 +243,7 @@ impl<'a> Round<'a> {
         let kind = if self.random.bool() { Signal::KILL } else { Signal::TERM };
         self.load_and(server, kind, losses)?;
         self.counts.members_lost += lost as u64;
-        // Remove by name: a request in flight may have made a cut file grow again.
+        // Remove by name: a request in flight may have made a file that was cut grow again.
         let names = slots.iter().map(|slot| self.members[*slot].clone()).collect::<Vec<_>>();
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
@@ -303,7 +303,7 @@ impl<'a> Round<'a> {
         self.load_and(server, signal, Vec::new())
     }
 
-    /// Loads, loses these members on the way (deleted or cut to nothing), then sends the signal.
+    /// Loads the array, deletes these members or cuts them to nothing, then sends the signal.
     fn load_and(
         &mut self,
         server: Server,
@@ -340,7 +340,7 @@ impl<'a> Round<'a> {
         self.foreign_ended()
     }
 
-    /// fio takes its time to begin.
+    /// Waits a while, since fio takes its time to begin.
     fn foreign_head_start(&self) -> Duration {
         Duration::from_millis(if self.foreign_runs.is_some() { 400 } else { 0 })
     }
@@ -371,7 +371,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// SIGTERM under load, and SIGKILL before the stop can have finished.
+    /// Sends SIGTERM under load, and SIGKILL before the stop can have finished.
     fn kill_while_stopping(&mut self) -> Result<()> {
         let server = self.start(false)?;
         let mut client = Client::connect(&server.socket)?;
@@ -384,7 +384,7 @@ impl<'a> Round<'a> {
                 dying.store(true, Ordering::SeqCst);
                 send(process, Signal::TERM)?;
                 std::thread::sleep(more);
-                // Not waited for yet, so the process id is still its own.
+                // The process has not been waited for yet, so its ID is still its own.
                 send(process, Signal::KILL)
             })
         };
@@ -400,13 +400,13 @@ impl<'a> Round<'a> {
         Duration::from_micros(self.random.u64(..most_ms * 1000))
     }
 
-    /// Starts it on the members, with the last chosen cache.
+    /// Starts a server on the members, with the cache that was chosen last.
     fn open(&self) -> Result<StartResult> {
         let options = ["--cache", self.cache];
         Server::spawn_with(self.braid, self.storage.folders(), &self.members, &options)?.serving()
     }
 
-    /// Starts it with one of the caches; a crash must cost no member.
+    /// Starts a server with a random cache; a crash must cost no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
         match self.open()? {
@@ -433,7 +433,7 @@ impl<'a> Round<'a> {
         {
             self.counts.fio_blocks += foreign.verify(self.foreign_lost)?;
         }
-        // The random end is part of the trial: this server has written nothing.
+        // The random kind of end is part of the trial: this server has written nothing.
         if self.random.bool() {
             server.stop()?;
             self.counts.stops += 1;
@@ -452,7 +452,8 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// After an orderly stop: the superblocks agree, and a clean array has its redundancy.
+    /// Checks after an orderly stop that the superblocks agree, and that a clean array is
+    /// redundant.
     fn check_stopped(&mut self) -> Result<()> {
         if self.members.len() < self.shape.members {
             return Ok(());
@@ -465,7 +466,8 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// By arithmetic on the files, and by reading without as many members as the level bears.
+    /// Checks redundancy by arithmetic on the files, and by reading without as many members as the
+    /// level tolerates.
     fn check_redundant(&mut self, examined: &[offline::ExamineOutput], end: End) -> Result<()> {
         self.counts.sectors +=
             offline::assert_redundant(self.shape.level, &self.members, examined)?;
@@ -483,7 +485,7 @@ impl<'a> Round<'a> {
             bail!("a clean array is refused with {} of its members", members.len());
         };
         let mut client = Client::connect(&server.socket)?;
-        // On a copy: versions found without some members pin nothing.
+        // Judges with a copy of the model: versions found without some members pin nothing.
         let mut model = self.model.clone();
         model.tally.sectors = 0;
         client.verify(&mut model, 0..self.own_sectors, end)?;
@@ -497,14 +499,14 @@ impl<'a> Round<'a> {
 impl Drop for Round<'_> {
     fn drop(&mut self) {
         if let Some(mut child) = self.foreign_runs.take() {
-            // Only on the way out of a failure.
+            // Reached only after a failure.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The possible plans of a kind of storage.
+/// The plans that a kind of storage allows.
 pub(super) fn plans(kind: StorageKind) -> &'static [Plan] {
     match kind {
         StorageKind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills, Plan::Jobs { step: STEP }],

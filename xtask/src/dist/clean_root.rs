@@ -1,6 +1,7 @@
-//! Tries the package in an empty root: made by debootstrap; installed, used, removed.
+//! Tries the package in an empty root made by debootstrap: installs, uses and removes it.
 //!
-//! Such a root has no systemd. The test starts the unit's programs, with its user and arguments.
+//! Such a root has no systemd. The test starts the unit's programs itself, as the unit's user and
+//! with the unit's arguments.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,8 @@ use anyhow::{Result, ensure};
 
 use super::{copied, done, said};
 
-/// In the root: creates an array, configures it by `braid scan`, serves it as the unit, stops it.
+/// The script in the root: creates an array, configures it by `braid scan`, serves it as the unit,
+/// stops it.
 const USE: &str = r#"
 set -eu
 rm -rf /srv/disks /var/lib/braid /etc/braid
@@ -40,7 +42,7 @@ test -e /var/lib/braid
 dpkg --purge braid
 "#;
 
-/// Makes the root, and runs the test in it.
+/// Makes the root, and runs the script in it.
 pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     let root = out.join("root");
     if !root.join("bin/sh").exists() {
@@ -52,7 +54,7 @@ pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     }
     copied(package, &root.join("braid.deb"), 0o644)?;
     fs::write(root.join("use.sh"), USE)?;
-    // Own namespaces: their end removes all mounts and processes.
+    // Namespaces of its own: their end removes all mounts and processes.
     let within = "mount -t proc proc \"$1/proc\" && mount -t sysfs sys \"$1/sys\" && mount --rbind /dev \"$1/dev\" && exec chroot \"$1\" sh /use.sh";
     let mut used = Command::new("unshare");
     used.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", within, "sh"]).arg(&root);

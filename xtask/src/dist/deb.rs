@@ -12,17 +12,17 @@ use super::{copied, done, said, written};
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// Packages that create the user.
+/// Dependency on a package that creates the user.
 const SYSUSERS: &str = "systemd | systemd-standalone-sysusers | systemd-sysusers";
 
-/// lintian's tags about origin and destination of a package. This one is no part of Debian and
-/// closes no Debian bug, and the project has no mail address.
+/// Tags of lintian about a package's origin and destination, which are ignored. This package is no
+/// part of Debian and closes no Debian bug, and the project has no mail address.
 const NOT_OURS: &str = "initial-upload-closes-no-bugs,bogus-mail-host";
 
 /// The package's maintainer field.
 const MAINTAINER: &str = "the braid authors <braid@example.invalid>";
 
-/// Builds the package of a folder.
+/// Builds the package from a folder.
 pub(super) fn package(
     root: &Path,
     stage: &Path,
@@ -73,7 +73,7 @@ pub(super) fn package(
     Ok(package)
 }
 
-/// The packages that the program needs, from the libraries that it links.
+/// The packages that the program depends on, from the libraries that it links.
 fn depends(stage: &Path, processor: Processor) -> Result<String> {
     let objdump = format!("{}objdump", processor.tools()?);
     let linked = said(

@@ -6,7 +6,7 @@
 //!   start 2: the rule sees the members, the unit serves ─▶ the same bytes; also with a member failed, after kill -9, rebuilt ─▶ removed
 //! ```
 //!
-//! Software emulation, as all guests here: it takes some minutes.
+//! QEMU emulates in software, as for all guests of the tests: a run takes some minutes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -42,7 +42,7 @@ TTYPath=/dev/ttyS0
 const SAID: [&str; 4] =
     ["after a restart of the machine", "with a member failed", "after kill -9", "rebuilt"];
 
-/// Makes the machine, and runs the test in it.
+/// Makes the virtual machine, and runs the test in it.
 pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     let begun = Instant::now();
     let root = out.join("machine-root");

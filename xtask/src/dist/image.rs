@@ -64,7 +64,7 @@ pub(super) fn archive(
     Ok(archive)
 }
 
-/// Unpacks the archive as a container would; its program creates an array and examines it.
+/// Unpacks the archive as a container would; the program in it creates and examines an array.
 pub(super) fn used(
     archive: &Path,
     (out, version): (&Path, &str),

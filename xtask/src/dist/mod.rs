@@ -10,8 +10,8 @@
 //!   stage: usr/bin, manual pages, completions, unit, rule, user, docs
 //! ```
 //!
-//! For each requested processor ([`target`]). The program itself prints all texts about its
-//! commands: pages by `braid manual`, completions by `COMPLETE=SHELL braid`.
+//! All of this is made for each requested processor ([`target`]). The program itself prints all
+//! texts about its commands: pages by `braid manual`, completions by `COMPLETE=SHELL braid`.
 
 mod clean_root;
 mod deb;
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Debian's package of this program, tried in a root of its own.
+    /// Options that make Debian's package of this program, and try it in a root of its own.
     pub(crate) fn clean_root(braid: PathBuf) -> Self {
         let out = PathBuf::from("target/dist-tried");
         Self { out, braid: Some(braid), arch: Vec::new(), clean_root: true, guest: false }
@@ -66,7 +66,7 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/braid.fish"),
 ];
 
-/// Files of the repository, and their places.
+/// Files of the repository, and their places in the package.
 const FILES: [(&str, &str); 7] = [
     ("packaging/systemd/braid@.service", "usr/lib/systemd/system/braid@.service"),
     ("packaging/systemd/braid.sysusers", "usr/lib/sysusers.d/braid.conf"),
@@ -80,7 +80,7 @@ const FILES: [(&str, &str); 7] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = tidy::repository_root()?;
     let out = std::path::absolute(&args.out)?;
-    // This machine's program prints the texts: one for another processor cannot run here.
+    // This machine's program prints the texts: a program for another processor cannot run here.
     let speaker = match &args.braid {
         Some(braid) => fs::canonicalize(braid).with_context(|| braid.display().to_string())?,
         None => Program::Braid.built(Profile::Dist)?,
@@ -142,7 +142,7 @@ fn version(braid: &Path) -> Result<String> {
 }
 
 /// Lays out the stage: the program `braid`, and the texts that `speaker` prints. Debug information
-/// goes into the file `debug`, if there is one.
+/// goes into the file `debug`, if that is given.
 fn staged(
     root: &Path,
     (speaker, braid): (&Path, &Path),
@@ -182,7 +182,8 @@ fn staged(
     Ok(stage)
 }
 
-/// Strips a program. `debug` gets the debug information; the program names that file.
+/// Strips a program. The debug information goes to the file `debug`, whose name stays in the
+/// program.
 fn stripped(program: &Path, debug: Option<&Path>, tools: &str) -> Result<()> {
     let objcopy = format!("{tools}objcopy");
     if let Some(debug) = debug {
@@ -225,14 +226,14 @@ fn written(to: &Path, text: &str) -> Result<()> {
     fs::write(to, text).with_context(|| to.display().to_string())
 }
 
-/// Runs a command, which must succeed.
+/// Runs a command; an error if it fails.
 fn done(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())
 }
 
-/// Output of a command, which must succeed.
+/// Runs a command and returns its output; an error if it fails.
 fn said(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

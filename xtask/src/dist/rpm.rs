@@ -1,5 +1,5 @@
-//! RPM's package: rpmbuild makes it from a spec with the stage's files. Installed in a folder, run
-//! and erased.
+//! RPM's package: rpmbuild makes it from a spec with the stage's files. The package is installed in
+//! a folder, run and erased.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::target::Processor;
 use super::{done, said, written};
 
-/// The installation makes user, unit and rule known to the system.
+/// The spec. The package's scripts make user, unit and rule known to the system.
 const SPEC: &str = "\
 %global debug_package %{nil}
 %global __os_install_post %{nil}
@@ -39,7 +39,7 @@ if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then systemctl stop 'braid@*.se
 @files@
 ";
 
-/// Builds the package of a folder.
+/// Builds the package from a folder.
 pub(super) fn package(
     stage: &Path,
     (out, version): (&Path, &str),
@@ -80,7 +80,8 @@ fn files_of(folder: &Path, stage: &Path, files: &mut Vec<String>) -> Result<()> 
     Ok(())
 }
 
-/// Installs it in a folder of its own, without its scripts, asks its version, and erases it.
+/// Installs the package in a folder of its own, without its scripts, asks the program's version,
+/// and erases the package.
 pub(super) fn used(package: &Path, out: &Path, processor: Processor) -> Result<()> {
     let root = out.join("rpm-root");
     if root.exists() {
@@ -93,7 +94,8 @@ pub(super) fn used(package: &Path, out: &Path, processor: Processor) -> Result<(
         command
     };
     done(&mut rpm(&["--initdb"]))?;
-    // For any processor. Only the scripts depend on the system: they need a shell.
+    // Installs a package for any processor. Only the package's scripts depend on the system: they
+    // need a shell.
     done(rpm(&["--install", "--noscripts", "--nodeps", "--ignorearch"]).arg(package))?;
     let program = root.join("usr/bin/braid");
     let version = said(processor.running(&program)?.arg("--version"))?;

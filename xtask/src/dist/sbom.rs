@@ -27,7 +27,7 @@ fn bill(metadata: &Value, version: &str) -> Option<Value> {
             continue;
         }
         let node = nodes.iter().find(|node| node["id"] == id)?;
-        // Dependencies of tests and build scripts are not in the program.
+        // Dependencies of tests and of build scripts are not linked into the program.
         let is_linked = |one: &&Value| {
             one["dep_kinds"]
                 .as_array()

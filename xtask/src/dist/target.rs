@@ -22,7 +22,7 @@ pub(crate) enum Processor {
     Aarch64,
 }
 
-/// The C library of a program.
+/// The C library that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     Glibc,
@@ -40,7 +40,7 @@ impl Processor {
         }
     }
 
-    /// Debian's name for it, and that of images.
+    /// Debian's name for the processor, which images use too.
     pub(super) const fn of_debian(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",
@@ -48,7 +48,7 @@ impl Processor {
         }
     }
 
-    /// The kernel's name for it, and RPM's.
+    /// The kernel's name for the processor, which RPM uses too.
     pub(super) const fn of_kernel(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -64,13 +64,14 @@ impl Processor {
         format!("{}-unknown-linux-{library}", self.of_kernel())
     }
 
-    /// The prefix of its cross compiler and binary tools; empty for this machine's processor.
+    /// The prefix of the processor's cross compiler and binary tools; empty for this machine's
+    /// processor.
     pub(super) fn tools(self) -> Result<String> {
         let of = |word: &str| format!("{word}-linux-gnu-");
         Ok(if self == Self::own()? { String::new() } else { of(self.of_kernel()) })
     }
 
-    /// A command that runs its programs here.
+    /// A command that runs the processor's programs on this machine.
     pub(crate) fn running(self, program: &Path) -> Result<Command> {
         if self == Self::own()? {
             return Ok(Command::new(program));
@@ -81,7 +82,7 @@ impl Processor {
         Ok(command)
     }
 
-    /// The emulator of its programs, with the folder of its libraries.
+    /// The emulator for the processor's programs, with the folder of their libraries.
     fn emulator(self) -> [String; 3] {
         let kernel = self.of_kernel();
         [format!("qemu-{kernel}-static"), "-L".to_owned(), format!("/usr/{kernel}-linux-gnu")]
@@ -109,7 +110,7 @@ impl Processor {
         Ok(command)
     }
 
-    /// Builds braid for it.
+    /// Builds braid for the processor.
     pub(crate) fn built(self, library: Library, profile: Profile) -> Result<PathBuf> {
         if self == Self::own()? && library == Library::Glibc {
             return Program::Braid.built(profile);
@@ -123,13 +124,13 @@ impl Processor {
     }
 }
 
-/// Fails unless its standard library is installed.
+/// An error if the target's standard library is not installed.
 fn is_there(triple: &str) -> Result<()> {
     let installed = Command::new("rustup")
         .current_dir(tidy::repository_root()?)
         .args(["target", "list", "--installed"])
         .output();
-    // Without rustup that is unknown.
+    // Without rustup this cannot be known: go on.
     let Ok(installed) = installed else { return Ok(()) };
     let installed = String::from_utf8_lossy(&installed.stdout).into_owned();
     ensure!(

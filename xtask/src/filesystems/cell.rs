@@ -27,18 +27,18 @@ use crate::programs::output;
 use crate::server::{Server, StartResult, control_of};
 use crate::tidy;
 
-/// Slow enough that a rebuild lasts while programs write.
+/// The pace of a rebuild, slow enough that it lasts while programs write.
 const REBUILD_PACE: &str = "64M";
 /// Longer than a server takes to notice that a member is gone.
 const LOSS_LIMIT: Duration = Duration::from_secs(20);
-/// Time of load before the next event.
+/// Time under load before the next event.
 const BEFORE: Duration = Duration::from_millis(700);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) level: &'static str,
     members: usize,
-    /// XFS needs 300 MiB.
+    /// Size of members: XFS needs 300 MiB.
     member_size: &'static str,
     lost: usize,
 }
@@ -50,7 +50,7 @@ pub(super) const LEVELS: [Level; 4] = [
     Level { level: "10", members: 4, member_size: "320M", lost: 1 },
 ];
 
-/// One combination to try.
+/// One combination of file system, array and door.
 pub(super) struct Cell {
     pub(super) kind: FileSystem,
     pub(super) level: Level,
@@ -90,9 +90,9 @@ struct CellRun<'a> {
     members: Vec<PathBuf>,
     promised: DurableFiles,
     promised_at_kill: usize,
-    /// Folders synced before the kill, with their checksums.
+    /// Folders that were synced before the kill, with the checksums of their files.
     kept: Vec<(PathBuf, Checksums)>,
-    // Dropped in this order.
+    // Fields are dropped in this order: the disk first.
     disk: Option<Disk>,
     opened: Option<ArrayFile>,
     server: Option<Server>,
@@ -206,7 +206,7 @@ impl<'a> CellRun<'a> {
                 (&self.promised, [folder.join("promised"), folder.join("marks")]);
             let [place, marks] = places;
             let ending = &ending;
-            // Both end with the errors of a dead disk.
+            // Both programs end with the errors of a dead disk.
             let writer = scope.spawn(move || promised.write(&place, ending));
             let marker = scope.spawn(move || Program::FsMark { files: 40_000 }.run(&marks));
             std::thread::sleep(2 * BEFORE);
@@ -229,7 +229,7 @@ impl<'a> CellRun<'a> {
         self.check()
     }
 
-    /// Verifies everything from the array, past all caches, and ends in order.
+    /// Verifies everything from the array, past all caches, and ends all parts in order.
     fn end(mut self, is_trimmed: bool) -> Result<Outcome> {
         self.under_load("last", |_| Ok(()))?;
         self.check()?;
@@ -247,7 +247,7 @@ impl<'a> CellRun<'a> {
         Ok(Outcome { files, promised, bytes, is_trimmed })
     }
 
-    /// Writes into a new folder while `happens` runs; keeps checksums of the files.
+    /// Writes into a new folder while `happens` runs; keeps the checksums of the files.
     fn under_load(
         &mut self,
         name: &str,
@@ -273,7 +273,7 @@ impl<'a> CellRun<'a> {
                 others.into_iter().map(|other| other.join().expect("no panic")).collect();
             ending.store(true, Ordering::Relaxed);
             let written = writer.join().expect("no panic");
-            // An error of the event explains errors of the others.
+            // The event's error comes first: it explains errors of the programs.
             happened.and(others.map(|_| ())).and(written)
         });
         self.promised = promised;
@@ -286,7 +286,8 @@ impl<'a> CellRun<'a> {
         Ok(())
     }
 
-    /// Reads all required files from the array, after a new mount. Returns bytes of promised files.
+    /// Reads all required files from the array, after a new mount. Returns the bytes of promised
+    /// files.
     fn verify(&mut self) -> Result<u64> {
         self.disk().unmount()?;
         self.disk().mount()?;

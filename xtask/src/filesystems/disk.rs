@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::programs::{output, run};
 
-/// Another program may have the file system open for a moment.
+/// Tries to unmount: another program may have the file system open for a moment.
 const UNMOUNT_TRIES: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -45,7 +45,7 @@ impl Disk {
         Ok(Self { device, kind, folder: folder.to_owned(), is_mounted: false })
     }
 
-    /// Makes the file system, with the defaults of its maker.
+    /// Makes the file system, with the defaults of its mkfs.
     pub(super) fn make(&self) -> Result<()> {
         let (program, options): (_, &[&str]) = match self.kind {
             FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F"]),
@@ -55,7 +55,7 @@ impl Disk {
         run(Command::new(program).args(options).arg(&self.device))
     }
 
-    /// Mounts it; a file system that was not unmounted replays its log here.
+    /// Mounts the file system. If it was not unmounted before, it replays its log here.
     pub(super) fn mount(&mut self) -> Result<()> {
         let mut command = Command::new("mount");
         run(command.args(["-t", self.kind.word()]).arg(&self.device).arg(&self.folder))?;
@@ -103,7 +103,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // After a failure. `mount` and `losetup` name leftovers.
+        // Reached after a failure. `mount` and `losetup` list leftovers.
         if self.is_mounted {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.folder));
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs::run;
 
-/// Longer than a file takes to appear or vanish.
+/// Longer than a door's file takes to appear or vanish.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,19 +31,20 @@ impl Door {
 /// The array as a file, until this is dropped.
 pub(super) struct ArrayFile {
     pub(super) file: PathBuf,
-    /// The program that provides the file, unless the server does.
+    /// The program that provides the file; `None` if the server does so itself.
     daemon: Option<Child>,
 }
 
 impl ArrayFile {
-    /// A running server's array as `file`, which its own door or nbdfuse makes.
+    /// Waits until a running server's array appears as `file`, which the FUSE door or nbdfuse
+    /// makes.
     pub(super) fn new(door: Door, file: &Path, socket: &Path) -> Result<Self> {
         let mut opened = Self { file: file.to_owned(), daemon: None };
         if door == Door::Nbdfuse {
             std::fs::write(file, b"")?;
             let mut command = Command::new("nbdfuse");
             command.arg(file).arg(format!("nbd+unix:///?socket={}", socket.display()));
-            // nbdfuse logs each request that a killed server did not answer.
+            // A file for nbdfuse's log of each request that a killed server did not answer.
             let words = std::fs::File::create(file.with_extension("nbdfuse"))?;
             command.stdin(Stdio::null()).stderr(words);
             opened.daemon = Some(command.spawn().context("nbdfuse")?);
@@ -61,7 +62,8 @@ impl ArrayFile {
         Ok(())
     }
 
-    /// Ends the door. braid's own ends with its server; the next server clears a killed one's.
+    /// Ends the door. braid's own door ends with its server; if that was killed, the next server
+    /// removes the mount.
     pub(super) fn end(mut self, was_killed: bool) -> Result<()> {
         let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
         run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
@@ -74,7 +76,7 @@ impl ArrayFile {
 impl Drop for ArrayFile {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            // After a failure; `mount` names what is still mounted.
+            // Reached after a failure. `mount` lists what is still mounted.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

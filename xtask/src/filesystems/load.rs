@@ -1,7 +1,8 @@
 //! Load on a file system: promised files, fs_mark, dbench, and a copy of this source tree.
 //!
-//! A file is *promised* once it, and then its folder, were synced: from then on a file system must
-//! have it, whichever process is killed. The promise is withdrawn before the file is removed.
+//! A file is *promised* once it, and then its folder, were synced: from then on the file system
+//! must have it, whichever process is killed. The writer withdraws the promise before it removes
+//! the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -37,7 +38,7 @@ impl Content {
     }
 }
 
-/// Files that must be there.
+/// Files that a file system has promised.
 #[derive(Default)]
 pub(super) struct DurableFiles {
     files: Mutex<BTreeMap<PathBuf, Content>>,
@@ -48,7 +49,8 @@ impl DurableFiles {
         self.files.lock().expect("no writer panics").len()
     }
 
-    /// Writes files into a new folder until `ending` or an error, legal once a server may be dead.
+    /// Writes files into a new folder until `ending` is set. Fails earlier if a write fails, as after
+    /// a kill of the server.
     pub(super) fn write(&self, folder: &Path, ending: &AtomicBool) -> Result<()> {
         std::fs::create_dir(folder)?;
         let written = std::thread::scope(|scope| {
@@ -121,7 +123,7 @@ impl Checksums {
         self.lines.len()
     }
 
-    /// Compares files and bytes; the error names the differences.
+    /// Compares the names and checksums of files; the error names the differences.
     pub(super) fn compare(&self, found: &Self) -> Result<()> {
         let lacking: Vec<_> = self.lines.difference(&found.lines).collect();
         let other: Vec<_> = found.lines.difference(&self.lines).collect();
@@ -152,7 +154,8 @@ impl Program<'_> {
                 let mut command = Command::new("fs_mark");
                 let each = (files / 4).to_string();
                 command.args(["-k", "-S", "1", "-s", "20000", "-t", "4", "-n", &each]);
-                // fs_mark's paths must be shorter than 40 bytes; its log stays in the folder.
+                // fs_mark's paths must be shorter than 40 bytes, so it runs in the folder, where
+                // its log stays.
                 command.args(["-d", ".", "-l", "/dev/null"]).current_dir(folder);
                 command
             }

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! File systems are the running kernel's. Foreign programs make all load except the promised files:
-//! only the writer knows what a file system has promised (a synced file). Needs root, loop devices
-//! and /dev/fuse, and names the missing one. On a failure the files are kept.
+//! only the writer knows which files a file system has promised. Needs root, loop devices and
+//! /dev/fuse, and names the missing one. If a cell fails, its files are kept.
 
 mod cell;
 mod disk;
@@ -45,7 +45,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// One cell, for `cargo xtask test`.
+    /// Options for one cell, for `cargo xtask test`.
     pub(crate) fn short() -> Self {
         Self {
             kind: Some(FileSystem::Ext4),
@@ -72,7 +72,7 @@ impl Options {
     }
 }
 
-/// The missing requirement of the machine, if any.
+/// The requirement that the machine lacks, if any.
 fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may mount".into());
@@ -89,7 +89,7 @@ fn missing() -> Option<String> {
 /// The end of a run without failures.
 pub(crate) enum RunResult {
     Cells(usize),
-    /// The missing requirement.
+    /// Nothing ran: the machine lacks this requirement.
     Skipped(String),
 }
 

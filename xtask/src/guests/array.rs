@@ -19,7 +19,7 @@ pub(super) struct Array {
     braid: PathBuf,
     folder: PathBuf,
     members: Vec<PathBuf>,
-    /// Options for the doors, beside the socket.
+    /// Options for the doors, in addition to the socket.
     doors: Vec<String>,
     server: Option<Server>,
 }
@@ -40,7 +40,7 @@ impl Array {
         Ok(array)
     }
 
-    /// Serves its present members.
+    /// Serves those members that are present.
     fn serve(&mut self) -> Result<()> {
         let options: Vec<&str> = self.doors.iter().map(String::as_str).collect();
         self.server = match Server::start(&self.braid, &self.folder, &self.members, &options)? {
@@ -58,33 +58,33 @@ impl Array {
         format!("nbd+unix:///?socket={}", self.socket().display())
     }
 
-    /// Its size, from `braid status`.
+    /// The array's size, from `braid status`.
     pub(super) fn size_bytes(&self) -> Result<u64> {
         let status = self.ask("status", &[])?;
         status["arrays"][0]["size_bytes"].as_u64().with_context(|| status.to_string())
     }
 
-    /// Bytes that its members occupy in their file system.
+    /// Bytes that the members occupy in their file system.
     pub(super) fn taken_bytes(&self) -> Result<u64> {
         let sizes = self.members.iter().map(|member| Ok(member.metadata()?.blocks() * 512));
         sizes.sum()
     }
 
-    /// `braid fail` of the last member, which is not served again.
+    /// Fails the last member by `braid fail`; later servers get the array without it.
     pub(super) fn lose_a_member(&mut self) -> Result<()> {
         let lost = self.members.pop().context("a member")?;
         self.ask("fail", &[lost.to_str().context("a path of text")?])?;
         self.expect_state("degraded")
     }
 
-    /// Fails unless `braid status` reports this state.
+    /// An error unless `braid status` reports this state.
     pub(super) fn expect_state(&self, state: &str) -> Result<()> {
         let status = self.ask("status", &[])?;
         ensure!(status["arrays"][0]["state"] == state, "not {state}: {status}");
         Ok(())
     }
 
-    /// SIGKILL, and a new server of the same members at the same place.
+    /// Kills the server, and starts a new server of the same members at the same place.
     pub(super) fn kill_and_serve(&mut self) -> Result<()> {
         self.server.take().context("it serves")?.kill()?;
         self.serve()

@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::array::Array;
 use crate::programs::{output, run};
 
-/// Checks the file system there, and compares `/work` with the guest's `/sums`; returns how many.
+/// Checks the file system that begins at `start_bytes`, and compares its `/work` with the guest's
+/// `/sums`; returns the number of files.
 pub(super) fn compare(array: &Array, folder: &Path, start_bytes: u64) -> Result<usize> {
     let (disk, system) = (folder.join("after.img"), folder.join("system.img"));
     run(Command::new("nbdcopy").arg(array.uri()).arg(&disk))?;

@@ -6,8 +6,8 @@
 //! 1 MiB..        the partition: /boot, /bin, /first (the first process)
 //! ```
 //!
-//! boot.img loads the next part from sector 1 by default, and grub-mkimage writes the core's length
-//! into it. So no GRUB installer has to run, which would look for devices.
+//! By default boot.img loads core.img from sector 1, and grub-mkimage writes the core's length into
+//! core.img. So no GRUB installer has to run, which would look for devices.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -23,26 +23,28 @@ const SECTOR_BYTES: u64 = 512;
 pub(super) const PARTITION_BYTES: u64 = 1 << 20;
 /// Size of the root file system; the array has room for it.
 const ROOT_BYTES: u64 = 128 << 20;
-/// boot.img's code; behind it follows the partition table.
+/// Length of boot.img's code; the partition table follows it.
 const BOOT_CODE_BYTES: usize = 440;
-/// Place of the table's first entry, and the signature at the end of the sector.
+/// Offset of the partition table's first entry.
 const ENTRY_OFFSET: u64 = 446;
+/// Offset and bytes of the signature at the end of the boot sector.
 const SIGNATURE: (u64, [u8; 2]) = (510, [0x55, 0xaa]);
-/// Partition type of Linux, and the mark of a bootable one.
+/// Partition type of Linux.
 const KIND_LINUX: u8 = 0x83;
+/// Mark of a bootable partition.
 const ACTIVE: u8 = 0x80;
-/// Cylinder, head and sector of a place beyond their range.
+/// Cylinder, head and sector of a place that these numbers cannot express.
 const BEYOND: [u8; 3] = [0xfe, 0xff, 0xff];
 
 const GRUB: &str = "/usr/lib/grub/i386-pc";
-/// GRUB modules inside the core, which finds all others on the disk; this disk has none.
+/// GRUB modules inside the core. The core would load further modules from the disk, but needs none.
 const GRUB_PARTS: [&str; 5] = ["biosdisk", "part_msdos", "ext2", "linux", "normal"];
 const GRUB_ORDERS: &str = "linux /boot/vmlinuz console=ttyS0 quiet loglevel=3 panic=-1 oops=panic
 initrd /boot/initrd
 boot
 ";
 
-/// In order of insertion: each module after its dependencies.
+/// The kernel's modules in order of insertion: each module after its dependencies.
 const MODULES: [&str; 11] = [
     "virtio_ring",
     "virtio",
@@ -103,7 +105,7 @@ fn initramfs(modules: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// GRUB's second part.
+/// Builds core.img, GRUB's second part.
 fn core(folder: &Path) -> Result<Vec<u8>> {
     let path = folder.join("core.img");
     let mut make = Command::new("grub-mkimage");

@@ -1,10 +1,11 @@
 //! A virtual machine and a dialogue over its console: lines, both ways.
 //!
 //! Software emulation and one processor, as in the oracle's guests and for the same reasons
-//! (`oracle/guest.rs`). The guest's messages begin with `@@`; the rest is kept for failures.
+//! (`oracle/guest.rs`). The guest's messages begin with `@@`; its other output is kept for the
+//! messages of failures.
 //!
-//! Invariants: the QEMU process has ended when the value is dropped. A guest that says nothing,
-//! panics or ends early is an error, with the end of its console.
+//! Invariants: the QEMU process has ended when the value is dropped. A guest that is silent, panics
+//! or ends early is an error, with the end of its console.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,12 +16,13 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Prefix of the guest's messages.
 const MARK: &str = "@@";
-/// Last lines of the console in a failure's message.
+/// Lines from the end of the console that a failure's message shows.
 const TAIL_LINES: usize = 30;
 
-/// Time limit of a round, and of the end: it takes seconds on two idle cores.
+/// Time limit of a round of the guest's script, and of its end. Either takes seconds on two idle
+/// cores.
 pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(90);
-/// Rounds between two events.
+/// Rounds of the guest's script between two events.
 const ROUNDS: usize = 3;
 
 pub(crate) struct Machine {
@@ -31,7 +33,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Starts one with so much memory (shared, for vhost-user) and these devices.
+    /// Starts a machine with this much memory (shared, for vhost-user) and these devices.
     pub(crate) fn start(memory_mib: u32, devices: &[String]) -> Result<Self> {
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"]);
@@ -56,7 +58,7 @@ impl Machine {
         Ok(Self { child, console, input, said: Vec::new() })
     }
 
-    /// Waits for a line that begins with this word; returns the rest of it.
+    /// Waits for a message that begins with this word; returns the rest of the line.
     pub(crate) fn hear(&mut self, word: &str, limit: Duration) -> Result<String> {
         let begun = Instant::now();
         loop {
@@ -80,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// Waits for so many rounds that begin after this call.
+    /// Waits for [`ROUNDS`] rounds that begin after this call.
     pub(crate) fn hear_rounds(&mut self) -> Result<()> {
         // The first report may be of an earlier round.
         for _ in 0..=ROUNDS {
@@ -116,7 +118,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the process has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

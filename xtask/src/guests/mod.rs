@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Foreign programs and a real kernel must go on while members fail and the server is killed, and
-//! every file must keep its bytes. Nothing here needs root, KVM or a module on this machine.
-//! Failures keep the files.
+//! every file must keep its bytes. No test here needs root, KVM or a module on this machine. If a
+//! scene fails, its files are kept.
 
 mod array;
 mod files;
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// All scenes, for `cargo xtask test`.
+    /// Options for all scenes, for `cargo xtask test`.
     pub(crate) fn short() -> Self {
         Self { only: None, braid: None }
     }

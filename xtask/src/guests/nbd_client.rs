@@ -1,14 +1,16 @@
-//! A guest whose kernel is the client: its nbd driver, set up by nbd-client, with ext4 on it.
+//! A guest whose kernel is the client: its nbd driver, set up by nbd-client, with ext4 on the
+//! device.
 //!
 //! ```text
 //! members ─ braid serve ─ NBD by TCP on 127.0.0.1 ─ QEMU's user network (10.0.2.2) ─ nbd-client ─ /dev/nbd0 ─ ext4
 //! ```
 //!
 //! Checks the driver's parameters, and that `fstrim` makes holes in the members. A member fails
-//! while files are written. Then the guest unmounts, the server is killed and served again at the
-//! same port, and the driver is set up once more. The guest must unmount first: requests without a
-//! server fail at once, since nbd-client cannot set the driver's patience. Its `-persist` ends when
-//! the kernel reports the connection as gone (seen with 3.24 and Linux 6.1).
+//! while files are written. Then the guest unmounts, the server is killed and started again at the
+//! same port, and the driver is set up once more. The guest must unmount first. Requests without a
+//! server fail at once, since nbd-client cannot set the driver's timeout for a lost connection. And
+//! nbd-client's `-persist` ends when the kernel reports the connection as gone (seen with 3.24 and
+//! Linux 6.1).
 //!
 //! Invariants:
 //! - every file that the guest has synced has its bytes, for the guest and for this machine.
@@ -27,12 +29,12 @@ use crate::oracle::{Archive, add_modules, add_programs, find_kernel};
 
 const MEMORY_MIB: u32 = 384;
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
-/// This machine's loopback in QEMU's user network.
+/// The address of this machine's loopback in QEMU's user network.
 const HOST: &str = "10.0.2.2";
-/// The guest's 24 MiB occupy 32 MiB of members, with parity; trim must free this much.
+/// The guest's 24 MiB occupy 32 MiB of members, with parity. Trimming must free this many bytes.
 const TRIMMED_BYTES_MIN: u64 = 24 << 20;
 
-/// In order of insertion: each module after its dependencies.
+/// The kernel's modules in order of insertion: each module after its dependencies.
 const MODULES: [&str; 14] = [
     "virtio_ring",
     "virtio",
@@ -118,7 +120,7 @@ fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The kernel and its initramfs.
+/// Prepares the kernel and its initramfs; returns their paths.
 fn start_files(folder: &Path, port: u16) -> Result<(PathBuf, PathBuf)> {
     let (kernel, modules) = find_kernel()?;
     let mut archive = Archive::new();

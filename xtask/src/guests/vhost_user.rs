@@ -5,10 +5,10 @@
 //!                       └─ NBD ─ qemu-storage-daemon ─ vhost-user-blk ─ QEMU: the same
 //! ```
 //!
-//! While the guest writes, a member fails. A little later the server is killed and served again,
-//! which the guest sees as a pause. The daemon has `reconnect-delay`; QEMU itself connects again
-//! and resubmits requests in flight. In the end this machine's programs read the file system from
-//! the array.
+//! While the guest writes, a member fails. A little later the server is killed and started again,
+//! which the guest sees as a pause. The daemon reconnects because of its `reconnect-delay`. Without
+//! the daemon QEMU itself reconnects and resubmits requests in flight. At the end this machine's
+//! programs read the file system from the array.
 //!
 //! Invariants:
 //! - every file that the guest has synced has its bytes, for the guest and for this machine.
@@ -29,16 +29,17 @@ use crate::programs::{output, run as run_program};
 use crate::server::send;
 
 const MEMORY_MIB: u32 = 384;
-/// GRUB reads a kernel by the firmware, which takes a tenth of this on two idle cores.
+/// GRUB reads a kernel through the firmware, which takes a tenth of this time on two idle cores.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// The daemon waits so long for a server.
+/// The daemon waits this long for a server.
 const RECONNECT_SECONDS: u32 = 60;
 
 const FIRST: &str = include_str!("guest/root.sh");
 
 /// The scene with the daemon.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
-    // The daemon reconnects unaware of lost acknowledged writes: no early answers.
+    // The daemon reconnects and does not notice that acknowledged writes were lost. So the server
+    // must not acknowledge writes before they are on the members.
     let array = booting(braid, folder, &["--cache", "writethrough"])?;
     let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
     let array = live(array, &devices(&daemon.socket, ""))?;
@@ -70,7 +71,8 @@ fn devices(socket: &Path, reconnect: &str) -> Vec<String> {
     ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
 }
 
-/// This QEMU's option for reconnecting: version 9.2 renamed it, and the old name went later.
+/// This QEMU's option for reconnecting: version 9.2 renamed it, and a later one dropped the old
+/// name.
 fn reconnect() -> Result<&'static str> {
     let said = output(Command::new("qemu-system-x86_64").arg("--version"))?;
     let major = said.split("version ").nth(1).and_then(|rest| rest.split('.').next());
@@ -78,7 +80,7 @@ fn reconnect() -> Result<&'static str> {
     Ok(if major >= 10 { ",reconnect-ms=500" } else { ",reconnect=1" })
 }
 
-/// Runs the guest to its end; returns its array.
+/// Runs the guest to its end; returns the array and the guest's report about its files.
 fn live(mut array: Array, devices: &[String]) -> Result<(Array, String)> {
     let begun = Instant::now();
     let mut machine = Machine::start(MEMORY_MIB, devices)?;
@@ -114,7 +116,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it on an NBD server's socket, and waits until it accepts a machine.
+    /// Starts the daemon on an NBD server's socket, and waits until the daemon accepts a machine.
     fn start(nbd: &Path, socket: PathBuf) -> Result<Self> {
         let mut command = Command::new("qemu-storage-daemon");
         command.arg("--blockdev").arg(format!(
@@ -148,7 +150,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It has usually ended.
+        // Fails if the daemon has ended, as it usually has.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

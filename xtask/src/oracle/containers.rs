@@ -1,20 +1,21 @@
 //! Containers with foreign metadata, made by the real mdadm: Intel's (IMSM) and DDF. Their volumes
-//! have every level that braid reads in them, healthy and in states that rescue must judge.
+//! have every level that braid reads in containers, healthy and in states that rescue must judge.
 //!
-//! Stands beside `states`; fixtures go to `oracle/containers`. They differ from md's own arrays in
-//! two ways. mdadm wants whole disks, so each member is a loop device over its region. And one disk
-//! is in several volumes, so a member's data area begins at its first sector and holds all volumes.
-//! Volume N is stamped with generation N, so that a sector tells its volume.
+//! Stands beside `states`; fixtures go to `oracle/containers`. Containers differ from md's own
+//! arrays in two ways. mdadm wants whole disks, so each member is a loop device over its region.
+//! And one disk is in several volumes, so a member's data area begins at its first sector and holds
+//! all volumes. Volume N is stamped with generation N, so that a sector's stamp identifies its
+//! volume.
 
 use super::drive::Member;
 use super::golden::Golden;
 use super::guest::{Case, Ending};
 
-/// Room for the volumes' data and Intel's reserved area.
+/// Sectors of a disk with Intel's metadata: room for the volumes' data and the reserved area.
 const IMSM_SECTORS: u64 = 49_152;
-/// DDF reserves 32 MiB at the end of each disk.
+/// Sectors of a disk with DDF, which reserves 32 MiB at the end of each disk.
 const DDF_SECTORS: u64 = 81_920;
-/// Data area from the first sector on; both formats keep metadata behind it.
+/// Size of the data area, which begins at the first sector; both formats keep metadata behind it.
 const DATA_KIB: u64 = 7168;
 
 /// A story: name, metadata, members, shell, and its purpose.
@@ -177,9 +178,9 @@ dirty() {
 }
 "#;
 
-/// Shell before each story.
+/// The shell that begins each story.
 fn start(metadata: &str, members: usize) -> String {
-    // Removes leftovers of the case before.
+    // Removes leftovers of the previous case.
     let mut script = format!(
         "for old in $(seq 0 7); do losetup -d /dev/loop$old 2>/dev/null || true; done\nCOUNT={members}\nALL=\n"
     );
@@ -194,7 +195,7 @@ fn start(metadata: &str, members: usize) -> String {
         + &format!("mdadm --create $C --run --metadata={metadata} --raid-devices={members} $ALL\n")
 }
 
-/// Shell after a story with a clean stop.
+/// The shell that ends a story with a clean stop.
 const STOP: &str = r"
 for number in 2 1; do
     [ -e /sys/block/md$number ] && mdadm --wait-clean /dev/md$number && mdadm --stop /dev/md$number

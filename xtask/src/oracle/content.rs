@@ -11,7 +11,7 @@ use super::host;
 use super::pattern;
 use super::script::SCRIBBLES;
 
-/// The scattered places that a stream is written to in an array of `bytes`: offset and length.
+/// The scattered places, in an array of `bytes`, to which a stream is written: offset and length.
 pub(crate) fn scribbles(seed: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     pattern::scribbles(seed, bytes, SCRIBBLES)
 }
@@ -23,7 +23,8 @@ pub(crate) fn stream(seed: u64, offset: u64, length: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The content: the whole array got the first stream, then each further stream its scribbles.
+/// The array's content after the whole array got the first stream, and scattered places got each
+/// further stream.
 pub(crate) fn bytes(streams: &[u64], sectors: u64) -> Result<Vec<u8>> {
     let (first, rest) = streams.split_first().context("no stream was written")?;
     let mut content = stream(*first, 0, sectors * 512)?;
@@ -33,7 +34,7 @@ pub(crate) fn bytes(streams: &[u64], sectors: u64) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Writes a stream's scribbles into a content.
+/// Writes a stream into `content` at the stream's scattered places.
 pub(crate) fn scribble(content: &mut [u8], seed: u64) -> Result<()> {
     for (place, length) in scribbles(seed, content.len() as u64) {
         let start = usize::try_from(place)?;

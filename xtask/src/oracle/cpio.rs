@@ -2,7 +2,8 @@
 //!
 //! Stands below `initramfs`; knows no kernel and no RAID. It reads no archives and keeps no owners
 //! or times: every file is root's and of the year 1970, so equal input makes equal bytes. Archives
-//! can be joined end to end (the kernel unpacks each in turn); so a job follows a cached base.
+//! can be joined end to end, since the kernel unpacks each in turn. So a job's archive follows a
+//! cached base archive.
 
 pub(crate) struct Archive {
     bytes: Vec<u8>,
@@ -18,7 +19,7 @@ impl Archive {
         Self { bytes: Vec::new(), inode: 0 }
     }
 
-    /// A folder; its parents must have been added before.
+    /// Adds a folder; the caller has added its parents before.
     pub(crate) fn directory(&mut self, path: &str) {
         self.entry(path, DIRECTORY, &[]);
     }
@@ -31,7 +32,7 @@ impl Archive {
         self.entry(path, LINK, target.as_bytes());
     }
 
-    /// Ends the archive and gives its bytes, a multiple of 512.
+    /// Ends the archive and returns its bytes, a multiple of 512.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes.resize(self.bytes.len().next_multiple_of(512), 0);
@@ -43,7 +44,8 @@ impl Archive {
         let inode = self.inode;
         let links = 1 + u32::from(mode == DIRECTORY);
         let (size, name_size) = (content.len(), path.len() + 1);
-        // magic, inode, mode, uid, gid, links, mtime, size, dev, rdev (major, minor), name, check
+        // The fields are magic, inode, mode, uid, gid, links, mtime, size, dev, rdev (major,
+        // minor), name, check.
         let header = format!(
             "070701{inode:08x}{mode:08x}{:08x}{:08x}{links:08x}{:08x}{size:08x}\
              {:08x}{:08x}{:08x}{:08x}{name_size:08x}{:08x}",
@@ -75,7 +77,7 @@ mod tests {
         let bytes = archive.finish();
         assert_eq!(&bytes[..6], b"070701");
         assert_eq!(&bytes[110..114], b"bin\0");
-        // "bin" ends at 114 and is padded to 116; the second header is 110 bytes, its name 6.
+        // "bin" ends at 114 and is padded to 116; the second header is 110 bytes, its name 6 bytes.
         assert_eq!(&bytes[116..122], b"070701");
         assert_eq!(&bytes[116 + 54..116 + 62], b"00000005", "size of the content");
         assert_eq!(&bytes[116 + 116..116 + 121], b"hello");

@@ -1,9 +1,10 @@
 //! Turns member images that md wrote into the text of a fixture.
 //!
-//! The array's content is stamps (`oracle/pattern.rs`), so each sector of a member tells its
+//! The array's content is stamps (`oracle/pattern.rs`), so each sector of a member names its
 //! logical sector. A sector without a stamp may be P: the XOR of the other members' sectors at the
-//! same place. Or it is Q, whose powers of g are tried. Otherwise the text keeps its word. No
-//! layout is known here: the text follows md, which chose the parity members and the powers of g.
+//! same place. Or it is Q: a sum for which this module searches the powers of g. Otherwise the text
+//! keeps the word that fills the sector. No layout is known here: the text follows md, which chose
+//! the parity members and the powers of g.
 //!
 //! Invariant: the text read back gives the images byte for byte; `text` checks it each time.
 
@@ -93,11 +94,11 @@ fn raw(
     stretches
 }
 
-/// Sectors that are the sum of other members, with these members.
+/// Sectors of a member that are the sum of other members, and those members.
 type Sums = BTreeMap<u64, Vec<usize>>;
 
-/// For each member, its sectors that are no word and the sum of the other members. Per place it is
-/// the last such member; the others define it.
+/// For each member, its sectors that are no repeated word and equal the sum of the other members.
+/// At each place only the last such member has a sum; the others define it.
 fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) -> Vec<Sums> {
     let mut all = vec![Sums::new(); images.len()];
     let sectors = columns.iter().map(Vec::len).min().unwrap_or(0);
@@ -174,7 +175,7 @@ fn explain(
     if data.len() > 1 && data.iter().fold(0, |sum, (_, word)| sum ^ word) == word {
         return Content::P(data.iter().map(|(member, _)| *member).collect());
     }
-    // Most sectors have the powers of the sector before.
+    // Tries first the powers of the sector before, which most sectors have.
     if let Some(Run { content: Content::Q(terms), .. }) = before {
         let find = |wanted| data.iter().find(|(member, _)| *member == wanted);
         let sum = terms.iter().try_fold(0, |sum, (member, exponent)| {
@@ -192,7 +193,7 @@ fn explain(
 }
 
 /// The stamped words at this place on the other members, each logical sector once. If two members
-/// have the same one (a copy made in recovery), the later generation counts.
+/// have the same logical sector (a copy made in recovery), the later generation counts.
 fn stamped(columns: &[Vec<Option<u64>>], index: usize, at: usize) -> Vec<(usize, u64)> {
     let mut data: Vec<(usize, u64, u8, u64)> = Vec::new();
     for (member, column) in columns.iter().enumerate().filter(|(member, _)| *member != index) {
@@ -207,7 +208,7 @@ fn stamped(columns: &[Vec<Option<u64>>], index: usize, at: usize) -> Vec<(usize,
     data.into_iter().map(|(member, word, ..)| (member, word)).collect()
 }
 
-/// Finds a different power of g for each word such that the sum is `wanted`.
+/// Finds for each word a different power of g such that the sum of the products is `wanted`.
 fn powers(data: &[(usize, u64)], limit: usize, wanted: u64, exponents: &mut Vec<u32>) -> bool {
     let Some((_, word)) = data.get(exponents.len()) else { return wanted == 0 };
     for exponent in (0u32..).take(limit) {
@@ -259,7 +260,7 @@ fn write(facts: &[(String, String)], fixture: &Fixture) -> Result<String> {
     Ok(text)
 }
 
-/// Zeroes in a row that justify a line of their own.
+/// A row of zeroes at least this long gets a line of its own.
 const ZEROES_MIN: usize = 12;
 
 /// Pieces of bytes between long rows of zeroes, with their offsets.

@@ -1,8 +1,8 @@
 //! One big drive with every member of a boot, each in a region of its own.
 //!
 //! A PC has slots for about 28 virtio drives, and a boot has hundreds of members. So members are
-//! regions of one sparse file; the guest makes a block device of each (`addpart`). This module
-//! knows offsets and lengths, and no arrays. Copies keep holes.
+//! regions of one sparse file; the guest makes a block device of each region (`addpart`). This
+//! module knows offsets and lengths, and no arrays. Copies keep holes.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -13,13 +13,13 @@ use anyhow::{Context, Result, ensure};
 const SECTOR: u64 = 512;
 /// Regions start at multiples of this many sectors.
 const ALIGN: u64 = 2048;
-/// Members up to 1 GiB are extracted from the drive.
+/// Largest member that is extracted from the drive: 1 GiB.
 const EXTRACT_SECTORS_MAX: u64 = 1 << 21;
-/// Copies look for holes in stretches of this size.
+/// A copy checks stretches of this size for zeroes, which become holes.
 const GRAIN: usize = 16 << 10;
 const BUFFER: usize = 1 << 20;
 
-/// A member of a case, as the drive begins.
+/// A member of a case, in its state at the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// Size.
@@ -88,8 +88,8 @@ pub(crate) fn fill(path: &Path, cases: &[Vec<Member>]) -> Result<Vec<Vec<Region>
     Ok(regions)
 }
 
-/// Copies each region of a case to `folder/0.img`, `folder/1.img`, ...; a region larger than
-/// `EXTRACT_SECTORS_MAX` stays behind, since reading its holes would take hours.
+/// Copies each region of a case to `folder/0.img`, `folder/1.img`, ... It leaves out regions larger
+/// than `EXTRACT_SECTORS_MAX`, since reading their holes would take hours.
 pub(crate) fn extract(drive: &File, regions: &[Region], folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     for (index, region) in regions.iter().enumerate() {
@@ -105,7 +105,7 @@ pub(crate) fn extract(drive: &File, regions: &[Region], folder: &Path) -> Result
     Ok(())
 }
 
-/// Copies bytes into a file that has a hole there.
+/// Copies bytes into a file that has a hole at that place.
 fn copy(source: &File, from: u64, target: &File, to: u64, bytes: u64) -> Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut done = 0;

@@ -1,6 +1,6 @@
 //! `cargo xtask oracle --make-fixtures`: from stories and layouts to `oracle/fixtures/*.txt`.
 //!
-//! `golden` and `states` say what is made, `suite` boots, `describe` writes the text.
+//! `golden` and `states` define the fixtures, `suite` boots, `describe` writes the text.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::report::{CaseReport, Report};
 use super::states;
 use super::suite::Bench;
 
-/// The kernel's facts about an array, in the order of the text.
+/// The facts that the kernel reports about an array, in the order of the text.
 const FACTS: [&str; 9] = [
     "metadata_version",
     "raid_disks",
@@ -34,7 +34,8 @@ pub(crate) fn make(bench: &Bench, word: &str, target: &Path) -> Result<usize> {
     make_of(bench, all, word, target)
 }
 
-/// The same for these fixtures.
+/// Makes those of `all` with this word in their names, and writes them to `target`; returns how
+/// many.
 pub(crate) fn make_of(
     bench: &Bench,
     mut all: Vec<Golden>,
@@ -94,7 +95,8 @@ fn one(golden: &Golden, report: &Report, folder: &Path, target: &Path) -> Result
     describe::save(target, name, &describe::text(&facts, &sources)?)
 }
 
-/// A member's data offset at its creation; for a later member, that of the others.
+/// A member's image and data area. The data offset is that of the array's creation; a member added
+/// later gets the first member's.
 fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
     let facts = case.values.get(&format!("member.{index}"));
     let facts = facts.or_else(|| case.values.get("member.0")).context("no member has facts")?;
@@ -114,7 +116,7 @@ fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
     Ok(Source { path, data_start, data_sectors: sectors + start - data_start })
 }
 
-/// mdadm examines no files with foreign metadata.
+/// Whether the members have foreign metadata, which mdadm does not examine in files.
 fn case_is_container(case: &CaseReport) -> bool {
     case.values.keys().any(|word| word.starts_with("volume."))
 }

@@ -1,6 +1,6 @@
 //! The golden fixtures: small arrays that md makes for the daily tests, and their states.
 //!
-//! `layouts` has one array for each way that bytes can lie. `states` has cases for assembly:
+//! `layouts` has one array for each layout of bytes on members. `states` has cases for assembly:
 //! members failed, stale, spare or half recovered, with bad-block logs and bitmaps, and arrays
 //! after a power cut. Content is stamps, so that the text of a fixture holds everything.
 
@@ -12,17 +12,18 @@ use super::spec::{ArraySpec, Level, Making};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Golden {
-    /// Members and script; the name is the fixture's.
+    /// Members and script; the case's name is the fixture's.
     pub(crate) case: Case,
-    /// Its purpose, in a sentence.
+    /// The fixture's purpose, in a sentence.
     pub(crate) about: String,
     pub(crate) ending: Ending,
     /// mdadm's words for level and layout.
     pub(crate) level: &'static str,
 }
 
-/// Device sectors with the superblock at the start, and at the end.
+/// Device sectors if the superblock is at the start.
 const AT_START: u64 = 4240;
+/// Device sectors if the superblock is at the end.
 const AT_END: u64 = 2320;
 const CHUNK_KIB: u32 = 32;
 
@@ -94,7 +95,7 @@ fn unequal(all: &mut Vec<Golden>) {
         );
         all.push(golden);
     }
-    // Arrays that differ only in size need different names.
+    // Arrays that differ only in their members' sizes need different names.
     for index in 1..all.len() {
         let name = all[index].case.name.clone();
         if all[..index].iter().any(|other| other.case.name == name) {

@@ -3,11 +3,11 @@
 //! Stands above `initramfs` (the booted system), `drive` (places of members) and `report` (the
 //! guest's output). It knows QEMU, processes and deadlines, and no RAID: a case is members and a
 //! script. KVM is never used: software emulation is the same on every host, and fast enough for
-//! arrays of a few MiB. A guest has one processor: with more, QEMU must execute every locked
+//! arrays of a few MiB. A guest has one processor. With more, QEMU must execute every locked
 //! operation and barrier of the kernel as a real one, which costs a quarter of the time. Several
 //! guests at a time use the cores.
 //!
-//! Invariants: the QEMU process has ended when `run` returns, whatever happened (`Boot::drop`). A
+//! Invariants: the QEMU process has ended when `run` returns, even after an error (`Boot::drop`). A
 //! kernel panic, an early end and a passed deadline are errors, with the end of the console.
 
 use std::fs::File;
@@ -29,19 +29,19 @@ const REGIONS_MAX: usize = 250;
 /// Some members, and the guest's script for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// Unique within a job; letters, digits, `-`, `_` and `.`.
+    /// The case's name, unique within a job; letters, digits, `-`, `_` and `.`.
     pub(crate) name: String,
-    /// `$M1`, `$M2`, ... of the script.
+    /// The members, which the script calls `$M1`, `$M2`, ...
     pub(crate) members: Vec<Member>,
-    /// Shell, run with `sh -e` after `guest/library.sh`.
+    /// The script: shell, run with `sh -e` after `guest/library.sh`.
     pub(crate) script: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Each case stops its arrays; at last the guest switches off.
+    /// Each case stops its arrays; at the end the guest switches off.
     PowerOff,
-    /// As in a power cut, without a sync: arrays run on, and drives complete requests in flight.
+    /// Power is cut without a sync: arrays run on, and drives complete requests in flight.
     Cut,
     /// Arrays keep running under writes, and QEMU is killed: drives lose requests in flight.
     Killed,
@@ -59,7 +59,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A job of these cases with the usual limits.
+    /// A job that runs these cases with the usual limits.
     pub(crate) fn new(cases: Vec<Case>, ending: Ending) -> Self {
         let boot_seconds = 120 + 10 * cases.len() as u64;
         Self { cases, ending, case_seconds: 90, boot_seconds }
@@ -77,7 +77,7 @@ impl Guest {
         Self::with(cache, &GuestAdditions::default())
     }
 
-    /// The same with more modules and programs.
+    /// A guest of this host's newest kernel with md, with more modules and programs.
     pub(crate) fn with(cache: &Path, more: &GuestAdditions) -> Result<Self> {
         Ok(Self { initramfs: Initramfs::build(cache, more)? })
     }
@@ -100,7 +100,8 @@ impl Guest {
         std::fs::remove_file(folder.join("initrd"))?;
         let report = read_text(&folder.join("report")).and_then(|text| Report::parse(&text));
         if let Err(failure) = outcome {
-            // The report may be cut off anywhere and not parse; the failure counts.
+            // The report may be cut off anywhere and not parse; the failure is the error that
+            // counts.
             return Err(failure.context(where_it_was(&report.unwrap_or_default())));
         }
         let report = report?;
@@ -114,15 +115,16 @@ impl Guest {
     }
 }
 
-/// One case whose array is written when QEMU is killed.
+/// One case that kills QEMU while its array is written.
 pub(crate) struct Storm<'a> {
-    /// `$M1`, `$M2`, ... of the script, each a drive of its own, written in place.
+    /// The images of the members `$M1`, `$M2`, ... of the script. Each is a drive of its own, and
+    /// is written in place.
     pub(crate) images: &'a [PathBuf],
     /// Each drive is throttled to so many writes a second, so that writes queue there.
     pub(crate) writes_per_second: u32,
-    /// Shell of the case; it leaves the writer in the background.
+    /// The case's shell script; it leaves the writer in the background.
     pub(crate) script: &'a str,
-    /// From the end of the script to the kill.
+    /// Time from the end of the script to the kill.
     pub(crate) lasting: Duration,
 }
 
@@ -176,7 +178,7 @@ fn where_it_was(report: &Report) -> String {
     }
 }
 
-/// The second archive: settings and one script for each case.
+/// The second archive of the initramfs: settings and one script for each case.
 fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     archive.directory("job");
@@ -186,7 +188,7 @@ fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     for (index, (case, regions)) in job.cases.iter().zip(regions).enumerate() {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         ensure!(case.name.chars().all(allowed), "{} is no name for a case", case.name);
-        // Numbers are used in turn, so that a hanging case does not block a later one.
+        // Partition numbers are used in turn, so that a hanging case does not block a later one.
         if job.ending == Ending::PowerOff && taken + regions.len() > REGIONS_MAX {
             taken = 0;
         }
@@ -204,10 +206,10 @@ fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// A file as a drive of the guest.
+/// A file that the guest gets as a drive.
 struct Drive {
     image: PathBuf,
-    /// 0 for no limit.
+    /// Limit of the drive's writes per second; 0 for none.
     writes_per_second: u32,
 }
 
@@ -216,7 +218,7 @@ impl Drive {
         Self { image: image.to_owned(), writes_per_second: 0 }
     }
 
-    /// QEMU's options for it.
+    /// QEMU's options for the drive.
     fn words(&self, id: usize) -> String {
         let limit = match self.writes_per_second {
             0 => String::new(),
@@ -227,7 +229,7 @@ impl Drive {
     }
 }
 
-/// A QEMU process that ends with this value.
+/// A QEMU process; dropping the value ends it.
 struct Boot {
     child: Child,
     folder: PathBuf,
@@ -238,7 +240,7 @@ impl Boot {
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "768"]);
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-        // A fixed clock: times in superblocks do not depend on the day.
+        // A fixed clock: the times in superblocks do not depend on the day.
         qemu.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
         qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("initrd"));
         qemu.args(["-append", "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic"]);
@@ -294,7 +296,7 @@ impl Boot {
 
 impl Drop for Boot {
     fn drop(&mut self) {
-        // Both fail only if the process has ended already.
+        // Both calls fail only if the process has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
 
-/// In order of insertion: each module after its dependencies.
+/// The kernel's modules in order of insertion: each module after its dependencies.
 const MODULES: [&str; 27] = [
     "virtio_ring",
     "virtio",
@@ -44,7 +44,7 @@ const MODULES: [&str; 27] = [
     "raid456",
 ];
 
-/// Host programs for the guest, packed with their libraries.
+/// Host programs that the guest gets, packed with their libraries.
 const PROGRAMS: [&str; 5] =
     ["/sbin/mdadm", "/sbin/mdmon", "/usr/bin/addpart", "/usr/bin/delpart", "/usr/bin/busybox"];
 
@@ -75,7 +75,8 @@ pub(crate) struct Initramfs {
 impl Initramfs {
     /// Finds the newest installed kernel that has md, and packs the base archive.
     ///
-    /// `cache` keeps the agent between runs, and is made if missing. `more` is added.
+    /// `cache` is the folder that keeps the agent between runs; it is made if missing. The archive
+    /// also contains `more`.
     pub(crate) fn build(cache: &Path, more: &GuestAdditions) -> Result<Self> {
         std::fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
         let (kernel, modules) = find_kernel()?;
@@ -111,12 +112,12 @@ pub(crate) fn find_kernel() -> Result<(PathBuf, PathBuf)> {
     )
 }
 
-/// Packs a kernel's modules, those below `root`, and the order of their insertion.
+/// Packs the named modules of a kernel, which are below `root`, and the order of their insertion.
 pub(crate) fn add_modules(archive: &mut Archive, root: &Path, names: &[&str]) -> Result<()> {
     let mut order = String::new();
     for name in names {
         let Some(path) = find_module(root, name) else {
-            // A later kernel may have the module built in, or (linear) have dropped it.
+            // A later kernel may have built the module in, or have dropped it (linear).
             continue;
         };
         let content = match path.extension().and_then(|ending| ending.to_str()) {
@@ -149,7 +150,7 @@ fn find_module(folder: &Path, name: &str) -> Option<PathBuf> {
     folders.iter().find_map(|folder| find_module(folder, name))
 }
 
-/// Packs programs with their libraries, and busybox's links for all other names.
+/// Packs programs with their libraries; the names of other commands become links to busybox.
 pub(crate) fn add_programs(archive: &mut Archive, programs: &[&str]) -> Result<()> {
     let mut libraries = BTreeSet::new();
     for &program in programs {
@@ -180,7 +181,7 @@ pub(crate) fn add_programs(archive: &mut Archive, programs: &[&str]) -> Result<(
     Ok(())
 }
 
-/// Builds the agent, static, unless the cached one has the same sources.
+/// Builds the agent as a static program, unless the cached agent has the same sources.
 fn build_agent(cache: &Path) -> Result<Vec<u8>> {
     let folder = cache.join("agent");
     let program = folder.join("agent");

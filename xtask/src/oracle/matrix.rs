@@ -1,8 +1,9 @@
 //! The arrays on which md and braid are compared.
 //!
-//! Levels x layouts x metadata versions x chunks x members, but not the full product. Every layout
-//! occurs, every metadata version and every chunk meets every level, and member counts vary. The
-//! pairs are spread by turning through the lists at different speeds.
+//! They combine levels, layouts, metadata versions, chunks and numbers of members, but are not the
+//! full product. Every layout occurs, every metadata version and every chunk meets every level, and
+//! the number of members varies. The generator turns through these lists at different speeds, so
+//! that pairs vary.
 
 use super::spec::{ArraySpec, Level, Making};
 
@@ -40,7 +41,8 @@ pub(crate) const RAID10_LAYOUTS: [&str; 6] = ["n2", "n3", "f2", "f3", "o2", "o3"
 const METADATA: [&str; 4] = ["1.2", "0.90", "1.0", "1.1"];
 const CHUNKS_KIB: [u32; 9] = [64, 4, 512, 16, 1024, 128, 8, 256, 32];
 
-/// Device sectors for members with this chunk, odd at the end: the superblock and a few chunks.
+/// Device sectors for members with this chunk: room for the superblock and a few chunks. The size
+/// is no multiple of the chunk.
 fn device_sectors(chunk_kib: u32) -> u64 {
     (2 << 11) + u64::from(chunk_kib) * 2 * 5 / 2 + 1024 + 88
 }
@@ -121,7 +123,7 @@ pub(crate) fn arrays() -> Vec<ArraySpec> {
         for layout in RAID6_LAYOUTS {
             turner.next(Level::Raid6, Some(layout), members);
         }
-        // 14 layouts and 4 metadata versions would keep in step.
+        // 14 layouts and 4 metadata versions would meet in the same pairs again and again.
         turner.turn += 1;
     }
     turner.next(Level::Raid6, Some("left-symmetric"), 8);
@@ -169,7 +171,7 @@ fn direct(turner: &mut Turner) {
     turner.add(Level::Raid0, None, ("1.2", 12), &[6232; 3]);
 }
 
-/// The default layout of each level with each metadata version, and with each chunk.
+/// Adds the default layout of each level with each metadata version, and with each chunk.
 fn every_metadata_and_chunk(turner: &mut Turner) {
     for (level, layout, members) in [
         (Level::Raid5, Some("left-symmetric"), 4),

@@ -12,8 +12,8 @@
 //! scenarios/                 arrays that md made and a mishap broke: braid and mdadm rescue them
 //! ```
 //!
-//! Knows mdadm, QEMU and files. It never loads a module, makes a device or needs root: md runs only
-//! in the guest.
+//! This code knows mdadm, QEMU and files. It never loads a module, makes a device or needs root: md
+//! runs only in the guest.
 
 mod braid;
 mod containers;
@@ -58,11 +58,11 @@ use suite::Bench;
 
 pub(crate) use initramfs::find_kernel;
 
-/// The repository.
+/// The repository's root.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// The guest's parts, in the folder of images.
+/// The folder of the guest's parts, within the folder of images.
 const CACHE: &str = "cache";
-/// Boots at a time, unless said otherwise.
+/// Boots at a time, without `--boots`.
 const BOOTS_DEFAULT: usize = 2;
 /// Days until `cargo xtask test` has run every array and every part.
 const SHARES: u8 = 4;
@@ -105,7 +105,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// For `cargo xtask test`: each day another quarter. The whole takes ten minutes more.
+    /// Options for `cargo xtask test`: each day another quarter. The whole takes ten minutes more.
     fn today() -> Self {
         let days = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
         Self {
@@ -130,7 +130,7 @@ impl Options {
     }
 }
 
-/// Every fourth of them, from this number on; all for `None`.
+/// Every fourth item, from number `share` on; all items for `None`.
 fn share_of<T>(all: Vec<T>, share: Option<u8>) -> Vec<T> {
     let numbered = all.into_iter().zip((0..SHARES).cycle());
     let due = numbered.filter(|(_, number)| share.is_none_or(|share| share == *number));
@@ -197,7 +197,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The run of `cargo xtask test`. If all is well, its and earlier images (GiB) are removed.
+/// Runs the share of today for `cargo xtask test`. If it succeeds, all images (GiB) are removed.
 pub(crate) fn run_today() -> Result<()> {
     let options = Options::today();
     run(&options)?;

@@ -1,4 +1,4 @@
-//! Tests the judge: md's own arrays pass, and damaged ones do not.
+//! Tests the judge, which is the kernel's md: its own arrays pass, and damaged ones do not.
 //!
 //! md gets each of its own arrays back as if braid had made it. Every untouched array must pass.
 //! With one byte of data flipped on one member, content or check must fail. With one superblock bit
@@ -17,7 +17,8 @@ use super::guest::{Case, Ending, Job};
 use super::spec::Level;
 use super::suite::{Bench, GivenArray, MadeArray, Maker};
 
-/// Every array, untouched; md writes every third and must find it. Returns how many passed.
+/// Judges every array, untouched; md also writes every third one and must find its writes. Returns
+/// how many passed.
 pub(crate) fn just(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
     let mut given: Vec<GivenArray> = made.iter().map(|array| give(array, &[])).collect();
     for (array, given) in made.iter().zip(&mut given).step_by(3) {
@@ -39,7 +40,7 @@ pub(crate) fn just(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
     Ok(made.len())
 }
 
-/// One array of each level with redundancy, with every loss that it must survive.
+/// Judges one array of each level with redundancy, with every loss that it must survive.
 pub(crate) fn degraded(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
     let mut seen = BTreeSet::new();
     let mut given = Vec::new();
@@ -56,7 +57,7 @@ pub(crate) fn degraded(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
     Ok(count)
 }
 
-/// One array of each of these levels, with one byte of data flipped on its second member.
+/// Judges one array of each of these levels, with one byte of data flipped on its second member.
 pub(crate) fn severe(bench: &Bench, made: &[MadeArray], levels: &[Level]) -> Result<usize> {
     let mut seen = BTreeSet::new();
     let first =
@@ -92,7 +93,7 @@ pub(crate) fn severe(bench: &Bench, made: &[MadeArray], levels: &[Level]) -> Res
     Ok(chosen.len())
 }
 
-/// Checks that a hanging script, a failing one and a kernel panic are reported as such.
+/// Checks that a hanging script, a failing script and a kernel panic are reported as errors.
 pub(crate) fn failures(bench: &Bench) -> Result<usize> {
     let case = |name: &str, script: &str| Case {
         name: name.to_owned(),

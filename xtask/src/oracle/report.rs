@@ -1,6 +1,6 @@
 //! The output of a boot, parsed.
 //!
-//! The guest writes lines that start with `@@` on a virtio port (see `guest/run-case.sh`):
+//! The guest writes lines that start with `@@` to a virtio port (see `guest/run-case.sh`):
 //!
 //!     @@BOOT seconds kernel
 //!     @@CASE name seconds
@@ -11,7 +11,7 @@
 //!     @@STATUS number seconds
 //!     @@DONE seconds
 //!
-//! A line that does not fit is an error: an unreadable report proves nothing.
+//! A line that does not fit this form is an error: an unreadable report proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct CaseReport {
     /// Exit status of the case's script; `None` if the guest ended before the script did.
     pub(crate) status: Option<i32>,
-    /// Guest seconds that it took.
+    /// Seconds of the guest's time that the case took.
     pub(crate) seconds: f64,
-    /// Single words and lines: hashes, counts, states.
+    /// Single words and lines of the case: hashes, counts, states.
     pub(crate) values: BTreeMap<String, String>,
-    /// Whole outputs, such as `examine.0`.
+    /// Whole outputs of the case, such as `examine.0`.
     pub(crate) texts: BTreeMap<String, String>,
 }
 
@@ -40,7 +40,7 @@ impl CaseReport {
         self.texts.get(key).map(String::as_str).with_context(|| format!("no text {key}"))
     }
 
-    /// An error with the guest's log, unless the script succeeded.
+    /// An error with the guest's log, if the script did not succeed.
     pub(crate) fn succeeded(&self) -> Result<()> {
         match self.status {
             Some(0) => Ok(()),
@@ -61,7 +61,7 @@ impl CaseReport {
 pub(crate) struct Report {
     /// The kernel's release.
     pub(crate) kernel: String,
-    /// Guest seconds until the first case began.
+    /// Seconds of the guest's time until the first case began.
     pub(crate) boot_seconds: f64,
     /// Whether the guest ended by itself.
     pub(crate) done: bool,

@@ -1,13 +1,13 @@
 //! Parts of scripts for cases: shell for the guest, with the functions of `guest/library.sh`.
 //!
-//! Knows mdadm's command line; knows no host path and no region.
+//! They know mdadm's command line, but no host path and no region.
 
 use super::spec::{ArraySpec, Making};
 
-/// Scattered writes after the first filling.
+/// Number of scattered writes after the first filling.
 pub(crate) const SCRIBBLES: u64 = 12;
 
-/// `$M1 $M2 ...`, except the slots in `without`.
+/// The words `$M1 $M2 ...`, except for the slots in `without`.
 pub(crate) fn members(count: usize, without: &[usize]) -> String {
     let kept = (0..count).filter(|slot| !without.contains(slot));
     kept.map(|slot| format!("$M{}", slot + 1)).collect::<Vec<_>>().join(" ")
@@ -32,7 +32,7 @@ pub(crate) fn create(spec: &ArraySpec) -> String {
         }
         Making::PatchedLinear => {
             let words = words.replace("--level=0", "--level=linear").replace("chunk", "rounding");
-            // The word at 28 is the level, the one at 256 the layout.
+            // In a superblock, the word at byte 28 is the level, the word at 256 the layout.
             let patches = (1..).zip(&spec.members).map(|(number, sectors)| {
                 let place = (sectors & !127) * 512 - 65536;
                 format!("agent patch $M{number} {place} 28 0\n")
@@ -73,7 +73,8 @@ pub(crate) fn rewrite(seed: u64) -> String {
     format!("agent scribble $A {seed} {SCRIBBLES}\n")
 }
 
-/// Forward: md makes and writes the array; `sha256`, `mdstat` and the facts.
+/// A case of the suite `forward`: md makes and writes the array. The script reports `sha256`,
+/// `mdstat` and the facts.
 pub(crate) fn forward(spec: &ArraySpec, seed: u64) -> String {
     let mut script = create(spec);
     script += &write(seed);
@@ -83,8 +84,8 @@ pub(crate) fn forward(spec: &ArraySpec, seed: u64) -> String {
     script
 }
 
-/// Reverse: md reads an array that braid wrote, first read-only (`sha256.readonly`). Then it runs
-/// its own check (`mismatch_cnt`, if the level has redundancy).
+/// A case of the suite `reverse`: md reads an array that braid wrote, first read-only
+/// (`sha256.readonly`). Then md runs its own check (`mismatch_cnt`, if the level has redundancy).
 pub(crate) fn reverse(spec: &ArraySpec, without: &[usize]) -> String {
     let present = members(spec.members.len(), without);
     let run = if without.is_empty() { "" } else { " --run" };
@@ -113,8 +114,8 @@ pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
     script
 }
 
-/// An array that was not stopped: md reads it (`sha256.readonly`) and resyncs it once it may write.
-/// Then it must find no mismatch (`mismatch_cnt`).
+/// A case for an array that was not stopped. md reads it (`sha256.readonly`) and resyncs it once md
+/// may write. After that md must find no mismatch (`mismatch_cnt`).
 pub(crate) fn crashed(spec: &ArraySpec) -> String {
     let present = members(spec.members.len(), &[]);
     let mut script = format!("mdadm --assemble --readonly $A {present}\n");
@@ -123,8 +124,9 @@ pub(crate) fn crashed(spec: &ArraySpec) -> String {
     script
 }
 
-/// Some members are stale: md must start without them (`degraded`), read (`sha256.readonly`),
-/// rebuild them (`degraded.rebuilt`, `sha256.rebuilt`) and find no mismatch (`mismatch_cnt`).
+/// A case in which some members are stale. md must start without them (`degraded`), read
+/// (`sha256.readonly`), rebuild them (`degraded.rebuilt`, `sha256.rebuilt`) and find no mismatch
+/// (`mismatch_cnt`).
 pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     let present = members(spec.members.len(), &[]);
     let mut script = default_layout(spec);
@@ -135,13 +137,13 @@ pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     }
     script += "rebuilt\nvalue degraded.rebuilt $(cat /sys/block/$D/md/degraded)\n";
     script += "scrub mismatch_cnt\n";
-    // Without pages that earlier reads cached, and from every member in turn.
+    // Drops cached pages first, so that reads reach the members, each in turn.
     script += "content sha256.rebuilt\n";
     script
 }
 
 /// md begins to recover the last slot onto an additional device, stops at sector `half`, and leaves
-/// the array. Before that, it writes some places with stream `seed` while the slot is empty.
+/// the array. Before that, md writes some places with stream `seed` while the slot is empty.
 pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let count = spec.members.len();
     let present = members(count, &[]);
@@ -152,7 +154,7 @@ pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
 }
 
 /// md begins to replace the last member by an additional device, stops at sector `half`, and leaves
-/// the array. Then it writes some places with stream `seed`.
+/// the array. Then md writes some places with stream `seed`.
 pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let count = spec.members.len();
     let (present, new) = (members(count, &[]), count + 1);
@@ -162,15 +164,17 @@ pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
     script + "mdadm --stop $A\n"
 }
 
-/// md begins a resync, stops at sector `half`, and leaves the array; it writes `seed` meanwhile.
+/// md begins a resync, stops at sector `half`, and leaves the array. Meanwhile md writes some
+/// places with stream `seed`.
 pub(crate) fn begin_resync(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let present = members(spec.members.len(), &[]);
     format!("resync_to {half} {present}\n{}mdadm --stop $A\n", rewrite(seed))
 }
 
-/// braid has left a job half done on so many devices. md reads the content (`sha256.readonly`) and
-/// reports where it goes on (`resumed`, from `file` in the array's folder). It finishes the job by
-/// itself (`degraded.ended`, `sha256.ended`) and checks (`mismatch_cnt`).
+/// A case for a job that braid has left half done, on this many devices. md reads the content
+/// (`sha256.readonly`) and reports where the job goes on (`resumed`, from `file` in the array's
+/// folder). md finishes the job by itself (`degraded.ended`, `sha256.ended`) and checks
+/// (`mismatch_cnt`).
 pub(crate) fn end_job(devices: usize, file: &str) -> String {
     let present = members(devices, &[]);
     let mut script = format!("mdadm --assemble --readonly --run $A {present}\n");

@@ -1,7 +1,8 @@
-//! The shape of an array in mdadm's words, and the losses that it must survive.
+//! The shape of an array in mdadm's words, and the losses that the array must survive.
 //!
 //! Stands below the matrix. Writes the arguments of `mdadm --create` and of `braid create`. Counts
-//! tolerated losses from the definition of each level, not from braid's geometry, which it judges.
+//! tolerated losses from the definition of each level, not from braid's geometry, which the oracle
+//! judges.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -43,30 +44,31 @@ impl fmt::Display for Level {
     }
 }
 
-/// The way in which md gets the array.
+/// How md comes to have the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Making {
     /// `mdadm --create` makes it.
     Mdadm,
-    /// mdadm 4.2 refuses RAID-0 with 0.90: md takes over a RAID-4 without its parity member.
+    /// mdadm 4.2 refuses RAID-0 with 0.90, so md takes over a RAID-4 without its parity member.
     Takeover,
-    /// 0.90 and members of unequal size: a linear array whose superblocks are patched.
+    /// For 0.90 with members of unequal size: a linear array whose superblocks are patched.
     PatchedLinear,
-    /// RAID-10 far with far sets (1 = kernel 3.9's form, 2 = later): bits of the layout word from
-    /// 17 on are patched.
+    /// RAID-10 far with far sets (1 = kernel 3.9's form, 2 = later): in the superblocks' layout
+    /// word, bits from 17 on are patched.
     PatchedFarSets(u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArraySpec {
-    /// Unique; derived from the other fields. Its first 24 bytes are the name in the superblock.
+    /// The array's unique name, derived from the other fields. The superblock has its first 24
+    /// bytes.
     pub(crate) name: String,
     pub(crate) level: Level,
     /// mdadm's word for the layout, if the level has one.
     pub(crate) layout: Option<&'static str>,
-    /// `0.90`, `1.0`, `1.1` or `1.2`.
+    /// The metadata version: `0.90`, `1.0`, `1.1` or `1.2`.
     pub(crate) metadata: &'static str,
-    /// Chunk in KiB, if the level has one (linear: rounding).
+    /// Chunk in KiB, if the level has one (linear uses it for rounding).
     pub(crate) chunk_kib: Option<u32>,
     /// Device size of each slot, in sectors.
     pub(crate) members: Vec<u64>,
@@ -92,7 +94,7 @@ impl ArraySpec {
             words += &format!(" --{word}={chunk}");
         }
         if !matches!(self.level, Level::Linear | Level::Raid0) {
-            // Zeroed members: parity and copies agree from the start.
+            // Members are zeroed, so that parity and copies agree from the start.
             words += " --assume-clean";
         }
         if self.metadata != "0.90" {
@@ -102,12 +104,12 @@ impl ArraySpec {
         words
     }
 
-    /// Whether `mdadm --create`, and so `braid create`, can make it.
+    /// Whether `mdadm --create`, and so `braid create`, can make the array.
     pub(crate) fn can_be_created(&self) -> bool {
         self.making == Making::Mdadm
     }
 
-    /// Whether `check` can compare parity or copies.
+    /// Whether md's `check` can compare parity or copies of the array.
     pub(crate) fn is_redundant(&self) -> bool {
         !matches!(self.level, Level::Linear | Level::Raid0)
     }
@@ -139,14 +141,15 @@ impl ArraySpec {
         let Ok(copies) = copies.parse::<usize>() else { return BTreeSet::new() };
         (0..count)
             .map(|chunk| {
-                // near: copies of successive chunks in a row; far, offset: one slot to the right.
+                // near: the copies of successive chunks follow each other. far and offset: each
+                // copy is one slot further to the right.
                 let first = if kind == "n" { chunk * copies } else { chunk };
                 let set = match self.making {
                     Making::PatchedFarSets(1) => count / copies,
                     Making::PatchedFarSets(_) => copies,
                     _ => count,
                 };
-                // The last set also takes the slots that do not fill a set.
+                // The last set also takes the slots that are too few for a set of their own.
                 let begin = (first / set).min(count / set - 1) * set;
                 let end = if begin / set == count / set - 1 { count } else { begin + set };
                 (0..copies).map(|copy| begin + (first - begin + copy) % (end - begin)).collect()
@@ -179,11 +182,11 @@ mod tests {
         assert_eq!(count(Level::Raid1, None, 3), 7);
         assert_eq!(count(Level::Raid5, Some("ls"), 4), 5);
         assert_eq!(count(Level::Raid6, Some("ls"), 5), 1 + 5 + 10);
-        // Two mirror pairs: each pair keeps one of its two, or both.
+        // Two mirror pairs: each pair keeps one of its two members, or both.
         assert_eq!(count(Level::Raid10, Some("n2"), 4), 9);
-        // Copies on neighbours in a ring of 5: no two neighbours may be lost.
+        // Copies are on neighbouring slots in a ring of 5: no two neighbours may be lost.
         assert_eq!(count(Level::Raid10, Some("f2"), 5), 11);
-        // Near with an odd count is a ring too.
+        // With an odd number of members, near copies form a ring too.
         assert_eq!(count(Level::Raid10, Some("n2"), 5), 11);
         assert_eq!(count(Level::Raid10, Some("n3"), 3), 7);
     }

@@ -7,7 +7,7 @@ use super::drive::Member;
 use super::golden::Golden;
 use super::guest::{Case, Ending};
 
-/// Device sectors of every member here.
+/// Device sectors of every member in these stories.
 const SECTORS: u64 = 4240;
 
 /// A story: name, level, number of members, shell, and its purpose.
@@ -171,8 +171,8 @@ const STORIES: &[Story] = &[
         "raid5-bad-blocks",
         "raid5",
         4,
-        // Reading a bad block makes raid5 rewrite it, which clears it: so nothing is read
-        // afterwards. The last write makes md write superblocks.
+        // If raid5 reads a bad block, it rewrites the block, which clears the record of it. So
+        // nothing is read afterwards. The last write makes md write superblocks.
         "make 5 4 1.2; stamp; agent stamp $A 2 0 64; report; bad_blocks 2 '2112 8'; \
          bad_blocks 3 '3072 8'; agent stamp $A 2 0 64; mdadm --stop $A",
         "Member 1 has bad blocks at device sectors 2112+8, member 2 at 3072+8.",
@@ -491,7 +491,7 @@ stop() {
 }
 "#;
 
-/// Every story as a fixture.
+/// All stories as fixtures.
 pub(crate) fn states() -> Vec<Golden> {
     let stopped = STORIES.iter().map(|story| golden(story, Ending::PowerOff));
     stopped.chain(CUTS.iter().map(|story| golden(story, Ending::Cut))).collect()

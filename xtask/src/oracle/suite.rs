@@ -1,7 +1,7 @@
 //! The suites: distribution of cases over boots, and the conditions afterwards.
 //!
-//! `forward`: md makes arrays and writes them. `reverse`: md gets images and judges them. Braid's
-//! side stands between the two; `proof` puts md itself there, to test the judge.
+//! `forward`: md makes arrays and writes them. `reverse`: md gets images and judges them. In
+//! between, braid reads or writes the arrays; `proof` leaves braid out, to test md as the judge.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::report::{CaseReport, Report};
 use super::script;
 use super::spec::ArraySpec;
 
-/// The environment of suites.
+/// The environment of suites: the guest, and limits for boots.
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) folder: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct MadeArray {
     pub(crate) spec: ArraySpec,
     /// One image for each slot, in slot order.
     pub(crate) images: Vec<PathBuf>,
-    /// Hash of the whole content, as md reads it.
+    /// Hash of the array's whole content, as md reads it.
     pub(crate) sha256: String,
     /// Size of the array.
     pub(crate) sectors: u64,
@@ -38,20 +38,20 @@ pub(crate) struct MadeArray {
     pub(crate) report: CaseReport,
 }
 
-/// An array of braid (or md), for md to judge.
+/// An array that braid (or md) wrote, for md to judge.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenArray {
     /// The shape that md must find.
     pub(crate) spec: ArraySpec,
-    /// One image for each slot; `None` for a lost one.
+    /// One image for each slot; `None` for a lost member.
     pub(crate) images: Vec<Option<PathBuf>>,
     /// Hash of the content that md must find.
     pub(crate) sha256: String,
-    /// md writes some places with this stream afterwards (the way back of a round trip).
+    /// The stream that md writes to some places afterwards (the way back of a round trip).
     pub(crate) rewrite: Option<u64>,
     /// Slots with stale images: md must notice, and rebuild them.
     pub(crate) stale: Vec<usize>,
-    /// The array was not stopped: md must call it dirty and resync it.
+    /// Whether the array was not stopped: md must call it dirty and resync it.
     pub(crate) crashed: bool,
     pub(crate) maker: Maker,
 }
@@ -63,7 +63,8 @@ pub(crate) enum Maker {
 }
 
 impl GivenArray {
-    /// The array's name in failures and cases; md may have braid's spec, so braid's differ.
+    /// The array's name in failures and cases. braid's arrays get a different name, since md may
+    /// have an array of the same spec.
     pub(crate) fn name(&self) -> String {
         match self.maker {
             Maker::Md => self.spec.name.clone(),
@@ -75,13 +76,13 @@ impl GivenArray {
 /// md's verdict on a given array.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// The content, read from a read-only array, is the expected one.
+    /// Whether the content, read from a read-only array, is the expected one.
     pub(crate) same_content: bool,
     /// `mismatch_cnt` after md's `check`; `None` without redundancy.
     pub(crate) mismatches: Option<u64>,
-    /// Hash of the content after md's own writes, if it wrote.
+    /// Hash of the content after md's own writes, if md wrote.
     pub(crate) rewritten: Option<String>,
-    /// The members afterwards, in the given order.
+    /// The members' images afterwards, in the given order.
     pub(crate) images: Vec<PathBuf>,
     pub(crate) report: CaseReport,
 }
@@ -94,7 +95,7 @@ impl Verdict {
 }
 
 impl Bench {
-    /// md makes every array and fills it; a failure is an error.
+    /// Lets md make every array and fill it; a failure is an error.
     pub(crate) fn forward(&self, specs: &[ArraySpec]) -> Result<Vec<MadeArray>> {
         let folder = self.folder.join("forward");
         let seeds = (1..).map(|number| number * 100);
@@ -126,7 +127,7 @@ impl Bench {
         made.collect()
     }
 
-    /// md judges every array; an array that does not start gets an error as its verdict.
+    /// Lets md judge every array; an array that does not start gets an error as its verdict.
     pub(crate) fn reverse(&self, given: &[GivenArray], word: &str) -> Result<Vec<Result<Verdict>>> {
         let folder = self.folder.join(word);
         let mut cases = Vec::new();
@@ -162,7 +163,7 @@ impl Bench {
         self.run_jobs(cases, folder, |pile| Job::new(pile, ending))
     }
 
-    /// The same, with other limits than the usual.
+    /// Spreads cases over parallel boots as [`Self::run`] does, with other limits.
     pub(crate) fn run_jobs(
         &self,
         cases: Vec<Case>,

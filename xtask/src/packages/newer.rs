@@ -1,8 +1,8 @@
 //! Newer packages from the distribution's backports, unpacked and not installed: `qemu-utils`
 //! beside the installed QEMU, and a kernel with ublk_drv.
 //!
-//! apt gets lists of its own, so that the system's stay unchanged. A failure is printed and ends
-//! nothing: a test that misses such a QEMU is skipped with the reason.
+//! apt gets lists of its own, so that the system's lists stay unchanged. A failure to fetch is
+//! printed and ends nothing: tests that need the package are skipped with the reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ const FOLDER: &str = "target/newer-qemu";
 /// Folder of the unpacked kernel with ublk_drv.
 const KERNEL_FOLDER: &str = "target/newer-kernel";
 
-/// Depends on the newest kernel for clouds, with the driver and a third of the usual size.
+/// The package that depends on the newest kernel for clouds, which has the driver and a third of
+/// the usual size.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Unpacks QEMU if the installed one is too old.
@@ -61,7 +62,7 @@ pub(crate) fn kernel() -> Result<PathBuf> {
     let image = format!("boot/vmlinuz-{}", release.file_name().to_string_lossy());
     fs::create_dir_all(&folder)?;
     fs::rename(unpacked.join(image), folder.join("vmlinuz"))?;
-    // Renamed last: it marks the folder as complete.
+    // Renamed at the end: this folder marks the other files as complete.
     fs::rename(release.path(), folder.join("modules"))?;
     fs::remove_dir_all(&unpacked)?;
     println!("unpacked a newer kernel in {KERNEL_FOLDER}");
@@ -70,7 +71,8 @@ pub(crate) fn kernel() -> Result<PathBuf> {
 
 fn fetch_and_try_qemu(folder: &Path) -> Result<()> {
     fetch(folder, |_, release| Ok(format!("qemu-utils/{release}-backports")))?;
-    // The older QEMU's packages must provide its libraries, or the program does not run.
+    // The new program uses libraries of the older QEMU's packages; if they are missing, it does not
+    // run.
     let program = folder.join("usr/bin/qemu-io");
     if !is_new(&program.display().to_string()) {
         fs::remove_dir_all(folder)?;
@@ -97,7 +99,7 @@ impl Apt {
     }
 }
 
-/// Unpacks a package of the backports; `name` chooses it from apt's lists.
+/// Unpacks a package of the backports; `name` chooses the package from apt's lists.
 fn fetch(folder: &Path, name: impl FnOnce(&Apt, &str) -> Result<String>) -> Result<()> {
     let (site, release) = main_archive()?;
     let work = folder.with_extension("apt");
@@ -130,7 +132,7 @@ fn fetch(folder: &Path, name: impl FnOnce(&Apt, &str) -> Result<String>) -> Resu
     Ok(())
 }
 
-/// The archive that packages come from, and the release.
+/// The address of the distribution's archive, and the release.
 fn main_archive() -> Result<(String, String)> {
     let words =
         ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"];
@@ -139,7 +141,7 @@ fn main_archive() -> Result<(String, String)> {
     let main = said.lines().find_map(|line| {
         let mut words = line.split(' ');
         let (site, release, component) = (words.next()?, words.next()?, words.next()?);
-        // Not the updates, and not the security archive.
+        // Neither the updates nor the security archive counts.
         let is_main = component == "main" && !release.contains('-') && !site.contains("security");
         is_main.then(|| (site.to_owned(), release.to_owned()))
     });

@@ -19,13 +19,13 @@ use super::source::{Source, block_end, word_after, words};
 use super::tree::Tree;
 use super::{Finding, Rule};
 
-/// Permitted circles, each by one of its files, and why.
+/// Permitted circles, each named by one of its files, and why.
 const STAY: [(&str, &str); 1] = [(
     "crates/io/ring/src/worker.rs",
     "a handler is called with the worker, so that it can submit more; the worker keeps handlers until then",
 )];
 
-/// Types with methods in the files of their layers: a call is an import of that file.
+/// Types with methods in several files: a call of such a method counts as an import of that file.
 const LAYERED: [&str; 1] = ["Core"];
 
 /// A path as its names.
@@ -36,12 +36,12 @@ struct Module<'a> {
     /// Path from the crate's root; empty for the root.
     names: Names,
     source: &'a Source,
-    /// Text without tests.
+    /// The file's code without tests.
     code: String,
-    /// Inline modules, and their places.
+    /// Inline modules: their places and names.
     inline: Vec<(Range<usize>, String)>,
     uses: Vec<Use>,
-    /// Modules that it declares.
+    /// Modules that the file declares.
     children: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ fn check_crate(
     }
 }
 
-/// All files that a crate's root declares, itself first.
+/// All files of a crate, found from the modules that its root declares; the root comes first.
 fn modules<'a>(tree: &'a Tree, root: &'a Source) -> Vec<Module<'a>> {
     let folder = |source: &Source| {
         let name = source.name();
@@ -178,13 +178,13 @@ impl<'a> Module<'a> {
         module
     }
 
-    /// The module of a place, including inline modules.
+    /// The module at an offset of the file, including inline modules.
     fn place(&self, at: usize) -> Names {
         let inside = self.inline.iter().filter(|(range, _)| range.contains(&at));
         self.names.iter().chain(inside.map(|(_, name)| name)).cloned().collect()
     }
 
-    /// A path of this crate, from its root; `None` for another crate's.
+    /// The path of a name, from this crate's root; `None` for a name of another crate.
     fn absolute(&self, at: usize, names: Names) -> Option<Names> {
         let mut base = self.place(at);
         let mut rest = names.as_slice();
@@ -197,7 +197,7 @@ impl<'a> Module<'a> {
                     rest = &rest[1..];
                 }
             }
-            // A child's path; any other leads nowhere.
+            // Only the path of a child counts; any other leads nowhere.
             _ => {}
         }
         base.extend(rest.iter().cloned());
@@ -269,7 +269,7 @@ fn edges(modules: &[Module<'_>]) -> Edges {
                 }
             };
             for one in &module.uses {
-                // A re-export of a child is composition.
+                // A re-export of a child is composition, not an import.
                 let is_below = one.names.starts_with(&module.names);
                 if !(one.is_handed_on && is_below) {
                     note(one.at, &one.names);
@@ -317,7 +317,7 @@ fn resolve(modules: &[Module<'_>], names: &Names, depth: usize) -> Option<usize>
         let further = one.names.iter().chain(&rest[1..]).cloned().collect();
         return resolve(modules, &further, depth + 1);
     }
-    // A child elsewhere (`#[path]`) is shared, and no file of this crate alone.
+    // A child in another folder (`#[path]`) is shared, and no file of this crate alone.
     (!module.children.contains(name) && defines(module, name)).then_some(index)
 }
 

@@ -17,14 +17,14 @@ use super::{Finding, Rule};
 /// Permitted dependencies of a workspace crate.
 struct Row {
     name: &'static str,
-    /// Permitted workspace crates; `ANY` for all.
+    /// Workspace crates that the crate may depend on; `ANY` for all.
     workspace: &'static [&'static str],
-    /// Permitted crates of the registry; `ANY` for all.
+    /// Crates from crates.io that the crate may depend on; `ANY` for all.
     registry: &'static [&'static str],
 }
 
 const ANY: &[&str] = &["*"];
-/// Crates of the registry for pure crates: none that reaches the outside world.
+/// Crates from crates.io for pure crates: none of these reaches the outside world.
 const PURE_REGISTRY: &[&str] =
     &["thiserror", "zerocopy", "crc32c", "crc32fast", "rangemap", "slotmap", "smallvec"];
 /// Crates that any dev-dependency may name: the pure ones, and `test-needs`.
@@ -44,14 +44,15 @@ const FOR_TESTS: [&str; 13] = [
     "braid-test-needs",
 ];
 
-/// Crates of the registry with an asynchronous runtime, and our crates that may use them.
+/// Crates from crates.io that bring an asynchronous runtime.
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
+/// Workspace crates that may depend on these.
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
 const ROWS: [Row; 45] = [
-    // Empty without the simulator's cfg, so the lowest crates may use it.
+    // Has no content without the simulator's cfg, so the lowest crates may use it.
     Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
-    // Only an instruction without effects.
+    // One instruction without effects.
     Row { name: "braid-prefetch", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
@@ -101,7 +102,7 @@ const ROWS: [Row; 45] = [
     },
     Row { name: "braid-imaging", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-lvm", workspace: &["braid-byte-reader"], registry: PURE_REGISTRY },
-    // Tests' requirements on the machine; in no product.
+    // Says which test needs what of the machine; not part of any product.
     Row { name: "braid-test-needs", workspace: &[], registry: &["rustix"] },
     // The simulator replaces all crates that reach the outside world.
     Row {
@@ -128,16 +129,16 @@ const ROWS: [Row; 45] = [
         registry: &["landlock", "libc", "rustix", "seccompiler", "thiserror"],
     },
     Row { name: "braid-member", workspace: &["braid-block-ioctl"], registry: ANY },
-    // Names for shared state of threads; the model checkers are behind them.
+    // Names for the shared state of threads, with the model checkers behind them.
     Row { name: "braid-concurrency", workspace: &[], registry: &["loom", "shuttle"] },
     Row { name: "braid-ring", workspace: &["braid-concurrency"], registry: ANY },
-    // Threads around a machine; knows no RAID, so that the lab measures it alone.
+    // Threads around a machine of states. It knows no RAID, so that the lab measures it alone.
     Row {
         name: "braid-dispatch",
         workspace: &["braid-elevator", "braid-concurrency"],
         registry: ANY,
     },
-    // The lab's: a modelled machine, and the dispatcher's files compiled on it; not shipped.
+    // Part of the lab: a modelled machine, and the dispatcher's files compiled for it; not shipped.
     Row { name: "braid-many-cores", workspace: &["braid-concurrency"], registry: &["generator"] },
     Row {
         name: "braid-many-cores-elevator",
@@ -189,9 +190,9 @@ const ROWS: [Row; 45] = [
         workspace: &["braid-virtio-proto", "braid-ring", "braid-runtime"],
         registry: ANY,
     },
-    // Knows values and HTTP; the caller gives it the content.
+    // Knows values and HTTP; its caller provides the content.
     Row { name: "braid-control", workspace: &[], registry: ANY },
-    // Beside the server, outside the data path: the notices, and where they are sent.
+    // Runs beside the server, outside the data path: notices, and the places that they are sent to.
     Row {
         name: "braid-events",
         workspace: &["braid-console", "braid-control", "braid-geometry", "braid-runtime"],
@@ -199,7 +200,7 @@ const ROWS: [Row; 45] = [
     },
     // braid's dialogue with an operator; knows no array.
     Row { name: "braid-console", workspace: &["braid-control", "braid-member"], registry: ANY },
-    // Finds the content of devices and the served arrays; runs none.
+    // Finds the content of devices, and the served arrays; serves none.
     Row {
         name: "braid-discovery",
         workspace: &[
@@ -243,7 +244,7 @@ const ROWS: [Row; 45] = [
         ],
         registry: ANY,
     },
-    // Arrays that do not start. The server serves the opened result.
+    // Opens arrays that do not start. The server serves the opened result.
     Row {
         name: "braid-rescue",
         workspace: &[
@@ -313,14 +314,14 @@ const ROWS: [Row; 45] = [
 /// One workspace crate.
 pub(super) struct Package {
     pub(super) name: String,
-    /// Its folder, from the repository root.
+    /// The package's folder, from the repository root.
     pub(super) folder: String,
     dependencies: Vec<Dependency>,
 }
 
 struct Dependency {
     name: String,
-    /// Named by path; others are from the registry.
+    /// Whether the dependency is named by path; all others are from crates.io.
     is_ours: bool,
     is_dev: bool,
 }
@@ -361,7 +362,7 @@ pub(super) fn packages(metadata: &Value, root: &Path) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// Compares every dependency with the table, both ways.
+/// Compares every dependency with the table; missing and superfluous entries are findings.
 pub(super) fn directions(packages: &[Package], findings: &mut Vec<Finding>) {
     for package in packages {
         let place = format!("{}/Cargo.toml", package.folder);
@@ -387,7 +388,7 @@ pub(super) fn directions(packages: &[Package], findings: &mut Vec<Finding>) {
 fn complaint(row: &Row, dependency: &Dependency) -> Option<String> {
     let name = dependency.name.as_str();
     let allowed = if dependency.is_ours { row.workspace } else { row.registry };
-    // Untyped errors are for chores, not for shipped crates.
+    // Untyped errors are for development tools, not for shipped crates.
     let is_typeless = name == "anyhow" && row.name != "xtask";
     // Futures are for code outside the data path.
     let is_elsewhere = RUNTIMES.contains(&name) && !ASYNCHRONOUS.contains(&row.name);

@@ -62,7 +62,7 @@ fn has_heading(file: &Path, anchor: &str) -> bool {
     })
 }
 
-/// Finds crates that the map lacks, and absences without a check.
+/// Finds crates that the map in ARCHITECTURE.md lacks, and absences without a check.
 pub(super) fn architecture(tree: &Tree, packages: &[Package], findings: &mut Vec<Finding>) {
     let Some(map) = tree.document(MAP) else {
         findings.push(Finding::new(Rule::CratesMapped, MAP, 1, "the map is missing"));

@@ -12,7 +12,7 @@
 use super::source::{Source, block_end, words};
 use super::{Finding, Rule};
 
-/// The crate that defines them, and uses them in its own tests.
+/// The crate that defines the calls, and uses them in its own tests.
 const HOOKS: &str = "crates/core/sim-hooks/";
 
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
@@ -66,7 +66,8 @@ fn is_value(code: &str, at: usize, end: usize) -> bool {
     is_bug(bug) && values.starts_with(&kept) && code[close..].trim_start().starts_with(';')
 }
 
-/// The text in the parentheses at `open`, without white space, and the offset behind them.
+/// The text in the parentheses at `open`, without white space, and the offset behind the
+/// parentheses.
 fn arguments(code: &str, open: usize) -> Option<(String, usize)> {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(open) {

@@ -1,7 +1,7 @@
-//! Rule about test programs: each file of tests belongs to one.
+//! Rule about test programs: each file of tests belongs to a program.
 //!
 //! A crate that names its test programs (`autotests = false`) has one program for many files,
-//! because each program is linked separately. A file outside never runs.
+//! because each program is linked separately. A file that belongs to no program never runs.
 
 use super::source::Source;
 use super::tree::{Document, Tree};

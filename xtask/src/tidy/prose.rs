@@ -10,7 +10,7 @@ use super::tree::Document;
 use super::{Finding, Rule};
 
 const COLUMNS_MAX: usize = 100;
-/// Documents with other limits of columns: the changelog has a line for each entry, and
+/// Documents with their own limits of columns: the changelog has a line for each entry, and
 /// `braid-lab report` writes the benchmarks.
 const OTHER_COLUMNS: [(&str, usize); 2] = [("CHANGELOG.md", 112), ("docs/benchmarks.md", 400)];
 /// Pronouns that hide who does what.
@@ -61,7 +61,7 @@ pub(super) fn check_document(document: &Document, findings: &mut Vec<Finding>) {
     prose.end_block(findings);
 }
 
-/// A file, read up to some line.
+/// The state of reading a file, up to some line.
 struct Prose {
     path: String,
     columns_max: usize,
@@ -167,7 +167,7 @@ fn sentences(paragraph: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Why a sentence takes three readings.
+/// Why a sentence breaks the rules; `None` if it does not.
 fn fault(sentence: &str) -> Option<String> {
     let begins = SUBJECTS.into_iter().find(|subject| sentence.starts_with(subject));
     if let Some(subject) = begins.filter(|_| !sentence.ends_with('?')) {

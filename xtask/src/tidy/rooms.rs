@@ -1,4 +1,5 @@
-//! Rules about `unsafe`: crates that forbid it, and the few rooms for it.
+//! Rules about `unsafe`: crates that forbid it, and *rooms*, the few files and folders that may
+//! contain it.
 //!
 //! Clippy demands a `// SAFETY:` comment at each block; this file limits the places of blocks. A
 //! room without unsafe code must leave the table.
@@ -40,9 +41,9 @@ const FORBIDDEN: [&str; 27] = [
 
 /// A file or folder that may contain `unsafe`.
 struct Room {
-    /// Path from the repository root; a folder ends in `/`.
+    /// The room's path from the repository root; a folder ends in `/`.
     path: &'static str,
-    /// Why safe Rust is not enough. For the reader; printed when the room is empty.
+    /// Why safe Rust is not enough. Readers need it; it is printed when the room is empty.
     reason: &'static str,
 }
 

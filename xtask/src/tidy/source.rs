@@ -67,7 +67,8 @@ impl Source {
         name.contains("/tests/") || name.ends_with("/tests.rs") || name.ends_with("_tests.rs")
     }
 
-    /// The code view without test items: `#[cfg(test)] mod … { … }`, `#[cfg(all(test, …))] mod …;`.
+    /// The code view without items of tests: `#[cfg(test)] mod … { … }`, `#[cfg(all(test, …))] mod
+    /// …;`.
     pub(super) fn production_code(&self) -> String {
         let mut code = self.code.clone().into_bytes();
         let mut from = 0;
@@ -91,7 +92,7 @@ impl Source {
     /// The names of functions under a `#[test]` attribute.
     pub(super) fn test_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        // The second marks a test that other builds call as a function.
+        // The second attribute marks a test that other builds call as a function.
         for mark in ["#[test]", "#[cfg_attr(test, test)]"] {
             for (at, mark) in self.code.match_indices(mark) {
                 let rest = &self.code[at + mark.len()..];
@@ -106,7 +107,7 @@ impl Source {
     }
 }
 
-/// One past the end of the item that starts at `start`: its closing brace, or its semicolon.
+/// The offset behind the item that starts at `start`: behind its closing brace, or its semicolon.
 pub(super) fn block_end(code: &str, start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut square = 0_usize;
@@ -160,7 +161,8 @@ fn view(text: &str, kinds: &[Kind], wanted: Kind) -> String {
     String::from_utf8(bytes).expect("kinds change at letter boundaries")
 }
 
-/// Bytes outside of tokens are comments or white space. A file that does not lex counts as code.
+/// The kind of each byte. Bytes outside of tokens are comments or white space. A file that the
+/// tokenizer refuses counts as code.
 fn classify(text: &str) -> Vec<Kind> {
     let mut kinds = vec![Kind::Comment; text.len()];
     match text.parse::<TokenStream>() {
@@ -173,7 +175,7 @@ fn classify(text: &str) -> Vec<Kind> {
 fn mark(stream: TokenStream, text: &str, kinds: &mut [Kind]) {
     for tree in stream {
         let all = tree.span().byte_range();
-        // The tokens of a documentation comment lie at its place.
+        // The tokens that stand for a documentation comment have that comment's place.
         if text[all.clone()].starts_with("//") || text[all.clone()].starts_with("/*") {
             continue;
         }

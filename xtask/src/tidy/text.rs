@@ -10,7 +10,7 @@ use super::{Finding, Rule};
 
 /// Marks of unfinished work in comments, code and documents. (clippy finds the macros.)
 const BANNED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
-/// Crates that compute without the outside world; their `src`, without tests.
+/// Crates that compute without the outside world. The rules apply to their `src`, without tests.
 const PURE: [&str; 17] = [
     "external-metadata",
     "signatures",
@@ -46,7 +46,7 @@ const WORLD: [&str; 11] = [
 ];
 /// Containers whose order differs from run to run: forbidden in the engine and in the sessions.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
-/// Crates whose decisions must repeat exactly.
+/// Crates whose decisions must repeat exactly from run to run.
 const ORDERED: [&str; 9] = [
     "external-metadata",
     "sim-hooks",
@@ -59,7 +59,8 @@ const ORDERED: [&str; 9] = [
     "sim",
 ];
 
-/// Words that mark a block as Rust code for rustdoc, beside no word at all.
+/// Words behind a fence for which rustdoc takes the block for Rust code; without a word it does
+/// too.
 const EXAMPLES: [&str; 8] = [
     "rust",
     "no_run",
@@ -80,7 +81,7 @@ pub(super) fn check_source(source: &Source, findings: &mut Vec<Finding>) {
     gpl(&source.name(), &source.text, findings);
 }
 
-/// Rules on one other file.
+/// Rules on one document that is not Rust.
 pub(super) fn check_document(document: &Document, findings: &mut Vec<Finding>) {
     for (index, line) in document.text.lines().enumerate() {
         for (_, word) in words(line).filter(|(_, word)| BANNED.contains(word)) {
@@ -130,8 +131,8 @@ fn deterministic(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds code in documentation that rustdoc would run as an example. To run these, all libraries
-/// are built once more with other features, which takes minutes; tests show the same.
+/// Finds code in documentation that rustdoc would run as an example. To run examples, cargo builds
+/// all libraries once more with other features, which takes minutes; tests show the same.
 fn examples(source: &Source, findings: &mut Vec<Finding>) {
     let mut is_inside = false;
     for (index, line) in source.text.lines().enumerate() {
@@ -153,7 +154,7 @@ fn examples(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The crate folder of a file in some crate's `src`.
+/// The folder of the crate whose `src` contains the file.
 fn room_of(path: &str) -> Option<&str> {
     let (folder, _) = path.strip_prefix("crates/")?.split_once("/src/")?;
     folder.rsplit('/').next()
@@ -164,7 +165,7 @@ fn starts_word(code: &str, at: usize) -> bool {
 }
 
 fn gpl(path: &str, text: &str, findings: &mut Vec<Finding>) {
-    // Cut in two, so that this file does not find itself.
+    // Each text is cut in two, so that this file does not find itself.
     let signs = [concat!("gnu general public", " license"), concat!("identifier: ", "gpl")];
     for (index, line) in text.lines().enumerate() {
         let line = line.to_lowercase();

@@ -15,7 +15,8 @@ use crate::build::Program;
 use crate::oracle::{Archive, add_modules, add_programs};
 use crate::packages;
 
-/// In order of insertion: each module after its dependencies. The script inserts the last one.
+/// The kernel's modules in order of insertion: each module after its dependencies. The script
+/// inserts the last one.
 const MODULES: [&str; 1] = ["ublk_drv"];
 
 /// This machine's programs that the guest gets beside braid.
@@ -24,7 +25,7 @@ const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdisca
 /// The last line of the guest's script.
 const DONE: &str = "@@DONE";
 
-/// Time limit of the guest: it takes a tenth of this on two idle cores.
+/// Time limit of the guest, which takes a tenth of it on two idle cores.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const SCRIPT: &str = include_str!("guest.sh");
@@ -83,17 +84,18 @@ struct Guest(Child);
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the process has ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// Runs the guest; returns its console output. Two processors, so that the device has two queues.
+/// Runs the guest; returns its console output. It has two processors, so that the device has two
+/// queues.
 fn boot(kernel: &Path, folder: &Path) -> Result<String> {
     let console = folder.join("console");
     let mut qemu = Command::new("qemu-system-x86_64");
-    // Without cmpxchg16b: QEMU 7.2 emulates it wrongly with two processors, and the kernel panics.
+    // Disables cmpxchg16b: QEMU 7.2 emulates it wrongly with two processors, and the kernel panics.
     qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,cx16=off", "-smp", "2", "-m", "1024"]);
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("initrd"));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A degraded array with parity is loaded and stopped, but not loaded and killed: braid must refuse
-//! it then, and that has a round of its own.
+//! such an array after a kill, and another kind of round tests that.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -25,7 +25,7 @@ use super::super::offline;
 use super::Round;
 use crate::server::{Server, StartResult, control_of, send};
 
-/// The pace of a job: one second for each member.
+/// The pace of a job, in bytes per second: a job takes one second for each member.
 const PACE: &str = "16M";
 const PAUSING_MS_MAX: u64 = 12;
 /// Longest that a job takes, on a busy machine.
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Kind {
     Recovery,
     Resync,
-    /// Of the member in this slot.
+    /// Replaces the member in this slot.
     Replace(usize),
 }
 
@@ -46,7 +46,7 @@ enum Progress {
 }
 
 impl Round<'_> {
-    /// Kills a resync, and then a recovery, at every one of these percents.
+    /// Kills a resync, and after that a recovery, at every one of these percents.
     pub(super) fn jobs(&mut self, percents: &[u32]) -> Result<bool> {
         for percent in percents {
             let is_dirty =
@@ -62,7 +62,7 @@ impl Round<'_> {
         self.verify_and_wait(server)?;
         let slot = self.random.usize(..self.members.len());
         let spare = self.spare.take().context("such a round has a spare")?;
-        // The next start finds the spare under the slot's name, and the member gone.
+        // The next start finds the spare under the slot's file name, and the lost member gone.
         std::fs::rename(spare, &self.members[slot])?;
         for percent in percents {
             self.kill_at(Kind::Recovery, f64::from(*percent))
@@ -102,18 +102,19 @@ impl Round<'_> {
         self.verify(&server, End::Process)?;
         server.stop()?;
         self.counts.stops += 1;
-        // The new device now has the slot, so it gets the slot's name.
+        // The new device now has the slot, so its file gets the slot's name.
         std::fs::rename(new, &self.members[slot])?;
         self.new = None;
         self.check_stopped()
     }
 
-    /// The members, and the replacement if any.
+    /// Files of the members, then the replacement's file if it exists.
     fn named(&self) -> Vec<PathBuf> {
         self.members.iter().chain(&self.new).cloned().collect()
     }
 
-    /// Asks the server to replace the slot's member with the new device, unless it did already.
+    /// Asks the server to replace the slot's member with the new device, unless the server did
+    /// already.
     fn ask_to_replace(&self, slot: usize) -> Result<()> {
         let new = self.new.as_ref().context("there is one")?.display().to_string();
         let said = said(&self.ask("status").output().context("braid status")?)?;
@@ -131,7 +132,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// One run of the server, killed when the job has come so far, or is over.
+    /// Runs the server once, and kills it when the job has reached the percentage, or is over.
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
@@ -195,7 +196,7 @@ impl Round<'_> {
         }
     }
 
-    /// Verifies everything, lets the job end, and stops.
+    /// Verifies everything, waits for the job's end, and stops the server.
     fn verify_and_wait(&mut self, server: Server) -> Result<()> {
         self.verify(&server, End::Process)?;
         wait_for(|| self.ask("status"), f64::INFINITY)?;
@@ -237,7 +238,8 @@ fn said(output: &Output) -> Result<Value> {
         .with_context(|| format!("braid status says {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A job that runs or will run: the array is degraded, was dirty, or a member is being replaced.
+/// The progress of a running or coming job: the array is degraded, was dirty, or has a member that
+/// is being replaced.
 fn progress(array: &Value) -> Option<Progress> {
     let jobs = array["jobs"].as_array()?;
     if let Some(job) = jobs.first() {

@@ -14,14 +14,15 @@ use braid_runtime::{
 use super::super::content;
 use super::super::look::{Device, look};
 
-/// Bytes read and written at a time; no multiple of any chunk row, so that requests cross them.
+/// Bytes read and written at a time: no multiple of any chunk row, so that requests cross the rows'
+/// borders.
 const PIECE: usize = (1 << 20) + 4096;
 
 pub(super) struct Array {
     volume: Volume,
 }
 
-/// Opened and probed members, and assembly's decision.
+/// Opened and probed members, and the decision of assembly.
 pub(super) struct AssemblyResult {
     devices: Vec<Box<dyn Member>>,
     pub(super) probed: Vec<ProbedMember>,
@@ -56,7 +57,8 @@ impl Array {
         Self::open_with(images, &braid_runtime::Options { read_only, ..defaults })
     }
 
-    /// Opens an array with open work: dirty, recovering, or without a member that comes later.
+    /// Opens an array with unfinished work: dirty, recovering, or without a member that is added
+    /// later.
     pub(super) fn open_unfinished(
         images: &[PathBuf],
         options: &braid_runtime::Options,
@@ -65,7 +67,7 @@ impl Array {
         Self::open_as(judge(images, false)?, options, tell)
     }
 
-    /// Opens it for writing; its superblocks stay dirty from the first write on.
+    /// Opens the array for writing; its superblocks stay dirty from the first write on.
     pub(super) fn open_to_stay_dirty(images: &[PathBuf]) -> Result<Self> {
         let defaults = braid_runtime::Options::default();
         Self::open_with(images, &braid_runtime::Options { clean_delay_ms: 600_000, ..defaults })
@@ -94,7 +96,7 @@ impl Array {
         });
         let options = braid_runtime::Options {
             shards: 2,
-            // A thousand volumes are opened, and each clears its memory.
+            // A small cache: a thousand volumes are opened, and each clears its memory.
             cache: braid_runtime::Cache { memory_bytes: 8 << 20, ..Default::default() },
             threads_per_member: 2,
             ..options.clone()
@@ -111,7 +113,7 @@ impl Array {
         self.volume.missing_count()
     }
 
-    /// Reads and compares everything; the error names the first differing byte.
+    /// Reads the whole array and compares it; the error names the first differing byte.
     pub(super) fn holds(&self, expected: &[u8]) -> Result<()> {
         let bytes = self.volume.size_bytes();
         ensure!(bytes == expected.len() as u64, "braid makes it {bytes} bytes large");
@@ -172,7 +174,7 @@ impl Array {
         outcome.result.with_context(|| format!("writing {length} bytes at byte {offset}"))
     }
 
-    /// Adds a device, which is recovered.
+    /// Adds a device, and waits until it is recovered.
     pub(super) fn add(&self, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
         let newcomer = Newcomer { uuid: [0xad; 16], ..Newcomer::default() };
@@ -190,7 +192,7 @@ impl Array {
         Ok(())
     }
 
-    /// Creates a bitmap with so many bytes for each bit, or removes it, while the array runs.
+    /// Creates a bitmap with this many bytes for each bit, or removes it, while the array runs.
     pub(super) fn change_bitmap(&self, chunk_bytes: Option<u32>) -> Result<()> {
         let planned = chunk_bytes.map(|bytes| self.volume.plan_bitmap(Some(bytes))).transpose()?;
         let wanted = planned.map(|planned| WantedBitmap {
@@ -214,13 +216,13 @@ impl Array {
         self.volume.job()
     }
 
-    /// Stops it in the middle of a job, whose progress is saved.
+    /// Stops the array in the middle of a job, whose progress is saved.
     pub(super) fn stop_job(self) {
         self.volume.request_job(JobRequest::Pause);
         self.volume.stop();
     }
 
-    /// Stops it; it must be clean afterwards.
+    /// Stops the array, which must be clean afterwards.
     pub(super) fn stop(self) -> Result<()> {
         ensure!(self.volume.stop().clean, "braid does not leave it clean");
         Ok(())

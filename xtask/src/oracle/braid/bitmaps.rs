@@ -1,5 +1,5 @@
 //! Write-intent bitmaps: md writes an array, QEMU is killed, and braid resyncs by md's bits. Also
-//! bitmaps that come and go while the array runs.
+//! bitmaps that are created and removed while the array runs.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, reads, stops ─▶ md reads, checks
@@ -9,8 +9,8 @@
 //!
 //! Every second array gets its bitmap by `mdadm --grow`.
 //!
-//! braid skips regions without a bit; md's check shows that they agree all the same. The opposite
-//! way is in `making`: braid creates bitmaps, and md gets the result of a crash.
+//! braid skips regions without a bit; md's check shows that these regions agree all the same.
+//! `making` tests the opposite way: braid creates bitmaps, and md gets the result of a crash.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -29,10 +29,11 @@ use super::array::{Array, copy, judge};
 use super::tally::Tally;
 use super::{MEMBER_SECTORS, names};
 
-/// Levels, with how many members.
+/// Levels, each with its number of members.
 const SHAPES: [(&str, usize); 4] = [("1", 2), ("5", 4), ("6", 5), ("10", 4)];
-/// The stream that fills the array, and the stream of the storm.
+/// The stream that fills the array.
 const OLD: u64 = 73;
+/// The stream that md is writing when QEMU is killed.
 const NEW: u64 = 74;
 /// Time limit for a resync of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -47,7 +48,7 @@ pub(super) const COUNTS: [&str; 8] = [
     "bitmaps that md made or removed and braid took",
 ];
 
-/// Makes crashes; braid goes on, and md judges.
+/// Kills QEMU under md's arrays; braid resyncs the arrays, and md judges the result.
 pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("bitmaps");
     std::fs::remove_dir_all(&folder).ok();
@@ -101,7 +102,7 @@ fn create((level, slots): (&str, usize), words: &str) -> String {
     )
 }
 
-/// QEMU is killed while md writes.
+/// Kills QEMU while md writes.
 fn killed(bench: &Bench, name: &str, made: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     let images = copy(made, &folder.join(name))?;
     let script = format!(
@@ -114,7 +115,7 @@ fn killed(bench: &Bench, name: &str, made: &[PathBuf], folder: &Path) -> Result<
     Ok(images)
 }
 
-/// Braid resyncs by the bits, reads everything, and stops.
+/// braid resyncs the array by its bitmap, reads everything, and stops.
 fn goes_on(images: &[PathBuf], tally: &Tally) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
@@ -181,19 +182,21 @@ fn judge_one(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// The streams that braid writes before and after it creates a bitmap.
+/// The stream that braid writes before it creates a bitmap.
 const BEFORE: u64 = 75;
+/// The stream that braid writes after it has created the bitmap.
 const AFTER: u64 = 76;
-/// Bytes for each bit of it.
+/// Bytes for each bit of the bitmap.
 const CHUNK_BYTES: u32 = 64 << 10;
 
-/// An array with a bitmap of braid's: as a crash leaves it, and stopped in order.
+/// An array with a bitmap that braid created. It exists twice: as a crash leaves it, and stopped in
+/// order.
 struct BitmapArray {
     name: String,
     slots: usize,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
-    /// Hash of the content of both.
+    /// Hash of the content, which is the same in both.
     sha256: String,
 }
 
@@ -241,7 +244,8 @@ fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Res
     Ok(BitmapArray { name, slots, crashed, stopped, sha256 })
 }
 
-/// md examines, reads and checks each array; it removes the stopped ones' bitmap, and braid reads.
+/// md examines, reads and checks each array. From stopped arrays md removes the bitmap, and braid
+/// reads these.
 fn taken_by_md(bench: &Bench, all: &[BitmapArray], folder: &Path, tally: &Tally) -> Result<()> {
     let look = |slots: usize| {
         format!(
@@ -282,7 +286,7 @@ fn taken_by_md(bench: &Bench, all: &[BitmapArray], folder: &Path, tally: &Tally)
     Ok(())
 }
 
-/// Checks md's report on a bitmap of braid's.
+/// Checks md's report on a bitmap that braid created.
 fn took(case: &CaseReport, sha256: &str, is_crashed: bool) -> Result<()> {
     case.succeeded()?;
     let bitmap = case.text("bitmap")?;

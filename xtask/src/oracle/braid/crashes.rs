@@ -1,14 +1,14 @@
-//! The crash matrix for md: each of md's policies on each level with parity. QEMU is killed while
-//! md writes, and as many members are withheld as the level tolerates. Then md starts the rest, by
-//! force if needed, and braid reads it.
+//! The crash matrix for md: each of md's write-hole policies on each level with parity. QEMU is
+//! killed while md writes, and as many members are withheld as the level tolerates. Then md starts
+//! the other members, by force if needed, and braid reads them.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ images without some members ─┬▶ md assembles, and reads
 //!                                                                               └▶ braid serve --read-only; unreadable sectors are counted
 //! ```
 //!
-//! It counts sectors without a write in flight that read wrong. The same matrix with braid writing
-//! is `cargo xtask crash-loop --matrix`, and in the simulator.
+//! It counts sectors without a write in flight that read wrong. The same matrix with braid as the
+//! writer is `cargo xtask crash-loop --matrix`, and in the simulator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,11 +25,12 @@ use super::replaying::untouched;
 use super::tally::Tally;
 use super::{MEMBER_SECTORS, names, present};
 
-/// Policies, and the levels that have them.
+/// Write-hole policies, and the levels that have them.
 const POLICIES: [(&str, &[u8]); 4] =
     [("resync", &[4, 5, 6]), ("bitmap", &[4, 5, 6]), ("ppl", &[5]), ("journal", &[4, 5, 6])];
-/// The stream that fills the array, and the stream of the storm.
+/// The stream that fills the array.
 const OLD: u64 = 91;
+/// The stream that md is writing when QEMU is killed.
 const NEW: u64 = 92;
 pub(super) const COUNTS: [&str; 3] = [
     "crashes of md under a policy",
@@ -37,7 +38,7 @@ pub(super) const COUNTS: [&str; 3] = [
     "sectors that nobody wrote, wrong under braid, by policy",
 ];
 
-/// One policy on one level.
+/// One write-hole policy on one level.
 #[derive(Clone, Copy)]
 struct Kind {
     policy: &'static str,
@@ -56,7 +57,7 @@ impl Kind {
         format!("{}-{}", self.policy, self.level)
     }
 
-    /// Members with data; a journal's device comes behind them.
+    /// Members with data; the journal's device, if any, follows them.
     fn slots(self) -> usize {
         if self.level == 6 { 5 } else { 4 }
     }
@@ -65,7 +66,7 @@ impl Kind {
         self.slots() + usize::from(self.policy == "journal")
     }
 
-    /// Slots to withhold after this crash.
+    /// Slots to withhold after crash `number`.
     fn withheld(self, number: usize) -> Vec<usize> {
         let first = number % self.slots();
         match self.level {
@@ -96,11 +97,11 @@ struct CrashImages {
     name: String,
     kind: Kind,
     images: Vec<PathBuf>,
-    /// Unwritten sectors that read wrong under braid, and all unreadable sectors.
+    /// The number of unwritten sectors that read wrong under braid, and of all unreadable sectors.
     by_braid: (u64, u64),
 }
 
-/// Runs so many crashes of each kind whose name contains `only`, and prints a line for each.
+/// Runs this many crashes of each kind whose name contains `only`, and prints a line for each kind.
 pub(super) fn run(
     bench: &Bench,
     program: &Program,
@@ -129,7 +130,7 @@ pub(super) fn run(
     judged_by_md(bench, (&kinds, &crashed), &folder, tally)
 }
 
-/// QEMU is killed while md writes; then braid reads the images.
+/// Kills QEMU while md writes; after that braid reads the images.
 fn crash(
     bench: &Bench,
     program: &Program,
@@ -153,7 +154,8 @@ fn crash(
     Ok(CrashImages { name, kind, images, by_braid })
 }
 
-/// Wrong sectors among those that the storm never writes; and all unreadable ones (zeroes).
+/// Counts wrong sectors among those that the interrupted writes spare, and all unreadable sectors,
+/// which are zeroes.
 fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     let (wrong, _) = pattern::wrong(OLD, NEW, 0, content);
     let (mut unread, mut of_them_untouched) = (0, 0);
@@ -166,7 +168,7 @@ fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     (wrong - of_them_untouched, unread)
 }
 
-/// md starts each; prints a line for each policy and level.
+/// md starts the images of each crash; prints a line for each policy and level.
 fn judged_by_md(
     bench: &Bench,
     (kinds, crashed): (&[Kind], &[CrashImages]),

@@ -1,5 +1,5 @@
-//! Compares mdadm's and braid's output about one superblock, field by field. For braid's own
-//! arrays, also mdadm's output with that about md's arrays of the same shape.
+//! Compares mdadm's and braid's output about one superblock, field by field. For braid's own arrays
+//! it also compares mdadm's output with that about md's arrays of the same shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::each::each;
 /// mdadm's output about one superblock, by field.
 type Fields = BTreeMap<String, String>;
 
-/// Fields that differ between two arrays of one shape.
+/// Fields that may differ between two arrays of one shape.
 const OF_ONE_ARRAY: [&str; 9] = [
     "Array UUID",
     "Device UUID",
@@ -30,7 +30,7 @@ const OF_ONE_ARRAY: [&str; 9] = [
     "Preferred Minor",
 ];
 
-/// Fields of mdadm's that `braid examine` does not print, and why.
+/// Fields that mdadm prints and `braid examine` does not, and why.
 const NOT_SAID: [&str; 10] = [
     "Magic",           // it is one
     "Unused Space",    // the difference of fields that are compared
@@ -93,14 +93,14 @@ fn both(program: &Program, images: &[PathBuf]) -> Result<(usize, Vec<Fields>)> {
     Ok((count, all))
 }
 
-/// Checks for the same fields and values as in an array of md's.
+/// Checks that `ours` has the same fields and values as an array that md made.
 fn like(ours: &[Fields], theirs: &[PathBuf]) -> Result<usize> {
     let mut count = 0;
     for (slot, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
         let theirs = examine(theirs)?;
-        // md rounds a raid10's size to whole stripes of its layout once it runs.
+        // md rounds the size of a raid10 to whole stripes of its layout once the array runs.
         let rounds = ours.get("Raid Level").is_some_and(|level| level == "raid10");
-        // mdadm writes a raid0's layout only on request; braid always does.
+        // mdadm writes the layout of a raid0 only on request; braid always writes it.
         let more = ours.get("Raid Level").is_some_and(|level| level == "raid0")
             && !theirs.contains_key("Layout");
         // braid creates a bitmap by default, and md's arrays here have none.
@@ -140,7 +140,7 @@ fn examine(image: &Path) -> Result<Fields> {
         .collect())
 }
 
-/// braid must print each field of mdadm's, with the same value.
+/// Checks that braid prints each field that mdadm prints, with the same value.
 fn agree(fields: &Fields, superblock: &Value) -> Result<usize> {
     let expected = words_of(superblock)?;
     let mut count = 0;
@@ -161,7 +161,7 @@ fn agree(fields: &Fields, superblock: &Value) -> Result<usize> {
     Ok(count)
 }
 
-/// The significant part of mdadm's value.
+/// The significant part of the value that mdadm prints for a field.
 fn cut<'a>(word: &str, value: &'a str) -> &'a str {
     match word {
         // "4096 sectors (2.00 MiB 2.10 MB)", "3264 (3.19 MiB 3.34 MB)".
@@ -188,7 +188,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// braid's output, in mdadm's words.
+/// Fields that braid prints, under mdadm's names.
 fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let (array, state) = (&superblock["array"], &superblock["state"]);
     let version = text(&superblock["version"]);
@@ -215,7 +215,7 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// Fields that only 0.90 has, or has in KiB.
+/// Fields that only version 0.90 has, or that have KiB only there.
 fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     let mut words = BTreeMap::new();
     words.insert("UUID", text(&array["uuid"]));
@@ -230,7 +230,7 @@ fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// Fields that only version 1 has, or has in sectors.
+/// Fields that only version 1 has, or that have sectors only there.
 fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let (array, device) = (&superblock["array"], &superblock["device"]);
     let state = &superblock["state"];
@@ -243,18 +243,18 @@ fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let sectors = |bytes: u64| format!("{} sectors", bytes >> 9);
     let available = number(&device["data_size_bytes"], "data size")?;
     words.insert("Avail Dev Size", sectors(available));
-    // mdadm does not print it for 1.0, where it is 0.
+    // mdadm does not print the data offset for 1.0, where it is 0.
     let offset = number(&device["data_offset_bytes"], "data offset")?;
     if offset > 0 {
         words.insert("Data Offset", sectors(offset));
     }
     words.insert("Super Offset", sectors(number(&superblock["offset_bytes"], "offset")?));
-    // mdadm ignores that md leaves a raid10's last chunks unused; the kernel knows the size.
+    // mdadm ignores that md leaves the last chunks of a raid10 unused; the kernel knows the size.
     if let Some(capacity) = array["capacity_bytes"].as_u64().filter(|_| array["level"] != "raid10")
     {
         words.insert("Array Size", format!("{} KiB", capacity >> 10));
     }
-    // mdadm omits it for raid0, and if it is the whole data area.
+    // mdadm omits the member size for raid0, and if it is the whole data area.
     let size = number(&array["member_size_bytes"], "member size")?;
     if size != available && array["level"] != "raid0" {
         words.insert("Used Dev Size", sectors(size));

@@ -1,5 +1,5 @@
-//! Bitmap files: md is killed while it writes arrays with one, and braid resyncs by it. braid is
-//! killed likewise, with its own log in the file, and md resyncs by the bitmap.
+//! Bitmap files: md is killed while it writes arrays that have one, and braid resyncs by the file.
+//! The other way round, braid is killed with its own log in the file, and md resyncs by the bitmap.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, stops    ─┐
@@ -8,8 +8,8 @@
 //!                                                      └▶ without each member: braid serve --read-only, no sector without a write is wrong
 //! ```
 //!
-//! md asks the file system, here ext2 on a drive of its own, for the file's blocks, and writes
-//! them.
+//! md asks the file system for the blocks of the file, and writes these blocks. The file system
+//! here is ext2 on a drive of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ use super::{MEMBER_SECTORS, names};
 
 /// Arrays that md makes: level, members, metadata.
 const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];
-/// Arrays that braid makes.
+/// Arrays that braid makes: level, members, metadata.
 const BRAIDS: [(&str, usize, &str); 1] = [("5", 4, "1.0")];
 /// The stream that md writes to the array.
 const AFTER: u64 = 79;
@@ -47,7 +47,7 @@ pub(super) const COUNTS: [&str; 8] = [
     "bitmap files that md took from braid, and braid from md",
 ];
 
-/// Makes crashes; the other program goes on.
+/// Kills each program while it writes; the other program takes the arrays over.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("files");
     std::fs::remove_dir_all(&folder).ok();
@@ -133,7 +133,7 @@ fn of_md(
     Ok(killed)
 }
 
-/// Braid resyncs by the bits, reads everything, and stops.
+/// braid resyncs the array by its bitmap, reads everything, and stops.
 fn resynced(program: &Program, killed: &KilledArray, folder: &Path, tally: &Tally) -> Result<()> {
     count_bits(killed, tally)?;
     let target = folder.join("content");
@@ -163,7 +163,7 @@ fn count_bits(killed: &KilledArray, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// An array of braid's with its log in a file; braid was killed while it wrote.
+/// Arrays that braid made with its log in a file, and that it was writing when it was killed.
 fn of_braid(
     program: &Program,
     name: &str,
@@ -180,7 +180,8 @@ fn of_braid(
     program.create_with(&[&words[..], &with_file, &["--bitmap-chunk", "64K"]].concat(), &images)?;
     let source = folder.join("content");
     std::fs::write(&source, killed_arrays::stream_of(&images, OLD)?)?;
-    // Superblocks say clean some time after the last write, and then bits are cleared.
+    // A kill soon after the writes: some time later superblocks are made clean, and bits are
+    // cleared.
     let load = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
     program.serve_with_tool(&with_file, &images, &load)?;
     std::fs::remove_file(&source)?;
@@ -188,7 +189,7 @@ fn of_braid(
     Ok(KilledArray { name: name.to_owned(), level, slots, images, file: Some(file) })
 }
 
-/// md starts each array with its file, checks, writes and stops. Returns the successful ones.
+/// md starts each array with its file, checks, writes and stops. Returns the arrays that succeed.
 fn taken_by_md(
     bench: &Bench,
     all: &[KilledArray],
@@ -237,7 +238,7 @@ fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// Served with its file, the array has its bitmap and is in sync.
+/// Checks that braid serves the array with its file, has its bitmap, and finds it in sync.
 fn is_taken_back(program: &Program, killed: &KilledArray) -> Result<()> {
     let load = "\"$BRAID\" get tank bitmap-file && \"$BRAID\" check tank";
     program.serve_with_tool(&killed.words(), &killed.images, load)

@@ -5,9 +5,9 @@
 //! braid begins  paced, paused on the way, stopped -> md ends it by itself, and checks
 //! ```
 //!
-//! Two facts show that the second program goes on where the first stopped: the offset that it
-//! reports, and damage that the test does to redundancy in between. Damage above the offset is gone
-//! afterwards, as the job has passed there. Below it md's check counts the damage.
+//! Two facts show that the second program goes on where the first stopped. One is the offset that
+//! the second program reports. The other is damage that the test does to redundancy in between. The
+//! job repairs damage above the offset; md's check must still count the damage below it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,8 @@ use super::present;
 use super::tally::Tally;
 use crate::each::each;
 
-/// Shapes that have jobs, with their number of members; each with both families of superblocks.
+/// Shapes that have jobs, with their number of members. Each is tried with 0.90 and with version 1
+/// superblocks.
 const SHAPES: [(Level, Option<&str>, usize); 6] = [
     (Level::Raid1, None, 2),
     (Level::Raid5, Some("left-symmetric"), 4),
@@ -43,18 +44,18 @@ const SHAPES: [(Level, Option<&str>, usize); 6] = [
 ];
 /// The largest chunk: a job must stop in the middle of many rows.
 const CHUNK_MAX_KIB: u32 = 64;
-/// Sectors of one damage: the unit of md's check.
+/// Sectors of one damaged place: the unit of md's check.
 const HARM: u64 = 8;
-/// The same in bytes.
+/// Bytes of one damaged place.
 const HARM_LENGTH: usize = 8 * 512;
 /// Time limit for a job of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The counts, by the program that begins.
+/// The names of the counts, by the program that begins.
 pub(super) const COUNTS: [&str; 2] =
     ["jobs md began and braid ended", "jobs braid began and md ended"];
 
-/// The program that begins; the other one ends the job.
+/// The program that begins the job; the other one ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartingProgram {
     Md,
@@ -70,13 +71,13 @@ struct Handover<'a> {
 
 struct StartedJob<'a> {
     handover: &'a Handover<'a>,
-    /// One for each slot, and behind them that of a replacement.
+    /// One image for each slot, and behind them the image of a replacement.
     images: Vec<PathBuf>,
     /// The offset in the superblocks, in sectors; `None` if they cannot have one.
     offset: Option<u64>,
 }
 
-/// Both ways, for every shape.
+/// Hands jobs over in both directions, for every shape.
 pub(super) fn run(bench: &Bench, made: &[MadeArray], tally: &Tally) -> Result<()> {
     let all = handovers(made);
     let begun = begin(bench, &all, tally)?;
@@ -111,7 +112,7 @@ fn handovers(made: &[MadeArray]) -> Vec<Handover<'_>> {
             let Some(array) = made.iter().find(fits) else { continue };
             // 0.90 cannot assign two devices to one slot.
             let replace = Some(JobKind::Replace).filter(|_| metadata != "0.90");
-            // With far copies, the second copy of a damaged place lies elsewhere.
+            // With far copies, the second copy of a damaged place is elsewhere on the members.
             let resync = Some(JobKind::Resync).filter(|_| layout != Some("f2"));
             for kind in [Some(JobKind::Recovery), resync, replace].into_iter().flatten() {
                 for first in [StartingProgram::Md, StartingProgram::Braid] {
@@ -132,7 +133,7 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
         let images = match one.first {
             StartingProgram::Md => report.cases[&one.name()].succeeded().map(|()| {
                 let count = one.array.spec.members.len();
-                // A recovery used one additional device.
+                // An additional image for the device that a recovery or replacement uses.
                 let slots: Vec<usize> = match one.kind {
                     JobKind::Recovery => (0..count - 1).chain([count]).collect(),
                     JobKind::Replace => (0..=count).collect(),
@@ -254,7 +255,7 @@ impl Handover<'_> {
         Ok(images)
     }
 
-    /// The job's offset in the superblocks.
+    /// The job's offset in the superblocks of these images.
     fn offset(&self, images: &[PathBuf]) -> Result<Option<u64>> {
         let superblocks = superblocks(images)?;
         if self.kind == JobKind::Resync {
@@ -275,7 +276,7 @@ impl Handover<'_> {
 }
 
 impl StartedJob<'_> {
-    /// Damages redundancy; braid ends jobs that md began.
+    /// Damages redundancy above and below the offset; braid ends jobs that md began.
     fn hand_over(&self, bench: &Bench) -> Result<()> {
         for sector in self.harms()? {
             let last = self.images.last().context("an array has members")?;
@@ -302,7 +303,7 @@ impl StartedJob<'_> {
                 break progress;
             }
         };
-        // Bands are whole: braid may go back to the start of one.
+        // braid works on whole bands, so it may go back to the start of a band.
         let (from, offset) = (progress.from, self.offset.unwrap_or(0));
         let is_resumed = from <= offset && (offset == 0 || from > 0);
         ensure!(is_resumed, "braid begins at {from}, md was at {offset}");
@@ -313,14 +314,15 @@ impl StartedJob<'_> {
         Ok(())
     }
 
-    /// Damaged places of the last member, in sectors of its data: below the offset, and above it.
+    /// Places of the last member to damage, in sectors of its data: below the offset, and above it.
     fn harms(&self) -> Result<Vec<u64>> {
         let one = self.handover;
         let is_resync = one.kind == JobKind::Resync;
         let mut harms = Vec::new();
         // In the first row, P of these levels is on the last member.
         harms.extend((one.has_parity() && self.offset.is_some()).then_some(0));
-        // P is there again after as many rows as members; with near copies, so is the second copy.
+        // P is on the last member again after as many rows as members; with near copies, so is the
+        // second copy.
         if is_resync {
             let period = one.chunk() * one.array.spec.members.len() as u64;
             let last = (one.used()? - one.chunk()) / period * period;
@@ -376,7 +378,7 @@ impl StartedJob<'_> {
                 );
             }
         }
-        // No job looked below the offset again.
+        // No job looked at the place below the offset again, so its damage must remain.
         let is_harmed = self.harms()?.contains(&0);
         let expected = if is_harmed { HARM } else { 0 };
         let found = case.value("mismatch_cnt")?;

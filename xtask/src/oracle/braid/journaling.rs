@@ -7,9 +7,9 @@
 //!                                                                                                    └▶ braid replay, then md assembles them
 //! ```
 //!
-//! With all members md's own check examines braid's replay. md 6.1 never ends its replay of a
-//! RAID-6 with two missing members and data without parity in the journal; there it gets braid's
-//! replay.
+//! With all members md's own check examines braid's replay. If two members of a RAID-6 are missing
+//! and the journal has data without parity, md 6.1 never ends its replay. There md gets only the
+//! images that braid has replayed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,11 +28,12 @@ use super::{MEMBER_SECTORS, names, present};
 
 /// Members of the arrays; the journal is an additional device.
 const MEMBERS: usize = 4;
-/// Levels and modes.
+/// Levels and modes of the journal.
 const KINDS: [(u8, &str); 4] =
     [(5, "write-through"), (5, "write-back"), (6, "write-through"), (6, "write-back")];
-/// The stream that fills the array, and the stream of the storm.
+/// The stream that fills the array.
 const OLD: u64 = 81;
+/// The stream that md is writing when QEMU is killed.
 const NEW: u64 = 82;
 pub(super) const COUNTS: [&str; 8] = [
     "crashes with a write journal",
@@ -48,24 +49,25 @@ pub(super) const COUNTS: [&str; 8] = [
 /// The images after a crash, with some members.
 struct Start {
     name: String,
-    /// As the crash left them, and after `braid replay`.
+    /// The images as the crash left them.
     left: Vec<PathBuf>,
+    /// The images after `braid replay`.
     replayed: Vec<PathBuf>,
-    /// No member is missing.
+    /// Whether no member is missing.
     is_whole: bool,
-    /// md 6.1 never ends its replay: data without parity, and two members missing.
+    /// Whether md 6.1 would never end its replay: data without parity, and two members missing.
     is_too_much_for_md: bool,
-    /// Wrong sectors under braid.
+    /// Number of sectors that braid reads wrong.
     by_braid: u64,
 }
 
-/// Crashes of each kind: one, unless `BRAID_JOURNAL_CRASHES` says otherwise.
+/// Crashes of each kind: one, unless `BRAID_JOURNAL_CRASHES` gives another number.
 fn crashes() -> usize {
     let said = std::env::var("BRAID_JOURNAL_CRASHES").ok();
     said.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
-/// Makes crashes; both programs start the images.
+/// Kills QEMU while md writes; braid and md start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("journaling");
     std::fs::remove_dir_all(&folder).ok();
@@ -105,7 +107,7 @@ fn make(bench: &Bench, level: u8, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..=MEMBERS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect())
 }
 
-/// QEMU is killed while md writes.
+/// Kills QEMU while md writes.
 fn killed(
     bench: &Bench,
     made: &[PathBuf],
@@ -123,7 +125,7 @@ fn killed(
     Ok(images)
 }
 
-/// Braid starts it: read-only, and by `braid replay`.
+/// braid starts the images: read-only, and by `braid replay`.
 fn start(
     program: &Program,
     (crash, images, lost): (&str, &[PathBuf], &[usize]),
@@ -161,7 +163,7 @@ fn start(
     Ok(Start { name, left, replayed, is_whole: lost.is_empty(), is_too_much_for_md, by_braid })
 }
 
-/// md starts each: as the crash left it, and after `braid replay`.
+/// md starts the images of each crash: as the crash left them, and after `braid replay`.
 fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -> Result<()> {
     let mut cases = Vec::new();
     for start in starts {
@@ -169,7 +171,8 @@ fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -
         for (what, images) in left.into_iter().chain([("replayed", &start.replayed)]) {
             let names = names(images.len());
             let is_settled = start.is_whole && what == "replayed";
-            // md takes a journal with a newer superblock than the members' only by force.
+            // If the journal's superblock is newer than the members', md takes the journal only by
+            // force.
             let force = format!("|| mdadm --assemble --run --force $A {names}");
             let (force, check) =
                 if is_settled { ("", "scrub mismatch_cnt\n") } else { (force.as_str(), "") };
@@ -202,7 +205,7 @@ fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -
     Ok(())
 }
 
-/// Checks md's reads after braid's replay, and its check.
+/// Checks what md read after braid's replay, and the result of md's check.
 fn judged(case: &CaseReport, start: &Start, tally: &Tally) -> Result<usize> {
     let wrong = wrong(case)?;
     tally.count("sectors wrong under md after braid replay", wrong);
@@ -215,7 +218,7 @@ fn judged(case: &CaseReport, start: &Start, tally: &Tally) -> Result<usize> {
     Ok(wrong)
 }
 
-/// Sectors with an impossible content.
+/// Counts sectors with an impossible content, from md's report.
 fn wrong(case: &CaseReport) -> Result<usize> {
     case.succeeded()?;
     let words = case.value("wrong")?;

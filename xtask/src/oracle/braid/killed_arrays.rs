@@ -1,4 +1,4 @@
-//! Common checks for arrays under which braid was killed, with any policy against the write hole.
+//! Common checks for arrays that braid was writing when it was killed, with any write-hole policy.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use super::replaying::{NEW, OLD};
 use super::tally::Tally;
 use super::{names, present};
 
-/// Levels, and their number of members: three data columns each.
+/// Levels, and the number of members that gives three data columns.
 pub(super) const SHAPES: [(&str, usize); 3] = [("4", 4), ("5", 4), ("6", 5)];
 
-/// An array after a kill, with all its devices: those of slots come first.
+/// An array after a kill, with all its devices: the members in the order of slots come first.
 pub(super) struct KilledArray {
     pub(super) name: String,
     pub(super) level: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct KilledArray {
 }
 
 impl KilledArray {
-    /// Options of `braid serve` for it, beside its devices.
+    /// Options of `braid serve` for the array, in addition to its devices.
     pub(super) fn words(&self) -> Vec<&str> {
         let file = self.file.as_ref().map(|file| file.to_str().expect("the oracle's own paths"));
         file.map_or_else(Vec::new, |file| vec!["--bitmap-file", file])
@@ -48,7 +48,7 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// As much of a stream as an array holds.
+/// The beginning of a stream, as long as the array.
 pub(super) fn stream_of(images: &[PathBuf], stream: u64) -> Result<Vec<u8>> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
@@ -64,7 +64,8 @@ fn sets(killed: &KilledArray) -> Vec<Vec<usize>> {
     single.chain(pairs.filter(|_| killed.level == "6")).collect()
 }
 
-/// No set of missing members makes an unwritten sector wrong. Counts starts and wrong sectors.
+/// Checks that no set of missing members makes an unwritten sector wrong. Counts starts and wrong
+/// sectors.
 pub(super) fn withheld(
     program: &Program,
     killed: &KilledArray,
@@ -83,7 +84,7 @@ pub(super) fn withheld(
     Ok(())
 }
 
-/// Without any one slot the array reads the same.
+/// Checks that the array reads the same if any one slot is missing.
 pub(super) fn reads_alike(program: &Program, killed: &KilledArray, folder: &Path) -> Result<()> {
     let target = folder.join("content");
     program.copy_out(&killed.words(), &killed.images, &target)?;
@@ -96,7 +97,8 @@ pub(super) fn reads_alike(program: &Program, killed: &KilledArray, folder: &Path
     Ok(())
 }
 
-/// md starts each array, checks it, writes this stream, and stops. Returns its report, and arrays.
+/// md starts each array, checks it, writes this stream, and stops. Returns md's reports with the
+/// arrays.
 pub(super) fn taken_by_md(
     bench: &Bench,
     killed: &[KilledArray],

@@ -1,5 +1,5 @@
-//! Braid's own log: braid is killed while it writes arrays with one, members are withheld, and md
-//! runs in between.
+//! Braid's own log: braid is killed while it writes arrays with such a log, members are withheld,
+//! and md runs in between.
 //!
 //! ```text
 //!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
@@ -7,8 +7,9 @@
 //!                                                      └▶ md is writing, killed ─▶ braid: the log is void; degraded it is not started
 //! ```
 //!
-//! This shows on a real kernel that md removes the stamp with its first update, before it writes
-//! data. The simulator shows the rest.
+//! The log is valid only while braid's stamp is in the superblocks. This test shows on a real
+//! kernel that md removes the stamp with its first update, before md writes data. The simulator
+//! shows the rest.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(super) const COUNTS: [&str; 4] = [
     "own logs that md made void",
 ];
 
-/// Makes crashes; both programs start the images.
+/// Kills braid while it writes; braid and md start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("logging");
     std::fs::remove_dir_all(&folder).ok();
@@ -68,7 +69,7 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     Ok(images)
 }
 
-/// md starts each, writes, and stops in order.
+/// md starts each array, writes, and stops in order.
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
@@ -92,7 +93,7 @@ fn taken_by_md(
     Ok(())
 }
 
-/// Braid notices the foreign writes: it replays nothing, and its log begins anew.
+/// Checks that braid notices the foreign writes: it replays nothing, and its log begins anew.
 fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
@@ -103,7 +104,7 @@ fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     Ok(())
 }
 
-/// md starts one, and QEMU is killed while it writes.
+/// md starts an array, and QEMU is killed while md writes.
 fn cut_off_under_md(
     bench: &Bench,
     killed: &[KilledArray],

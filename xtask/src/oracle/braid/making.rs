@@ -14,11 +14,11 @@ use super::tally::Tally;
 use super::{Turn, first_of_each_level, must_refuse};
 use crate::each::each;
 
-/// Arrays of each level that are written through the program.
+/// Number of arrays of each level that the program `braid` writes, not the library.
 const SERVED_PER_LEVEL: usize = 4;
-/// Arrays of each redundant level, for each way to lose a member.
+/// Number of arrays of each redundant level, for each way to lose a member.
 const LOST_PER_LEVEL: usize = 5;
-/// Additional sectors when a 0.90 shape becomes one of 1.2.
+/// Additional sectors for members when a shape of 0.90 is made as 1.2.
 const MORE_SECTORS: u64 = 6144;
 const CRASHED_PER_LEVEL: usize = 2;
 /// Time limit for a volume to notice a deleted file.
@@ -27,9 +27,9 @@ const NOTICE_DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteMethod {
     Library,
-    /// `nbdcopy` into `braid serve`.
+    /// `nbdcopy` writes into `braid serve`.
     Served,
-    /// A member misses the last writes; md gets it back stale and must rebuild it.
+    /// A member misses the last writes; md gets the stale member back and must rebuild it.
     LeftOut,
     /// A member's file is deleted between the writes.
     Deleted,
@@ -37,7 +37,7 @@ enum WriteMethod {
     Crashed,
 }
 
-/// Makes every array of these shapes; 0.90, which braid cannot make, becomes 1.2.
+/// Makes every array of these shapes. A shape of 0.90, which braid cannot make, becomes one of 1.2.
 pub(super) fn make(
     bench: &Bench,
     program: &Program,
@@ -81,7 +81,7 @@ fn creatable(spec: &ArraySpec) -> ArraySpec {
     spec
 }
 
-/// Turns through the methods at every level.
+/// Assigns ways of writing, in turn within every level.
 fn methods(specs: &[ArraySpec]) -> Vec<WriteMethod> {
     let served = first_of_each_level(specs.iter(), SERVED_PER_LEVEL);
     let with = |more: usize| first_of_each_level(specs.iter(), SERVED_PER_LEVEL + more);
@@ -201,7 +201,7 @@ impl ArrayMaker<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         std::fs::remove_file(&images[slot])?;
-        // Before the server notices the loss: part of this goes to the deleted file.
+        // The server has not noticed the loss yet: part of this stream goes to the deleted file.
         array.scribble(self.seed + 2)?;
         let deadline = Instant::now() + NOTICE_DEADLINE;
         while array.missing() == 0 {
@@ -219,7 +219,7 @@ impl ArrayMaker<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         array.scribble(self.seed + 2)?;
-        // Every write was acknowledged and flushed, and the array has no notice of its end.
+        // Every write was acknowledged and flushed, and the array gets no notice that it ends.
         array.flush()?;
         copy(images, after)?;
         let sectors = array.sectors();

@@ -58,7 +58,7 @@ use crate::each::each;
 use program::Program;
 use tally::Tally;
 
-/// A part that makes its own arrays, independent of all others.
+/// A part that makes its own arrays, independent of all other parts.
 #[derive(Clone, Copy)]
 struct Part {
     name: &'static str,
@@ -69,7 +69,7 @@ struct Part {
 /// Sectors of a member, in arrays that a part makes: 24 MiB.
 const MEMBER_SECTORS: u64 = 49_152;
 
-/// The longest first, so that the last ones end together. A share is every fourth one.
+/// The longest part comes first, so that the last ones end together. A share is every fourth part.
 const PARTS: &[Part] = &[
     Part { name: "journaling", counts: &journaling::COUNTS, run: journaling::run },
     Part { name: "through", counts: &through::COUNTS, run: through::run },
@@ -96,7 +96,7 @@ const PARTS: &[Part] = &[
 /// An array on its way between braid and md.
 struct Turn {
     given: GivenArray,
-    /// The streams of its content so far.
+    /// The streams written so far, which make the content.
     streams: Vec<u64>,
     sectors: u64,
 }
@@ -141,7 +141,7 @@ pub(crate) fn run(
     tally.close()
 }
 
-/// The crash matrix of md, with so many crashes of each kind.
+/// Runs the crash matrix of md, with this many crashes of each kind.
 pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
     crashes::run(bench, &program, ("", crashes), &tally)?;
@@ -149,7 +149,7 @@ pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
     tally.close()
 }
 
-/// Only the parts about bitmaps and about logs that come and go.
+/// Runs only the parts about bitmaps and about logs that are made and removed.
 pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
     let is_about_bitmaps = |part: &&Part| ["bitmaps", "files", "policies"].contains(&part.name);
@@ -212,7 +212,7 @@ fn first_of_each_level<'a>(
     chosen
 }
 
-/// Names of so many devices in scripts: `$M1 $M2 ...`.
+/// The names of this many devices in scripts: `$M1 $M2 ...`.
 fn names(count: usize) -> String {
     (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
@@ -222,9 +222,9 @@ fn present(images: &[PathBuf], lost: &[usize]) -> Vec<PathBuf> {
     kept.map(|(_, image)| image.clone()).collect()
 }
 
-/// The reason why braid must refuse an array that md runs; `None` if it must not.
+/// The reason why braid must refuse an array that md runs; `None` if braid must start it.
 ///
-/// Far sets arise only outside mdadm. Unequal raid0 of 0.90 is ambiguous on its members.
+/// Far sets arise only outside mdadm. A raid0 of 0.90 with unequal members is ambiguous on disk.
 fn must_refuse(spec: &ArraySpec) -> Option<&'static str> {
     use super::spec::Making;
     match spec.making {

@@ -1,8 +1,8 @@
 //! Kernels before 6.19, such as the guest's, refuse arrays with a logical block size, as newer
-//! kernels make them. They accept one after `braid set NAME kernel-compat` has cleared the field,
-//! and refuse it again after `braid undo`.
+//! kernels make them. They accept such an array after `braid set NAME kernel-compat` has cleared
+//! the field, and refuse it again after `braid undo`.
 //!
-//! No newer kernel is available: the test patches the field into arrays of an older one.
+//! No newer kernel is available: the test patches the field into arrays of an older kernel.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -21,8 +21,9 @@ use super::must_refuse;
 use super::program::Program;
 use super::tally::Tally;
 
-/// Offsets of the logical block size and the checksum in superblocks.
+/// Offset of the logical block size in superblocks.
 const LOGICAL_BLOCK_AT: usize = 224;
+/// Offset of the checksum in superblocks.
 const CHECKSUM_AT: usize = 216;
 
 /// Tries the first array of each metadata version, with redundancy and without.
@@ -58,7 +59,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Three copies of its members: with the field, without it, and with it again.
+/// Copies the members three times: with the field, without it, and with it again.
 fn prepare(program: &Program, array: &MadeArray, folder: &Path) -> Result<Vec<Member>> {
     let copied = |word: &str, from: &[PathBuf]| copy(from, &folder.join(word).join("m"));
     let said = copied("said", &array.images)?;
@@ -76,7 +77,7 @@ fn prepare(program: &Program, array: &MadeArray, folder: &Path) -> Result<Vec<Me
     [said, cleared, back].concat().iter().map(|image| Member::image(image)).collect()
 }
 
-/// Patches the field into a member's superblock.
+/// Patches the logical block size into a member's superblock.
 fn say(image: &Path, version: Version) -> Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(image)?;
     let sectors = file.metadata()?.len() / 512;

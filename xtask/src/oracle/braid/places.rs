@@ -1,5 +1,5 @@
-//! mdadm's places of superblock, data and bad-block log on members of 20 GiB and 1 TiB, against
-//! `braid_ondisk::placement`. The members are holes; only metadata is written.
+//! Compares mdadm's places of superblock, data and bad-block log, on members of 20 GiB and 1 TiB,
+//! with `braid_ondisk::placement`. The members are sparse files; only metadata is written.
 
 use anyhow::{Context, Result, ensure};
 use braid_geometry::Level;
@@ -15,7 +15,7 @@ const SIZES: [(&str, u64); 2] = [("20G", 20 << 21), ("1T", 1 << 31)];
 const VERSIONS: [Version; 3] = [Version::V1_0, Version::V1_1, Version::V1_2];
 /// Chunk of the levels that have one, in KiB.
 const CHUNK_KIB: u32 = 512;
-/// Level, and mdadm's options for an array with this one member.
+/// Levels, and mdadm's options for an array with the one member.
 const LEVELS: [(Level, &str); 3] = [
     (Level::Raid1, "--level=1 --raid-devices=2 --bitmap=none --assume-clean $M1 missing"),
     (Level::Raid10, "--level=10 --raid-devices=2 --bitmap=none --assume-clean $M1 missing"),
@@ -84,7 +84,7 @@ fn one(case: &CaseReport, device_sectors: u64, version: Version, level: Level) -
         ("Avail Dev Size", signed(place.data_size_sectors)?),
         ("Bad Block Log", i64::from(log.offset_sectors)),
     ];
-    // mdadm does not print a data offset of 0 with 1.0.
+    // With 1.0 mdadm does not print the data offset, which is 0.
     if version != Version::V1_0 {
         expected.push(("Data Offset", signed(place.data_offset_sectors)?));
     }

@@ -1,5 +1,5 @@
-//! Partial parity logs that come and go while an array runs: made by braid for md, and by md for
-//! braid.
+//! Partial parity logs that are made and removed while an array runs: made by braid for md, and by
+//! md for braid.
 //!
 //! ```text
 //!   md makes and fills, without ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md replays, reads, checks
@@ -23,9 +23,11 @@ use super::tally::Tally;
 
 const SLOTS: usize = 4;
 const NAMES: &str = "$M1 $M2 $M3 $M4";
-/// The streams that md fills the array with, and that braid writes before and after a change.
+/// The stream with which md fills the array.
 const OLD: u64 = 83;
+/// The stream that braid writes before a change of the log.
 const BEFORE: u64 = 84;
+/// The stream that braid writes after the change.
 const AFTER: u64 = 85;
 pub(super) const COUNTS: [&str; 4] = [
     "partial parity logs that braid made on a running array and md took",
@@ -34,7 +36,7 @@ pub(super) const COUNTS: [&str; 4] = [
     "arrays that md took, to which braid had added a log of its own",
 ];
 
-/// md's cases: name, options of `--create`, and commands after the filling.
+/// Arrays that md makes: name, options of `--create`, and commands after the filling.
 const MAKES: [(&str, &str, &str); 2] = [
     ("ppl-by-braid", "--bitmap=none --consistency-policy=resync", ""),
     (
@@ -44,12 +46,13 @@ const MAKES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// An array with a log of braid's: as a crash leaves it, and stopped in order.
+/// An array with a log that braid made. It exists twice: as a crash leaves it, and stopped in
+/// order.
 struct LogArray {
     name: &'static str,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
-    /// Hash of the content of both.
+    /// Hash of the content, which is the same in both.
     sha256: String,
 }
 
@@ -86,7 +89,8 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     taken_by_md(bench, &all, &folder, tally)
 }
 
-/// Braid adds a log of its own while it writes. Returns crashed and stopped images, and the hash.
+/// braid adds its own kind of log while it writes. Returns crashed and stopped images, and the
+/// hash.
 fn own_by_braid(
     bench: &Bench,
     images: &[PathBuf],
@@ -104,7 +108,7 @@ fn own_by_braid(
     Ok([("own-crashed", crashed, sha256.clone()), ("own-stopped", stopped, sha256)])
 }
 
-/// md sees no log: it resyncs after the crash, and reads the same.
+/// Checks that md, which does not see the log, resyncs after the crash and reads the same.
 fn own_taken_by_md(
     bench: &Bench,
     own: &[(&'static str, Vec<PathBuf>, String)],
@@ -130,7 +134,8 @@ fn images_of(folder: &Path, name: &str) -> Vec<PathBuf> {
     (0..SLOTS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect()
 }
 
-/// Braid creates a log while it writes; if the array has one, braid removes that first.
+/// braid creates a partial parity log while it writes. If the array has one, braid removes that one
+/// first.
 fn changed_by_braid(
     bench: &Bench,
     (name, images): (&'static str, &[PathBuf]),
@@ -159,7 +164,8 @@ fn changed_by_braid(
     Ok(LogArray { name, crashed, stopped, sha256 })
 }
 
-/// md examines, reads and checks each array; it removes the stopped ones' log, and braid reads.
+/// md examines, reads and checks each array. From stopped arrays md removes the log, and braid
+/// reads these.
 fn taken_by_md(bench: &Bench, all: &[LogArray], folder: &Path, tally: &Tally) -> Result<()> {
     let look = format!(
         "mdadm --assemble $A {NAMES}\nidle\n\
@@ -195,7 +201,7 @@ fn taken_by_md(bench: &Bench, all: &[LogArray], folder: &Path, tally: &Tally) ->
     Ok(())
 }
 
-/// Checks md's report on an array with a log of braid's.
+/// Checks md's report on an array with a log that braid made.
 fn took(case: &CaseReport, kept: &str, sha256: &str) -> Result<()> {
     case.succeeded()?;
     let policy = case.value("policy")?;

@@ -16,12 +16,13 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Builds it (quick if it is built already).
+    /// Builds the program (quick if it is built already).
     pub(super) fn build() -> Result<Self> {
         Ok(Self { path: build::Program::Braid.dev()? })
     }
 
-    /// `braid create` of this spec. It makes members of equal size; others exist as sparse files.
+    /// Runs `braid create` for this spec. It creates members of equal size itself; for others this
+    /// function makes sparse files.
     pub(super) fn create(&self, spec: &ArraySpec, images: &[PathBuf]) -> Result<()> {
         let mut create = Command::new(&self.path);
         create.arg("create").arg(&spec.name[..spec.name.len().min(24)]);
@@ -45,7 +46,7 @@ impl Program {
         Ok(())
     }
 
-    /// `braid create` with these options.
+    /// Runs `braid create` with these options.
     pub(super) fn create_with(&self, words: &[&str], images: &[PathBuf]) -> Result<()> {
         let mut create = self.command(images);
         output(create.args(["create", "tank"]).args(words).args(images)).context("braid create")?;
@@ -58,7 +59,8 @@ impl Program {
         self.serve(&[&["--read-only"], words].concat(), images, &command)
     }
 
-    /// The same; unreadable sectors are zeroes in the file.
+    /// Serves the array read-only for one `nbdcopy` to a file, in which unreadable sectors are
+    /// zeroes.
     pub(super) fn salvage(&self, images: &[PathBuf], target: &Path) -> Result<()> {
         let command =
             format!("qemu-img convert --salvage -q -f raw -O raw \"$uri\" '{}'", target.display());
@@ -71,7 +73,7 @@ impl Program {
         self.serve(&[], images, &command)
     }
 
-    /// braid's notes on an array go beside its images, which each run makes anew.
+    /// The program with a state folder beside the images, which each run makes anew.
     fn command(&self, images: &[PathBuf]) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(folder) = images.first().and_then(|image| image.parent()) {
@@ -80,7 +82,7 @@ impl Program {
         command
     }
 
-    /// `braid set` of the array with `kernel-compat`.
+    /// Runs `braid set` with `kernel-compat` on the array.
     pub(super) fn kernel_compat(&self, images: &[PathBuf]) -> Result<()> {
         let seen = self.examine(images)?;
         let uuid = seen["members"][0]["superblocks"][0]["array"]["uuid"].as_str();
@@ -90,8 +92,8 @@ impl Program {
         output(&mut set).map(drop).context("braid set")
     }
 
-    /// `braid undo` of the last command on arrays beside these images. A linear array cannot detect
-    /// a client's writes since, so an option says that there were none.
+    /// Runs `braid undo` of the last command on arrays beside these images. A linear array cannot
+    /// show whether clients wrote since, so an option asserts that none did.
     pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
         let undo = output(self.command(images).args(["undo", "--nobody-wrote"]));
         undo.map(drop).context("braid undo")
@@ -116,7 +118,8 @@ impl Program {
         Ok(())
     }
 
-    /// Serves the array while a device replaces a slot's member, and a file is copied in.
+    /// Serves the array while a device replaces a slot's member, and a file is copied into the
+    /// array.
     pub(super) fn rebuild(
         &self,
         images: &[PathBuf],
@@ -151,7 +154,7 @@ impl Program {
         output(self.command(images).arg("replay").args(images)).map(drop).context("braid replay")
     }
 
-    /// The same; returns its JSON output.
+    /// Runs `braid replay` on the array; returns its JSON output.
     pub(super) fn replay_json(&self, images: &[PathBuf]) -> Result<Value> {
         let mut replay = self.command(images);
         let said =
@@ -165,7 +168,7 @@ impl Program {
         output(&mut serve).map(drop).context("braid serve")
     }
 
-    /// JSON of `braid examine`. An exit status for images that need attention is no error.
+    /// The JSON of `braid examine`. An exit status for images that need attention is no error.
     pub(super) fn examine(&self, images: &[PathBuf]) -> Result<Value> {
         let said = self.command(images).args(["examine", "--json"]).args(images).output();
         let said = said.context("braid examine")?;

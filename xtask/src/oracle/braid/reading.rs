@@ -10,10 +10,10 @@ use super::tally::Tally;
 use super::{first_of_each_level, must_refuse, present};
 use crate::each::each;
 
-/// Arrays of each level that are also read through the program.
+/// Number of arrays of each level that are also read through the program.
 const SERVED_PER_LEVEL: usize = 4;
 
-/// Reads every array in every way.
+/// Reads every array through the library and the program, whole and with every tolerated loss.
 pub(super) fn read(bench: &Bench, program: &Program, made: &[MadeArray], tally: &Tally) {
     let served = first_of_each_level(made.iter().map(|array| &array.spec), SERVED_PER_LEVEL);
     each(bench.boots, made, |index, array| {
@@ -55,7 +55,7 @@ fn read_without(array: &MadeArray, lost: &[usize], expected: &[u8]) -> Result<()
     Array::open(&images, true)?.holds(expected)
 }
 
-/// Through `braid serve` and `nbdcopy`.
+/// Reads an array through `braid serve` and `nbdcopy`.
 fn read_served(
     bench: &Bench,
     program: &Program,

@@ -8,7 +8,8 @@
 //!                                                                                      └▶ braid replay, then md assembles them
 //! ```
 //!
-//! Linux 6.1 does not find the log that the test makes by hand: md's count shows the price.
+//! Linux 6.1 does not find the log that the test makes by hand, so md reads some sectors wrong;
+//! their number is printed.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -32,8 +33,9 @@ use super::{MEMBER_SECTORS, present};
 /// Members of the arrays.
 const MEMBERS: usize = 4;
 const CHUNK: u64 = 128;
-/// The stream that fills the array, and the stream of the storm.
+/// The stream that fills the array.
 pub(super) const OLD: u64 = 71;
+/// The stream that is being written at the kill.
 pub(super) const NEW: u64 = 72;
 const SECTOR: u64 = 512;
 pub(super) const COUNTS: [&str; 6] = [
@@ -48,17 +50,17 @@ pub(super) const COUNTS: [&str; 6] = [
 struct Crash {
     name: String,
     images: Vec<PathBuf>,
-    /// md is known to read some of it wrong.
+    /// Whether md is known to read some of the array wrong.
     is_lost_by_md: bool,
 }
 
-/// Number of crashes: one, unless `BRAID_PPL_CRASHES` says otherwise.
+/// Number of crashes: one, unless `BRAID_PPL_CRASHES` gives another number.
 fn crashes() -> usize {
     let said = std::env::var("BRAID_PPL_CRASHES").ok();
     said.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
-/// Makes crashes; both programs start the images.
+/// Kills md and braid while they write; both programs start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("replaying");
     std::fs::remove_dir_all(&folder).ok();
@@ -102,7 +104,7 @@ fn make(bench: &Bench, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..MEMBERS).map(|slot| folder.join(format!("ppl/{slot}.img"))).collect())
 }
 
-/// QEMU is killed while md writes.
+/// Kills QEMU while md writes.
 fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Result<Crash> {
     let name = format!("killed-{number}");
     let images = copy(made, &folder.join(&name))?;
@@ -114,7 +116,8 @@ fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Resu
     Ok(Crash { name, images, is_lost_by_md: false })
 }
 
-/// braid is killed while it writes the storm's blocks on three data columns, with its own content.
+/// Kills braid while it writes the same blocks as the agent's storm on three data columns, with its
+/// own content.
 pub(super) fn braid_killed(
     program: &Program,
     words: &[&str],
@@ -143,7 +146,7 @@ pub(super) fn is_dirty(images: &[PathBuf]) -> Result<bool> {
     Ok(superblock.state.resync_offset == 0)
 }
 
-/// A member image for changes by hand.
+/// A member image that the test changes by hand.
 struct Image {
     path: PathBuf,
     uuid: [u8; 16],
@@ -174,7 +177,7 @@ impl Image {
         Ok(())
     }
 
-    /// Marks its superblock as dirty.
+    /// Marks the image's superblock as dirty.
     fn make_dirty(&self) -> Result<()> {
         let mut superblock = vec![0; 4096];
         let file = OpenOptions::new().read(true).open(&self.path)?;
@@ -186,8 +189,8 @@ impl Image {
     }
 }
 
-/// A torn row: its parity was written and its data was not. The log's newest record ends with the
-/// log's area. Row 0 has data in slots 0, 1, 2 and parity in slot 3.
+/// Makes a torn row by hand: its parity was written and its data was not. The log's newest record
+/// ends with the log's area. Row 0 has data in slots 0, 1, 2 and parity in slot 3.
 fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
     let paths = copy(made, folder)?;
     let images = paths.iter().map(|path| Image::of(path)).collect::<Result<Vec<_>>>()?;
@@ -197,7 +200,8 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
         pattern::stream(seed, number * BLOCK as u64, &mut bytes);
         bytes
     };
-    // The first blocks of row 0 that a storm writes, in slot 0; the other columns keep theirs.
+    // In slot 0, the first blocks of row 0 that a storm writes; the other columns keep their
+    // content.
     let chunk_blocks = CHUNK * SECTOR / BLOCK as u64;
     let numbers: Vec<u64> = (0..chunk_blocks).filter(|one| pattern::is_stormed(*one)).collect();
     let mut entries = Vec::new();
@@ -223,7 +227,7 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
     ensure!(entries.len() == 3, "a storm writes less of the first chunk");
     let newest = PplRecord::bytes_of(1000, &entries, &images[3].uuid);
     let newest_sector = images[3].log_sectors - newest.len() as u64 / SECTOR;
-    // A chain of records without entries leads to the newest one.
+    // A chain of records without entries leads to the newest record.
     for (generation, sector) in (1..).zip((0..newest_sector).step_by(8)) {
         let empty = PplRecord::bytes_of(generation, &[], &images[3].uuid);
         images[3].write(images[3].log_bytes + sector * SECTOR, &empty)?;
@@ -235,16 +239,18 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
 /// The images after a crash, without one member.
 struct Start {
     name: String,
-    /// Wrong sectors: unwritten ones, and ones that hold neither old nor new content.
+    /// Number of unwritten sectors that braid reads wrong, and of sectors with neither old nor new
+    /// content.
     by_braid: (usize, usize),
-    /// Sectors that `braid replay` changed.
+    /// Number of sectors that `braid replay` changed.
     made_fit: usize,
-    /// As the crash left them, and after `braid replay`.
+    /// The images as the crash left them.
     left: Vec<PathBuf>,
+    /// The images after `braid replay`.
     replayed: Vec<PathBuf>,
 }
 
-/// Braid starts it: read-only, and by `braid replay`.
+/// braid starts the images: read-only, and by `braid replay`.
 fn start(program: &Program, crash: &Crash, withheld: usize, folder: &Path) -> Result<Start> {
     let name = format!("{}-without-{withheld}", crash.name);
     let left = present(&crash.images, &[withheld]);
@@ -264,7 +270,7 @@ fn start(program: &Program, crash: &Crash, withheld: usize, folder: &Path) -> Re
     Ok(Start { name, by_braid, made_fit, left, replayed })
 }
 
-/// md starts each: as the crash left it, and after `braid replay`.
+/// md starts the images of each crash: as the crash left them, and after `braid replay`.
 fn judged_by_md(
     bench: &Bench,
     (crashes, starts): (&[Crash], &[Start]),
@@ -309,7 +315,7 @@ fn judged_by_md(
     Ok(())
 }
 
-/// Unwritten sectors that md reads wrong.
+/// Number of unwritten sectors that md reads wrong.
 pub(super) fn untouched(case: &CaseReport) -> Result<usize> {
     case.succeeded()?;
     let words = case.value("wrong")?;

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use anyhow::{Result, bail};
 
-/// Fewer arrays than this prove nothing.
+/// A run with fewer arrays than this proves nothing.
 const ARRAYS_MIN: usize = 120;
 
 /// The counts, in the order of the closing line.

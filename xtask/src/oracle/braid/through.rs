@@ -1,5 +1,5 @@
-//! Journals in write-through mode: braid is killed while it writes arrays with one, members are
-//! withheld, and md and braid take turns with them.
+//! Journals in write-through mode: braid is killed while it writes arrays that have such a journal.
+//! Members are withheld, and md and braid take turns with the arrays.
 //!
 //! ```text
 //!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
@@ -22,8 +22,9 @@ use super::replaying::{self, OLD};
 use super::tally::Tally;
 use super::{MEMBER_SECTORS, names};
 
-/// The streams that md writes to the array, and braid after it.
+/// The stream that md writes to the array.
 const MDS: u64 = 76;
+/// The stream that braid writes to the array afterwards.
 const BRAIDS: u64 = 77;
 /// The stream that braid writes during a rebuild.
 const REBUILT: u64 = 78;
@@ -36,7 +37,7 @@ pub(super) const COUNTS: [&str; 6] = [
     "arrays with a journal that md took after a rebuild of braid's",
 ];
 
-/// Makes crashes; both programs start the images.
+/// Kills braid while it writes; braid and md start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("through");
     std::fs::remove_dir_all(&folder).ok();
@@ -76,7 +77,8 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     Ok(images)
 }
 
-/// md starts each, writes, and stops; braid reads md's writes. Returns the successful ones.
+/// md starts each array, writes, and stops; braid reads what md wrote. Returns the arrays that
+/// succeed.
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
@@ -103,7 +105,7 @@ fn taken_by_md(
     Ok(taken)
 }
 
-/// Braid goes on after md, writes everything and stops; md reads that.
+/// braid takes the arrays back from md, writes them whole and stops; md reads that.
 fn given_back(
     bench: &Bench,
     program: &Program,
@@ -121,7 +123,8 @@ fn given_back(
     are_whole(bench, cases, (&folder.join("given-back"), what), tally)
 }
 
-/// A device replaces a member, beside the journal; md reads the writes of that time.
+/// braid replaces a member of an array with a journal by a device; md reads what braid wrote
+/// meanwhile.
 fn rebuilt(
     bench: &Bench,
     program: &Program,

@@ -13,7 +13,7 @@ use crate::each::each;
 /// Braid writes md's arrays that `braid create` cannot make, and one in this many of the others.
 const ONE_IN: usize = 3;
 
-/// Braid writes scattered places of md's arrays.
+/// braid writes scattered places of arrays that md made.
 pub(super) fn write(bench: &Bench, made: &[MadeArray], tally: &Tally) -> Vec<Turn> {
     let chosen: Vec<&MadeArray> = made
         .iter()
@@ -53,7 +53,7 @@ fn write_one(bench: &Bench, array: &MadeArray) -> Result<Turn> {
     })
 }
 
-/// Braid reads md's last writes.
+/// braid reads what md wrote last.
 pub(super) fn read_back(
     bench: &Bench,
     turns: &[Turn],

@@ -99,19 +99,19 @@ fn files(folder: &str, (seed, stamped): (u64, bool), count: u64, largest: u64) -
     Ok(())
 }
 
-/// A block in memory, aligned for O_DIRECT.
+/// A block in memory, aligned as O_DIRECT demands.
 #[repr(align(4096))]
 struct Block([u8; pattern::BLOCK]);
 
-/// Blocks in flight at a time.
+/// Number of blocks in flight at a time.
 const STORM_THREADS: u64 = 16;
-/// The value on Linux for this processor.
+/// The flag's value on Linux for this processor.
 const O_DIRECT: i32 = 0o40_000;
 
 fn storm(device: &str, seed: u64, bytes: u64) -> Result<()> {
     let mut blocks: Vec<u64> =
         (0..bytes / pattern::BLOCK as u64).filter(|block| pattern::is_stormed(*block)).collect();
-    // In a pseudo-random order, each once.
+    // Blocks are written in a pseudo-random order, each once.
     blocks.sort_by_key(|block| block.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));
     std::thread::scope(|scope| {
         for thread in 0..STORM_THREADS {
@@ -184,7 +184,8 @@ fn patch(file: &File, place: u64, offset: usize, value: u64) -> Result<()> {
         return Err(Error::other("no superblock there"));
     }
     block[offset..offset + 4].copy_from_slice(&(value as u32).to_le_bytes());
-    // 0.90 sums its 4 KiB, at 152; 1.x sums 256 bytes and two for each device, at 216.
+    // A 0.90 superblock sums its 4 KiB, with the sum at 152. A 1.x superblock sums 256 bytes and
+    // two for each device, with the sum at 216.
     let (length, checksum) = match word(&block, 4) {
         0 => (4096, 152),
         _ => (256 + 2 * word(&block, 220) as usize, 216),

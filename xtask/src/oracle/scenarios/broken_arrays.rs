@@ -11,13 +11,13 @@ use super::super::suite::Bench;
 use super::stories::Story;
 
 const WORDS: &str = include_str!("words.sh");
-/// The agent's command: number of files, and bytes of the largest.
+/// The agent's command for files: their number, and bytes of the largest.
 pub(super) const FILES: &str = "files 400 1500000";
-/// The same for fixtures; stamps keep their text small.
+/// The agent's command for the files of fixtures; stamps keep the fixtures' text small.
 pub(super) const STAMPED_FILES: &str = "stamped 48 2000000";
 /// Sectors of a fixture's disk: 20 MiB.
 pub(super) const FIXTURE_DISK: u64 = 40_960;
-/// Everything is slower without KVM.
+/// Time limit of a case: everything is slower without KVM.
 const CASE_SECONDS: u32 = 400;
 
 /// An array that md made and a mishap broke.
@@ -25,9 +25,9 @@ pub(super) struct BrokenArray {
     pub(super) story: Story,
     /// Present disks, in the order of the command line.
     pub(super) images: Vec<PathBuf>,
-    /// The disk that is no member and holds a file.
+    /// The disk that is no member and begins with a file.
     pub(super) file: Option<PathBuf>,
-    /// Output of `sha256sum` about the files.
+    /// Output of `sha256sum` for the files on the array.
     pub(super) files: String,
     /// The kernel that ran the story.
     pub(super) kernel: String,
@@ -38,7 +38,7 @@ pub(super) fn script(disks: usize, files: &str, story: &str, end: &str) -> Strin
     format!("{WORDS}\nFILES=\"{files}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n")
 }
 
-/// md makes the arrays, and they break.
+/// Boots guests in which md makes the arrays and the mishaps break them.
 pub(super) fn make(bench: &Bench, stories: &[Story], files: &str) -> Result<()> {
     let mut failures = Vec::new();
     for ending in [Ending::PowerOff, Ending::Cut] {

@@ -9,7 +9,7 @@ use super::super::suite::Bench;
 use super::broken_arrays::{FIXTURE_DISK, STAMPED_FILES, load, make as make_broken};
 use super::stories::Story;
 
-/// Makes the small scenarios.
+/// Makes the fixtures of the small scenarios.
 pub(super) fn make(bench: &Bench, stories: &[Story]) -> Result<()> {
     let kept = stories.iter().filter(|story| story.is_fixture);
     let kept: Vec<Story> =

@@ -38,7 +38,7 @@ use rescue::Braid;
 use stories::{STORIES, Story};
 use table::Row;
 
-/// Additions to the guest: programs for volumes on arrays, and for damage to disks.
+/// Additions to the guest: programs for volumes on arrays, and programs that damage disks.
 const MORE: GuestAdditions = GuestAdditions {
     modules: &["dm-mod", "dm-bufio", "dm-bio-prison", "dm-persistent-data", "dm-thin-pool"],
     programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],
@@ -65,7 +65,7 @@ pub(crate) struct Options {
     make_fixtures: bool,
 }
 
-/// Makes, breaks and rescues them, and prints the table.
+/// Makes, breaks and rescues the scenarios, and prints the table.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let chosen = STORIES.iter().filter(|story| story.name.contains(&options.only));
     let stories: Vec<Story> = chosen.copied().collect();
@@ -128,7 +128,7 @@ fn case_name(story: &Story, how: &str) -> String {
     format!("{}-{how}", story.name)
 }
 
-/// mdadm's two tries at each, on copies.
+/// Lets mdadm try twice to recover each array, each time on copies.
 fn judge(bench: &Bench, broken: &[BrokenArray]) -> Result<BTreeMap<String, CaseReport>> {
     let mut cases = Vec::new();
     for broken in broken {

@@ -1,5 +1,5 @@
 //! Rescue of broken images with braid, as an operator would do it: `braid rescue`, a copy of
-//! everything, then the files in it.
+//! everything, then the files in the copy.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ pub(super) struct Braid {
     pub(super) folder: PathBuf,
 }
 
-/// Guesses that an operator would try.
+/// Number of braid's guesses that an operator would try.
 const GUESSES_MAX: usize = 3;
 
 /// The result of a rescue.
@@ -32,9 +32,9 @@ pub(super) struct Answer {
     pub(super) seconds: f64,
     /// Time to the end of the copy.
     pub(super) copied_seconds: f64,
-    /// braid is sure how to read the array; otherwise its guesses are tried in turn.
+    /// Whether braid is sure how to read the array; otherwise its guesses are tried in turn.
     pub(super) is_sure: bool,
-    /// The number of the best answer.
+    /// The number of the answer with the most right files.
     pub(super) tries: usize,
     /// Stripes that braid reported as possibly wrong.
     pub(super) at_risk: u64,
@@ -55,7 +55,8 @@ impl Braid {
         }
         let mut answer = self.first(&home, story, &images)?;
         let files = broken.files.lines().count();
-        // With files lost for good, no answer is complete: the best counts.
+        // If files are lost for good, no guess is complete: the guess with the most right files
+        // counts.
         for number in 1..=GUESSES_MAX {
             let begun = Instant::now();
             let guess = number.to_string();
@@ -126,7 +127,7 @@ impl Braid {
         at_risk: u64,
         images: &[PathBuf],
     ) -> Result<bool> {
-        // Each guess is another array.
+        // Each guess is another array, with an overlay of its own.
         fs::remove_dir_all(home.join("overlay")).ok();
         let name = story.request.export.map_or_else(String::new, |name| {
             format!("uri=$(echo \"$uri\" | sed 's#///[^?]*#///{name}#'); ")
@@ -144,7 +145,8 @@ impl Braid {
     }
 }
 
-/// The images under names of disks. For damaged ones: incomplete copies, with maps of the holes.
+/// Makes the images available under names of disks. Damaged disks become incomplete copies, with
+/// maps of the holes.
 fn images(broken: &BrokenArray, home: &Path) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
     for (number, source) in broken.story.given.iter().zip(&broken.images) {
@@ -188,12 +190,13 @@ fn sums(images: &[PathBuf]) -> Result<Vec<String>> {
     images.iter().map(|path| sha256(path)).collect()
 }
 
-/// Counts files of the copy with their original sums. Its journal is replayed first, as by a mount.
+/// Counts files of the copy with their original sums. Before that, it replays the file system's
+/// journal, as a mount would.
 fn right(home: &Path, files: &str) -> Result<usize> {
     let (copy, tree) = (home.join("copy.img"), home.join("tree"));
     fs::remove_dir_all(&tree).ok();
     fs::create_dir_all(&tree)?;
-    // Its status does not count: its failures show in the files.
+    // The exit status of e2fsck does not count: failures show in the files.
     let replayed = Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output();
     replayed.context("e2fsck")?;
     let command = format!("rdump / {}", tree.display());

@@ -2,14 +2,14 @@
 //!
 //! Each is a short story in shell, with the functions of `words.sh`. braid gets the arguments that
 //! docs/rescue.md gives for the case, and no other knowledge. mdadm gets the advice of its manual
-//! and the usual web pages: assemble by force, then create the array again with the defaults, in
-//! the order that turns out to be right.
+//! and the usual web pages: first to assemble by force. Second to create the array again with the
+//! defaults, in that order of disks that turns out to be right.
 
 use super::super::guest::Ending;
 
 /// Sectors of a disk: 64 MiB.
 const DISK: u64 = 131_072;
-/// Sectors of a container's disk, as DDF reserves 32 MiB: 96 MiB.
+/// Sectors of a container's disk: 96 MiB, since DDF reserves 32 MiB.
 const OF_CONTAINER: u64 = 196_608;
 /// Sectors of a disk with a data offset of 129 MiB, as mdadm uses on large disks: 224 MiB.
 const DEEP: u64 = 458_752;
@@ -17,38 +17,39 @@ const DEEP: u64 = 458_752;
 /// The request to braid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RescueRequest {
-    /// Arguments of `braid rescue`: `{N}` is disk N's image, `{file}` that of the disk with a file.
+    /// Arguments of `braid rescue`. `{N}` stands for disk N's image, `{file}` for the image of the
+    /// disk with a file.
     pub(crate) words: &'static [&'static str],
-    /// The export with the files, if not the array itself.
+    /// The export with the files; `None` if the array itself has them.
     pub(crate) export: Option<&'static str>,
 }
 
 /// One array and its mishap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Story {
-    /// For `--only`, and in failures.
+    /// The scenario's name, for `--only` and in failures.
     pub(crate) name: &'static str,
     /// The table's first column.
     pub(crate) about: &'static str,
     /// Number of disks, and their sectors.
     pub(crate) disks: (usize, u64),
     pub(crate) ending: Ending,
-    /// Shell: from empty disks to the mishap.
+    /// Shell commands that lead from empty disks to the mishap.
     pub(crate) made: &'static str,
-    /// Numbers of the disks that are present afterwards, in the order of the command line.
+    /// Numbers of the disks that are present after the mishap, in the order of the command line.
     pub(crate) given: &'static [usize],
     /// The disk that is no member and begins with a file. mdadm gets it last.
     pub(crate) file: Option<usize>,
     /// Unreadable stretches of disks, in order: disk, first sector, sectors.
     pub(crate) unreadable: &'static [(usize, u64, u64)],
     pub(crate) request: RescueRequest,
-    /// Shell: `mdadm --assemble --force`, and further commands that it needs.
+    /// Shell commands of mdadm's first try: `mdadm --assemble --force`, and others that it needs.
     pub(crate) force: &'static str,
-    /// Shell: the next advice of the usual pages.
+    /// Shell commands of mdadm's second try: the next advice of the usual pages.
     pub(crate) wiki: &'static str,
-    /// That advice in the table.
+    /// The second try's advice, as the table shows it.
     pub(crate) wiki_about: &'static str,
-    /// A small scenario that is kept as text, for the daily tests.
+    /// Whether the scenario is small and kept as text, for the daily tests.
     pub(crate) is_fixture: bool,
 }
 
@@ -60,7 +61,7 @@ const REVERTED: &str =
 rest
 count $A";
 
-/// The common parts: a RAID-5 of four that stops in order; all disks are present.
+/// The common parts of most scenarios: a RAID-5 of four that stops in order; all disks are present.
 const USUAL: Story = Story {
     name: "",
     about: "",
@@ -88,7 +89,7 @@ const GROWING: Story = Story {
     ..USUAL
 };
 
-/// All of them, in the table's order.
+/// All scenarios, in the table's order.
 pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "dropped",

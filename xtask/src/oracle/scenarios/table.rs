@@ -14,7 +14,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// braid reported every byte as readable and none at risk, but files are wrong.
+    /// Whether files are wrong although braid reported every byte as readable and none at risk.
     pub(super) fn is_wrongly_sure(&self) -> bool {
         self.answer.is_sure && self.answer.at_risk == 0 && self.answer.right < self.files
     }
@@ -47,7 +47,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The result of a try of mdadm's.
+/// The table's text for a try of mdadm's.
 fn of_mdadm(report: Option<&CaseReport>) -> String {
     let Some(report) = report else { return "not asked".to_owned() };
     if report.succeeded().is_err() {
