@@ -1,8 +1,8 @@
 //! Maps of copies of disks, as text. Input: 4 bytes of the disk's size, 1 byte that selects the
 //! pieces that fail, then the text.
 //!
-//! If a valid map is written and read again, it is the same map, and copying goes on from it to an
-//! end.
+//! A valid map that is written and read again is the same map, and a copy that continues from it
+//! comes to an end.
 #![no_main]
 
 use braid_imaging::{Map, Plan, State, Step};

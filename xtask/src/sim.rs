@@ -62,7 +62,7 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         same?;
     }
     println!("{SEEDS_COMPARED} seeds are the same twice, and in debug and release");
-    // Every story if there is time, otherwise an even share of them.
+    // Runs every story if time allows, otherwise an even share of the stories.
     let shares = (SECONDS_DEFAULT / seconds.max(1)).max(1);
     let part = format!("{}/{shares}", from % shares);
     let starts = seconds * STARTS_PER_SECOND;
@@ -96,7 +96,7 @@ fn with_hooks() -> Result<PathBuf> {
 /// Checks that every planted bug is noticed, and that every marked path is taken.
 fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
-    // All shares use one control run of the stories, without planted bugs.
+    // All processes use one control run of the stories, without planted bugs.
     let control = "planted --control".to_owned();
     let share = |part| format!("planted --controlled --part {part}/{PLANTERS}");
     let planted = (0..PLANTERS).map(share);

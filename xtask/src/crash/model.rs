@@ -49,7 +49,7 @@ struct Write {
 pub(super) struct Tally {
     /// Writes acknowledged before a crash and checked after it.
     pub(super) answered: u64,
-    /// Of those, writes that a FLUSH or FUA made durable.
+    /// Writes among `answered` that a FLUSH or FUA made durable.
     pub(super) flushed: u64,
     pub(super) sectors: u64,
 }

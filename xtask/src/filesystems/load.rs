@@ -49,8 +49,8 @@ impl DurableFiles {
         self.files.lock().expect("no writer panics").len()
     }
 
-    /// Writes files into a new folder until `ending` is set. Fails earlier if a write fails, as after
-    /// a kill of the server.
+    /// Writes files into a new folder until `ending` is set. Fails earlier if a write fails, as
+    /// after a kill of the server.
     pub(super) fn write(&self, folder: &Path, ending: &AtomicBool) -> Result<()> {
         std::fs::create_dir(folder)?;
         let written = std::thread::scope(|scope| {

@@ -71,8 +71,8 @@ fn devices(socket: &Path, reconnect: &str) -> Vec<String> {
     ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
 }
 
-/// This QEMU's option for reconnecting: version 9.2 renamed it, and a later one dropped the old
-/// name.
+/// This QEMU's option for reconnecting. Version 9.2 gave it a new name, and a later version dropped
+/// the old name.
 fn reconnect() -> Result<&'static str> {
     let said = output(Command::new("qemu-system-x86_64").arg("--version"))?;
     let major = said.split("version ").nth(1).and_then(|rest| rest.split('.').next());

@@ -84,7 +84,7 @@ impl Guest {
 
     /// Boots, runs every case, and extracts the members of case `c` to `folder/c/0.img`, ...
     ///
-    /// A case whose script failed is no error here: its report says so.
+    /// A case whose script failed is no error here: the case's report shows the failure.
     pub(crate) fn run(&self, job: &Job, folder: &Path) -> Result<Report> {
         // An earlier boot's output must not count as this one's.
         std::fs::remove_dir_all(folder).ok();
@@ -120,7 +120,7 @@ pub(crate) struct Storm<'a> {
     /// The images of the members `$M1`, `$M2`, ... of the script. Each is a drive of its own, and
     /// is written in place.
     pub(crate) images: &'a [PathBuf],
-    /// Each drive is throttled to so many writes a second, so that writes queue there.
+    /// Limit of each drive's writes per second, so that writes queue in the drive.
     pub(crate) writes_per_second: u32,
     /// The case's shell script; it leaves the writer in the background.
     pub(crate) script: &'a str,

@@ -60,7 +60,7 @@ pub(crate) enum Making {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArraySpec {
-    /// The array's unique name, derived from the other fields. The superblock has its first 24
+    /// The array's unique name, derived from the other fields. The superblock stores its first 24
     /// bytes.
     pub(crate) name: String,
     pub(crate) level: Level,
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(count(Level::Raid10, Some("n2"), 4), 9);
         // Copies are on neighbouring slots in a ring of 5: no two neighbours may be lost.
         assert_eq!(count(Level::Raid10, Some("f2"), 5), 11);
-        // With an odd number of members, near copies form a ring too.
+        // With an odd number of members, the copies of near layouts form a ring too.
         assert_eq!(count(Level::Raid10, Some("n2"), 5), 11);
         assert_eq!(count(Level::Raid10, Some("n3"), 3), 7);
     }

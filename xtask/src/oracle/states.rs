@@ -1,7 +1,7 @@
 //! Arrays in the states that assembly must judge, each made by a short story with the real md.
 //!
-//! Stands beside `golden`, which holds healthy arrays. Stamps of generation 2 and later are writes
-//! after an event, so that a stale member shows in its content.
+//! Stands beside `golden`, which holds healthy arrays. Writes after an event are stamps of
+//! generation 2 and later, so that a stale member is visible by its content.
 
 use super::drive::Member;
 use super::golden::Golden;

@@ -62,7 +62,7 @@ pub(crate) fn kernel() -> Result<PathBuf> {
     let image = format!("boot/vmlinuz-{}", release.file_name().to_string_lossy());
     fs::create_dir_all(&folder)?;
     fs::rename(unpacked.join(image), folder.join("vmlinuz"))?;
-    // Renamed at the end: this folder marks the other files as complete.
+    // Renamed at the end: if the folder has modules, all its files are complete.
     fs::rename(release.path(), folder.join("modules"))?;
     fs::remove_dir_all(&unpacked)?;
     println!("unpacked a newer kernel in {KERNEL_FOLDER}");

@@ -1,8 +1,8 @@
 //! Rules about words: banned marks, module headers, forbidden words of pure crates, licences,
 //! examples.
 //!
-//! Uses the scanner's views, so that a banned word in a string (as in this file) is no finding.
-//! Knows no grammar beyond "a word".
+//! They read a source's views of code and comments, so that a banned word in a string (as in this
+//! file) is no finding. They know no grammar beyond "a word".
 
 use super::source::{Source, words};
 use super::tree::Document;

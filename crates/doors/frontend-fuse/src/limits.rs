@@ -25,7 +25,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(5);
 /// longest request.
 pub(crate) const ENTRIES_MAX: usize = 32;
 
-/// The fewest entries of a queue: the kernel needs some while this process answers the others.
+/// The fewest entries of a queue: the kernel needs free entries while this process answers
+/// requests.
 pub(crate) const ENTRIES_MIN: usize = 4;
 
 /// Entries of all queues together, unless [`ENTRIES_MIN`] for each queue makes more. Short requests

@@ -16,18 +16,18 @@ use crate::table::{self, KIND, MountEntry};
 /// Why a path is not fit.
 #[derive(Debug, thiserror::Error)]
 pub enum MountPointError {
-    /// It is a folder.
+    /// The path is a folder.
     #[error("{} is a folder", .0.display())]
     Folder(PathBuf),
-    /// It is a device, a socket or the like.
+    /// The path is a device, a socket or the like.
     #[error("{} is neither a file nor free", .0.display())]
     NoFile(PathBuf),
-    /// It holds data, which the mount would hide.
+    /// The file holds data, which the mount would hide.
     #[error("{} holds {bytes} bytes, which would be hidden", path.display())]
     HoldsData {
         /// The path.
         path: PathBuf,
-        /// Its length.
+        /// The file's length.
         bytes: u64,
     },
     /// Another file system is mounted there.
@@ -35,7 +35,7 @@ pub enum MountPointError {
     Taken {
         /// The path.
         path: PathBuf,
-        /// Its kind.
+        /// The file system's kind.
         kind: String,
     },
     /// The stale mount of a killed server cannot be removed.

@@ -54,7 +54,7 @@ impl Acceptor {
             );
             match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => pause(), // out of kernel memory: the next round may do better
+                Err(_) => pause(), // no kernel memory: the next round may succeed
             }
             let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
             drop(polled);

@@ -225,7 +225,7 @@ fn growing_writes_that_hold_more_than_there_is_now_give_up() {
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[0]);
     table.give(0, 8 * MIB);
-    // The other write alone still holds more than the partial part.
+    // The growing write that is left holds more than the partial part by itself.
     let grant = table.budget.take(&mut table.purses[1], MIB, Need::Growth, &bell);
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[1]);

@@ -121,7 +121,7 @@ impl Endpoint {
 }
 
 fn check_loopback(address: IpAddr) -> Result<(), BindError> {
-    // An IPv4-mapped IPv6 address is judged as the IPv4 address.
+    // An IPv4-mapped IPv6 address counts as the IPv4 address in it.
     if address.to_canonical().is_loopback() {
         Ok(())
     } else {

@@ -71,7 +71,7 @@ pub trait Export: Send + Sync + 'static {
     }
 
     /// Whether WriteZeroes of the whole range is faster than writing. The server asks before the
-    /// first stretch of a `fast` request, so that a refused one has changed nothing.
+    /// first stretch of a `fast` request, so that a refused request has changed nothing.
     fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         true

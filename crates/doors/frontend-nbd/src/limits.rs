@@ -1,11 +1,11 @@
 //! Every limit of the server, each with its reason.
 //!
-//! Where it stands: read by the rest of the crate; [`crate::Settings`] can lower some.
+//! Where it stands: the whole crate reads them; [`crate::Settings`] can lower some.
 
 use std::time::Duration;
 
 /// Connections at a time, by default. A client with many queues (nbdcopy, qemu) opens 4 to 16. With
-/// this many connections each has memory for a small request, whatever the others do.
+/// this many connections, each still has memory of its own for a small request.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// Connections beyond the limit that may wait for an error reply at a time. The server closes
@@ -56,7 +56,7 @@ pub const STRIDE_BYTES: usize = 2 * 1024 * 1024;
 /// Memory for the answer to one BLOCK_STATUS: the descriptors, and the list of extents.
 pub const DESCRIPTORS_BYTES: usize = 2 * 16 * EXTENTS_MAX;
 
-/// Time for a client to move [`STRIDE_BYTES`], or the rest, of a payload or a reply.
+/// Time for a client to move [`STRIDE_BYTES`] of a payload or a reply, or its end if less is left.
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Time for a client to move a stride while it holds memory for which other connections wait.

@@ -24,7 +24,8 @@ pub struct Settings {
     /// connection that is idle for longer than this; `None`: never. Can change while the server
     /// runs.
     pub idle_limit: Option<Duration>,
-    /// Time for a client to move [`limits::STRIDE_BYTES`], or the rest, of a payload or a reply.
+    /// Time for a client to move [`limits::STRIDE_BYTES`] of a payload or a reply, or its end if
+    /// less is left.
     pub progress_deadline: Duration,
 }
 

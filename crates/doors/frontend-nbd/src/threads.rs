@@ -160,7 +160,7 @@ impl Line {
             }
             connection.advance(now);
             if connection.has_batch() {
-                self.work.notify_one(); // a request that was refused
+                self.work.notify_one(); // to send the reply of a refused request
             }
             if connection.is_closed() {
                 return Step::Over;
@@ -270,7 +270,7 @@ impl Reader<'_> {
                 }
                 Step::StartWriter => match self.start_writer() {
                     Ok(writer) => self.writer = Some(writer),
-                    Err(_) => return, // no thread to be had: the connection is refused late
+                    Err(_) => return, // no writer thread: drop the connection
                 },
                 Step::Receive(mut receive, deadline) => {
                     let result = self.set_deadline(deadline);

@@ -185,7 +185,7 @@ fn uris_become_endpoints_and_endpoints_uris() {
 fn a_starting_server_waits_for_another_one_in_the_same_directory() {
     let folder = tempfile::tempdir().unwrap();
     let directory = std::fs::File::open(folder.path()).unwrap();
-    directory.lock_shared().unwrap(); // only an exclusive lock has to wait for this one
+    directory.lock_shared().unwrap(); // makes an exclusive lock wait, but no shared one
     let path = folder.path().join("s");
     let starting = std::thread::spawn(move || start_unix(&path));
     std::thread::sleep(std::time::Duration::from_millis(200));

@@ -35,7 +35,7 @@ pub enum ClaimError {
     /// A living server has the device.
     #[error("/dev/ublkb{id} is served by process {pid}")]
     Served {
-        /// Its number.
+        /// The device's number.
         id: u32,
         /// The server's process.
         pid: i32,

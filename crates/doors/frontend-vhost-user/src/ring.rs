@@ -129,7 +129,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the guest wants a call for the answers since this was last asked.
+    /// Whether the guest wants a call for the answers since the previous use of this method.
     pub(crate) fn wants_call(&mut self) -> bool {
         // If the ring cannot be read, an extra call does no harm.
         self.queue.needs_notification(self.memory.map()).unwrap_or(true)

@@ -169,7 +169,7 @@ mod tests {
             u16::try_from(self.used.len() % 65536).expect("in range")
         }
 
-        /// Performs one store of taking a request; `step` says which.
+        /// One of the two stores of taking a request: `step` 0 or 1.
         fn take(&mut self, head: u16, counter: u64, step: usize) {
             let entry = &mut self.entries[usize::from(head)];
             match step {

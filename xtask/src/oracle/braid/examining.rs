@@ -32,13 +32,13 @@ const OF_ONE_ARRAY: [&str; 9] = [
 
 /// Fields that mdadm prints and `braid examine` does not, and why.
 const NOT_SAID: [&str; 10] = [
-    "Magic",           // it is one
+    "Magic",           // the file has a superblock
     "Unused Space",    // the difference of fields that are compared
     "Total Devices",   // 0.90: counted again from the list of roles
-    "Active Devices",  // the same
-    "Working Devices", // the same
-    "Failed Devices",  // the same
-    "Spare Devices",   // the same
+    "Active Devices",  // 0.90: counted again from the list of roles
+    "Working Devices", // 0.90: counted again from the list of roles
+    "Failed Devices",  // 0.90: counted again from the list of roles
+    "Spare Devices",   // 0.90: counted again from the list of roles
     "Persistence",
     "Number   Major   Minor   RaidDevice State",
     "this",

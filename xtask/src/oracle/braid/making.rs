@@ -1,4 +1,4 @@
-//! Braid makes arrays and writes them, some during the loss of a member, for md to judge.
+//! Braid makes arrays and writes them, some while they lose a member, for md to judge.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub(super) fn make(
     turns.into_iter().flatten().collect()
 }
 
-/// The same shape in braid's metadata version, on larger members: 1.2 reserves more room.
+/// The spec with braid's metadata version, and with larger members: 1.2 reserves more room.
 fn creatable(spec: &ArraySpec) -> ArraySpec {
     let mut spec = spec.clone();
     if spec.metadata == "0.90" {

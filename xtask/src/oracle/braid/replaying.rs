@@ -138,7 +138,7 @@ pub(super) fn braid_killed(
     Ok(images)
 }
 
-/// Whether superblocks say that the array is dirty.
+/// Whether the superblocks mark the array as dirty.
 pub(super) fn is_dirty(images: &[PathBuf]) -> Result<bool> {
     let bytes = std::fs::read(images.first().context("an array has images")?)?;
     let Probe { superblocks, .. } = look_at_image("image", &bytes).probe;
@@ -200,8 +200,8 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
         pattern::stream(seed, number * BLOCK as u64, &mut bytes);
         bytes
     };
-    // In slot 0, the first blocks of row 0 that a storm writes; the other columns keep their
-    // content.
+    // The first blocks of row 0 in slot 0 that the interrupted writes change; other columns keep
+    // theirs.
     let chunk_blocks = CHUNK * SECTOR / BLOCK as u64;
     let numbers: Vec<u64> = (0..chunk_blocks).filter(|one| pattern::is_stormed(*one)).collect();
     let mut entries = Vec::new();

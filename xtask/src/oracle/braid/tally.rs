@@ -102,7 +102,7 @@ impl Tally {
         self.check(array, judged)
     }
 
-    /// Records a judgement on something other than an array.
+    /// Records a result that concerns no array.
     pub(super) fn check<T>(&self, name: &str, judged: Result<T>) -> Option<T> {
         judged
             .map_err(|error| {

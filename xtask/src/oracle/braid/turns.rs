@@ -10,7 +10,8 @@ use super::tally::Tally;
 use super::{Turn, must_refuse, present};
 use crate::each::each;
 
-/// Braid writes md's arrays that `braid create` cannot make, and one in this many of the others.
+/// Braid writes all arrays of md's that `braid create` cannot make, and of the other arrays one in
+/// this many.
 const ONE_IN: usize = 3;
 
 /// braid writes scattered places of arrays that md made.

@@ -122,7 +122,8 @@ pub(crate) struct Identity {
 }
 
 impl Connection {
-    /// Makes a connection with its greeting ready to send. `bell` asks for an [`Self::advance`].
+    /// Makes a connection with its greeting ready to send. `bell` is rung when the transport should
+    /// call [`Self::advance`].
     pub(crate) fn new(
         shared: &Arc<Shared>,
         identity: Identity,
@@ -622,7 +623,7 @@ fn describe(export: &dyn Export, request_bytes_max: usize) -> ExportDescription 
         description: export.description(),
         size_bytes: export.size_bytes(),
         read_only: export.read_only(),
-        multi_conn: true, // Export::submit promises that Flush covers all connections
+        multi_conn: true, // an export promises that Flush covers all connections
         block_sizes: within(export.block_sizes(), request_bytes_max),
     }
 }

@@ -317,7 +317,8 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     while told < LONG && third.say(&vec![1; 1 << 16]) {
         told += 1 << 16;
     }
-    // `told` does not count the bytes that the last piece held before it had to wait for memory.
+    // `told` counts pieces that were sent whole, so not the one in which the connection had to
+    // wait.
     let tasks = third.take();
     let [(_, ClientRequest::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
     assert_eq!((payload.len(), third.counts().waiting_for_memory), (LONG, 0));

@@ -43,7 +43,7 @@ use crate::limits;
 pub enum Clients {
     /// Clients with a certificate that `ca-cert.pem` signed.
     Known,
-    /// All clients: only the server shows a certificate.
+    /// All clients, also without a certificate: only the server shows one.
     Any,
 }
 
@@ -80,7 +80,7 @@ pub enum TlsError {
     KeyOpen {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The file's mode.
         mode: u32,
     },
 }

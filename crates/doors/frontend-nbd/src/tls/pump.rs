@@ -291,7 +291,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             Err(errno) => return Err(errno.into()),
         }
         let [is_client, is_inner] = polled.map(|one| !one.revents().is_empty());
-        // Any event leads to a read or write, whose result tells the state of the socket.
+        // Any event leads to a read or write, whose result shows the state of the socket.
         if is_client && waits {
             line.flush()?;
         }

@@ -140,7 +140,7 @@ pub fn trace_client(
     seen
 }
 
-/// Both directions of a whole conversation, and the client's events.
+/// The bytes of a whole conversation in both directions, and the client's events.
 pub struct Conversation {
     pub to_server: Vec<u8>,
     pub to_client: Vec<u8>,
