@@ -368,7 +368,7 @@ impl Budget {
             return;
         }
         self.held_bytes.fetch_sub(common, Ordering::SeqCst);
-        // No wake-up is lost: a connection counts itself as waiting before it last reads held bytes.
+        // No lost wake-up: a connection counts itself as waiting before it last reads held bytes.
         if self.waiting.load(Ordering::SeqCst) > 0 && !sync::has(Flaw::GiveSilent) {
             self.call_next(&mut self.lock());
         }
