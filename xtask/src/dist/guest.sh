@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run by the machine's systemd at each of its starts: what is told begins with @@, and goes to the console.
+# The machine's systemd runs this script at each start. Its messages begin with @@, on the console.
 say() { echo "@@$*"; }
 fail() {
     say "FAILED $*"
@@ -28,7 +28,7 @@ bytes=20000000
 mkdir -p /drill
 if [ ! -e /drill/sum ]; then
     dpkg --install /braid.deb > /dev/null || fail "the package is not installed"
-    # The two commands; what scan writes is how it is served, the rule and the unit do the rest.
+    # Only these two commands: the rule and the unit serve the array as the file from scan says.
     braid create tank --level 6 /dev/vdb /dev/vdc /dev/vdd /dev/vde || fail "create"
     braid scan --write || fail "scan"
     systemctl start braid@tank.service || fail "the unit does not start"
@@ -43,7 +43,7 @@ if [ ! -e /drill/sum ]; then
     systemctl reboot
     exit
 fi
-# Nobody has started it but the rule, which saw its members come.
+# Only the udev rule, which saw the members appear, has started the server.
 wait_for "it did not come back" served
 same "after a restart of the machine"
 braid --json status tank | grep -q '"system-calls"' || fail "it is not confined"

@@ -1,5 +1,5 @@
-# What is asked of the ublk door in the guest, one line of it after the other; the first that is untrue ends it. On the console:
-# `@@OK WHAT` for each, and in the end `@@DONE`.
+# Checks of the ublk door in the guest, one after the other. The first that fails ends the script.
+# The console shows `@@OK WHAT` for each check, and `@@DONE` at the end.
 export BRAID_STATE_DIR=/tmp/state BRAID_RUNTIME_DIR=/tmp/run
 MEMBERS="m/0 m/1 m/2 m/3"
 
@@ -14,7 +14,7 @@ failed() {
     exit 1
 }
 
-serve() { # serve LOG OPTIONS...: in the background, until it serves; its process is $SERVER
+serve() { # serve LOG OPTIONS...: starts a server in the background ($SERVER), and waits until it serves
     log=$1
     shift
     braid serve "$@" $MEMBERS 2>"$log" &
@@ -34,7 +34,7 @@ stop() {
     [ $status = "$1" ] || failed "the server ended with $status, not $1"
 }
 
-refused() { # refused CODE LABEL OPTIONS...: with what is offered under this label
+refused() { # refused CODE LABEL OPTIONS...: braid must refuse with this code, and offer this label
     code=$1 label=$2
     shift 2
     if braid serve "$@" $MEMBERS 2>/tmp/log.refused; then failed "not refused: $*"; fi
@@ -42,7 +42,7 @@ refused() { # refused CODE LABEL OPTIONS...: with what is offered under this lab
     grep -q "$label" /tmp/log.refused || failed "'$label' is not offered: $*"
 }
 
-same() { # same FILE: the device begins with it
+same() { # same FILE: the device must begin with the content of FILE
     size=$(stat -c %s "$1")
     dd if=/dev/ublkb0 bs=1M count=$((size >> 20)) iflag=direct 2>/dev/null | cmp - "$1" || failed "not what was written: $1"
 }

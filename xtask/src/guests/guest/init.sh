@@ -1,5 +1,5 @@
 #!/bin/sh
-# In memory, until the disk is there: inserts what reads it, and goes over to it.
+# The first process, in memory: inserts the modules that read the disk, and switches root to the disk.
 export PATH=/bin
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The first process, in memory: the kernel's nbd driver, told by nbd-client, and a file system on it.
-# Programs with a path are no applets of busybox.
-# Says `@@SHAPE`, `@@FULL`, `@@TRIMMED`, `@@PAUSED`, `@@BACK` and `@@SAME N` files; hears `trim`, `pause`, `back` and `end`.
+# The first process, in memory: nbd-client sets up the kernel's nbd driver, which gets a file system.
+# Programs called by their path are not those of busybox.
+# Prints `@@SHAPE`, `@@FULL`, `@@TRIMMED`, `@@PAUSED`, `@@BACK` and `@@SAME N` (number of files).
+# Waits for the words `trim`, `pause`, `back` and `end`.
 export PATH=/bin LD_LIBRARY_PATH=/lib
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
@@ -20,7 +21,7 @@ ip address add 10.0.2.15/24 dev eth0
 
 connect() {
     nbd-client "$HOST" "$PORT" /dev/nbd0 -name tank -connections 4 || failed nbd-client
-    # It returns before the driver knows the size.
+    # nbd-client returns before the driver knows the size.
     turns=0
     until [ "$(cat /sys/block/nbd0/size)" != 0 ]; do
         sleep 0.1

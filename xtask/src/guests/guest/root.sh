@@ -1,6 +1,7 @@
 #!/bin/sh
-# The first process on the array. It writes and reads until it is told `end`, then compares every file with what it meant to write.
-# Says `@@ROOT` and where its root is, and `@@SAME N` files.
+# The first process on the array. It writes and reads until the host sends `end`. Then it compares
+# every file with the data that it meant to write.
+# Prints `@@ROOT` with the mount of its root, and `@@SAME N` (number of files).
 export PATH=/bin
 exec >/dev/console 2>&1
 mount -t proc proc /proc

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The guest's first process: mount, load the modules, run every case of the job, switch off.
-# Everything the host reads back goes through the virtio port (fd 3); the serial console carries
-# only the kernel's own words, so that a panic is seen by whoever watches it.
+# Everything that the host parses goes through the virtio port (fd 3). The serial console has only
+# the kernel's messages, so that the host sees a panic there.
 export PATH=/bin:/sbin MDADM_NO_UDEV=1 LD_LIBRARY_PATH=/lib
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc

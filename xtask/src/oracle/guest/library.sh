@@ -1,11 +1,11 @@
-# Words that case scripts are written in.  $A is the array's device, $D its name under /sys/block,
+# Shell functions for case scripts.  $A is the array's device, $D its name under /sys/block,
 # $M1, $M2, ... its members.  Files of one line are read by the shell itself: a process costs the emulated machine 30 ms.
 
-value() { # value KEY WORDS...: one line of the report
+value() { # value KEY WORDS...: prints one line of the report
     echo "@@VALUE $*" >&3
 }
 
-text() { # text KEY COMMAND...: the command's output, whole; its failure is the case's failure
+text() { # text KEY COMMAND...: reports the command's whole output; if the command fails, the case fails
     key=$1
     shift
     "$@" >/tmp/text
@@ -14,11 +14,11 @@ text() { # text KEY COMMAND...: the command's output, whole; its failure is the 
     echo "@@END" >&3
 }
 
-carve() { # carve NUMBER START LENGTH: a region of the big drive becomes /dev/vdaNUMBER (sectors)
+carve() { # carve NUMBER START LENGTH: makes a region of the big drive (in sectors) /dev/vdaNUMBER
     addpart /dev/vda "$1" "$2" "$3"
 }
 
-content() { # content KEY: SHA-256 and size of the array as md reads it from its members
+content() { # content KEY: reports SHA-256 and size of the array as md reads it from its members
     blockdev --flushbufs "$A"
     set -- "$1" $(sha256sum "$A")
     value "$1" "$2"
@@ -26,27 +26,27 @@ content() { # content KEY: SHA-256 and size of the array as md reads it from its
     value sectors "$sectors"
 }
 
-idle() { # wait until md's sync thread rests
+idle() { # waits until md's sync thread is idle
     until read -r action <"/sys/block/$D/md/sync_action" && [ "$action" = idle ]; do
         sleep 0.1
     done
 }
 
-rebuilt() { # wait until no member is missing; the case's deadline ends a wait for ever
+rebuilt() { # waits until no member is missing; the case's deadline ends an endless wait
     until read -r missing <"/sys/block/$D/md/degraded" && [ "$missing" = 0 ]; do
         sleep 0.1
     done
     idle
 }
 
-scrub() { # scrub KEY: md's own check; KEY gets mismatch_cnt
+scrub() { # scrub KEY: runs md's own check, and reports mismatch_cnt under KEY
     echo check >"/sys/block/$D/md/sync_action"
     idle
     read -r mismatches <"/sys/block/$D/md/mismatch_cnt"
     value "$1" "$mismatches"
 }
 
-state() { # what md says of the array while it runs
+state() { # reports the state that md shows of the running array
     text mdstat grep -A3 "^$D " /proc/mdstat
     read -r array_state <"/sys/block/$D/md/array_state"
     value array_state "$array_state"
@@ -55,7 +55,7 @@ state() { # what md says of the array while it runs
     value degraded "$missing"
 }
 
-facts() { # facts DEVICE...: the kernel's own numbers, of the array and of each member
+facts() { # facts DEVICE...: reports the kernel's own numbers of the array and of each member
     for key in layout chunk_size component_size raid_disks metadata_version; do
         read -r fact <"/sys/block/$D/md/$key"
         value "$key" "$fact"
@@ -73,23 +73,23 @@ facts() { # facts DEVICE...: the kernel's own numbers, of the array and of each 
     done
 }
 
-part_way() { # part_way SECTORS: let a sync that is to stop at this sector reach it
+part_way() { # part_way SECTORS: waits until a sync that shall stop at this sector has reached it
     while [ "$(cut -d' ' -f1 "/sys/block/$D/md/sync_completed")" != "$1" ]; do
         sleep 0.05
     done
 }
 
-halt_at() { # halt_at SECTORS: a sync is to stop there
+halt_at() { # halt_at SECTORS: makes a sync stop at this sector
     echo "$1" >"/sys/block/$D/md/sync_max"
 }
 
-fail() { # fail NUMBER: that member fails and is removed
+fail() { # fail NUMBER: fails this member and removes it
     eval "member=\$M$1"
     mdadm "$A" --fail "$member"
     until mdadm "$A" --remove "$member"; do sleep 0.1; done
 }
 
-resync_to() { # resync_to SECTORS DEVICE...: a stopped array is resynced from its start up to there
+resync_to() { # resync_to SECTORS DEVICE...: resyncs a stopped array from its start to this sector
     sectors=$1
     shift
     mdadm --assemble --readonly --update=resync "$A" "$@"

@@ -1,19 +1,20 @@
-# The shell has its own mke2fs, so that the real one is called by its path.
-# Words that scenarios are written in, beside those of every case. Disk N of a case is /dev/mapper/$D-N, so that it can vanish or
-# have sectors that cannot be read. What is written to disks is counted below that, at the drive.
+# Shell functions for scenarios, in addition to those of every case (library.sh). Disk N of a case is
+# /dev/mapper/$D-N, so that it can vanish or have unreadable sectors. Writes to disks are counted
+# below the mapper, at the drive. busybox's shell has its own mke2fs, so e2fsprogs' mke2fs is called
+# by its path.
 
-disk() { # disk NUMBER: its device; any other word stays
+disk() { # disk NUMBER: prints the device of this disk; prints any other word as it is
     case "$1" in
     [0-9]*) echo "/dev/mapper/$D-$1" ;;
     *) echo "$1" ;;
     esac
 }
 
-disks() { # disks NUMBER...: their devices
+disks() { # disks NUMBER...: prints the devices of these disks
     for each in "$@"; do disk "$each"; done
 }
 
-connect() { # connect COUNT: the disks are there
+connect() { # connect COUNT: makes the disks 1 to COUNT
     COUNT=$1
     for each in $(seq 1 "$COUNT"); do
         eval "member=\$M$each"
@@ -27,13 +28,13 @@ connect() { # connect COUNT: the disks are there
 
 disconnect() {
     for each in $(losetup -a | cut -d: -f1); do losetup -d "$each"; done
-    # What stands on another is first.
+    # Reverse order: a device that lies on another one is removed first.
     for each in $(ls -r /dev/mapper | grep "^$D-"); do
         dmsetup --noudevsync --noudevrules remove --retry "$each" || true
     done
 }
 
-vanish() { # vanish NUMBER...: at the same moment
+vanish() { # vanish NUMBER...: these disks fail at the same moment
     for each in "$@"; do
         eval "member=\$M$each"
         read -r sectors <"/sys/class/block/${member##*/}/size"
@@ -43,7 +44,7 @@ vanish() { # vanish NUMBER...: at the same moment
     for each in "$@"; do dmsetup --noudevsync --noudevrules resume "$D-$each"; done
 }
 
-unreadable() { # unreadable NUMBER START SECTORS...: what the disk no longer gives, in order
+unreadable() { # unreadable NUMBER START SECTORS...: makes these ranges of a disk, in order, unreadable
     number=$1
     eval "member=\$M$1"
     shift
@@ -61,7 +62,7 @@ unreadable() { # unreadable NUMBER START SECTORS...: what the disk no longer giv
     dmsetup --noudevsync --noudevrules resume "$D-$number"
 }
 
-written_sectors() { # to all disks since the machine started
+written_sectors() { # prints the sectors written to all disks since the machine started
     total=0
     for each in $(seq 1 "$COUNT"); do
         eval "member=\$M$each"
@@ -71,7 +72,7 @@ written_sectors() { # to all disks since the machine started
     echo "$total"
 }
 
-create() { # create LEVEL SLOTS WORDS... DEVICE...: with its redundancy made
+create() { # create LEVEL SLOTS WORDS... DEVICE...: creates an array, and waits for its redundancy
     level=$1 slots=$2
     shift 2
     mdadm --create "$A" --run --level="$level" --raid-devices="$slots" --homehost=any "$@" || return
@@ -80,50 +81,50 @@ create() { # create LEVEL SLOTS WORDS... DEVICE...: with its redundancy made
 
 fault() { mdadm "$A" --fail "$(disk "$1")"; }
 
-mounted() { # mounted DEVICE: a new file system
+mounted() { # mounted DEVICE: makes a file system and mounts it
     /bin/mke2fs -q -t ext4 -L photos "$1"
     mkdir -p "/mnt/$D"
     mount -t ext4 "$1" "/mnt/$D"
 }
 
-told() { # which files there are; nothing that is written later counts
+told() { # reports the sums of all files; files written later do not count
     sync
     echo 3 >/proc/sys/vm/drop_caches
     (cd "/mnt/$D" && find . -type f | sort | xargs sha256sum) >"/tmp/files-$D"
     text files cat "/tmp/files-$D"
 }
 
-fill() { # fill SEED: files that FILES speaks of; of another seed than 1 a sixth as many
+fill() { # fill SEED: writes the files that $FILES describes; for another seed than 1 a sixth as many
     set -- "$1" $FILES
     count=$3
     [ "$1" = 1 ] || count=$((count / 6))
     agent "$2" "/mnt/$D" "$1" "$count" "$4"
 }
 
-filled() { # filled DEVICE: a file system with files, in use
+filled() { # filled DEVICE: makes a file system, mounts it, and fills it with files
     mounted "$1"
     fill 1
     told
 }
 
-stop() { # in good order
+stop() { # unmounts the file system and stops the array
     umount "/mnt/$D"
     mdadm --stop "$A"
 }
 
 stay_dirty() { echo 1000 >"/sys/block/$D/md/safe_mode_delay"; }
 
-recreated() { # recreated LEVEL SLOTS WORDS... DEVICE...: what one should not do; nothing asks
+recreated() { # recreated LEVEL SLOTS WORDS... DEVICE...: an operator's mistake; mdadm asks no question
     create "$@"
     mdadm --stop "$A"
 }
 
-crawl() { # crawl KIB: so much of a reshape a second, and no more
+crawl() { # crawl KIB: limits a reshape to this speed, per second
     echo 1 >"/sys/block/$D/md/sync_speed_min"
     echo "$1" >"/sys/block/$D/md/sync_speed_max"
 }
 
-grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardly goes on
+grow() { # grow PERCENT WORDS...: mdadm reshapes the array, and nearly stops at this percentage
     percent=$1
     shift
     crawl 4000
@@ -134,7 +135,7 @@ grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardl
     while [ "$((position * 100))" -lt "$((whole * percent))" ]; do
         sleep 0.2
         read -r position <"/sys/block/$D/md/reshape_position"
-        # Of one that goes backwards, or has ended, there is no number to wait for.
+        # A reshape that goes backwards, or has ended, has no position to wait for.
         [ "$position" != none ] || return 1
     done
     crawl 1
@@ -144,26 +145,26 @@ grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardl
     value reshape_position "$position of $whole"
 }
 
-growing() { # growing PERCENT: one of four disks becomes one of five, and is so far
+growing() { # growing PERCENT: a RAID-5 of four disks grows to five, until this percentage is done
     create 5 4 --chunk=64 $(disks 1 2 3 4)
     filled "$A"
     mdadm "$A" --add "$(disk 5)"
     grow "$1" --raid-devices=5 --backup-file="/tmp/backup-$D"
 }
 
-grow_until_killed() { # grow_until_killed SECONDS WORDS...: mdadm, which keeps copies of what is next, ends after so long
+grow_until_killed() { # grow_until_killed SECONDS WORDS...: mdadm, which backs up the next rows, is stopped after SECONDS
     seconds=$1
     shift
     mdadm --grow "$A" "$@"
     sleep "$seconds"
-    # What it has suspended stays so: a sync would not end.
+    # The range that mdadm has suspended stays suspended, so a sync would not end.
     killall -STOP mdadm
     read -r position <"/sys/block/$D/md/reshape_position"
     value reshape_position "$position"
     [ "$position" != none ]
 }
 
-parts() { # parts NUMBER...: the partitions of disks of a NAS
+parts() { # parts NUMBER...: makes devices of the partitions of a NAS's disks
     for each in "$@"; do
         eval "member=\$M$each"
         read -r sectors <"/sys/class/block/${member##*/}/size"
@@ -175,7 +176,7 @@ parts() { # parts NUMBER...: the partitions of disks of a NAS
     dmsetup --noudevsync --noudevrules mknodes
 }
 
-partition() { # partition LABEL: a system, swap, and data on each disk, as a NAS has them
+partition() { # partition LABEL: makes partitions for system, swap and data on each disk, as on a NAS
     for each in $ALL; do
         printf '%s\n' "label: $1" "start=2048, size=16384" "start=20480, size=8192" \
             "start=32768, size=$(($(blockdev --getsz "$each") - 32768 - 2048))" |
@@ -186,23 +187,23 @@ partition() { # partition LABEL: a system, swap, and data on each disk, as a NAS
 
 S=/dev/md1${D#md}0 # the array of a NAS's system, or a container
 
-system() { # system METADATA: a mirror of the first partitions
+system() { # system METADATA: makes a mirror of the first partitions
     mdadm --create "$S" --run --level=1 --raid-devices="$COUNT" --metadata="$1" --homehost=any --assume-clean \
         $(disks $(seq 1 "$COUNT" | sed 's/$/p1/'))
     mdadm --stop "$S"
 }
 
-data() { # data NUMBER...: their third partitions
+data() { # data NUMBER...: prints the third partitions of these disks
     disks $(echo "$@" | sed 's/[0-9]*/&p3/g')
 }
 
-no_udev() { # LVM is not to wait for it
+no_udev() { # makes LVM not wait for udev
     mkdir -p /etc/lvm
     printf '%s\n' 'devices { use_devicesfile = 0 }' 'global { thin_check_executable = "" }' \
         'activation { udev_sync = 0 udev_rules = 0 monitoring = 0 }' >/etc/lvm/lvm.conf
 }
 
-volumes() { # volumes GROUP: LVM on the array
+volumes() { # volumes GROUP: makes a volume group of LVM on the array
     no_udev
     lvm pvcreate -ff -y "$A"
     lvm vgcreate "$1" "$A"
@@ -210,7 +211,7 @@ volumes() { # volumes GROUP: LVM on the array
 
 volumes_off() { lvm vgchange -an "$1"; }
 
-container() { # container METADATA: of all disks, which have to be whole
+container() { # container METADATA: makes a container of all disks; mdadm wants whole disks
     firmware
     for each in $(seq 1 "$COUNT"); do losetup "/dev/loop$((each - 1))" "$(disk "$each")"; done
     mdadm --create "$S" --run --metadata="$1" --raid-devices="$COUNT" $(ls -d /dev/loop? | head -n "$COUNT")
@@ -218,7 +219,7 @@ container() { # container METADATA: of all disks, which have to be whole
 
 firmware() { export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1 MDADM_NO_SYSTEMCTL=1; }
 
-volume() { # volume LEVEL: over the whole container
+volume() { # volume LEVEL: makes a volume over the whole container
     mdadm --create "$A" --run --level="$1" --raid-devices="$COUNT" --chunk=64 --name=volume1 --assume-clean "$S"
     until read -r state <"/sys/block/$D/md/array_state" && [ "$state" != readonly ]; do sleep 0.1; done
 }
@@ -231,7 +232,7 @@ stop_container() {
     sync
 }
 
-force_container() { # force_container LOOP...: of the disks that are there, by what they were called
+force_container() { # force_container LOOP...: assembles the present disks, under their old names, by force
     firmware
     number=0 loops=
     for each in "$@"; do
@@ -247,7 +248,7 @@ force_container() { # force_container LOOP...: of the disks that are there, by w
     mdadm --stop "$S" || true
 }
 
-force_nas() { # force_nas GROUP VOLUME NUMBER...: the data, and the volume on them if there is one
+force_nas() { # force_nas GROUP VOLUME NUMBER...: assembles a NAS's data by force, and counts the files
     group=$1 name=$2
     shift 2
     parts $(seq 1 "$COUNT")
@@ -256,7 +257,7 @@ force_nas() { # force_nas GROUP VOLUME NUMBER...: the data, and the volume on th
     count_volume "$group" "$name" "$A"
 }
 
-scan() { # scan GROUP VOLUME: whatever mdadm finds
+scan() { # scan GROUP VOLUME: assembles all that mdadm finds, and counts the files
     parts $(seq 1 "$COUNT")
     try mdadm --assemble --scan --force
     text mdstat cat /proc/mdstat
@@ -265,7 +266,7 @@ scan() { # scan GROUP VOLUME: whatever mdadm finds
     for each in $(grep -o '^md[0-9]*' /proc/mdstat); do mdadm --stop "/dev/$each"; done
 }
 
-count_volume() { # count_volume GROUP VOLUME DEVICE
+count_volume() { # count_volume GROUP VOLUME DEVICE: counts the files of a volume, or of the device
     if [ "$1" = none ]; then
         count "$3"
         return
@@ -277,9 +278,9 @@ count_volume() { # count_volume GROUP VOLUME DEVICE
     volumes_off "$1" || true
 }
 
-# What mdadm makes of it.
+# mdadm's tries to recover the arrays.
 
-rest() { # until what mdadm started on its own has ended, or does not move
+rest() { # waits until the job that mdadm started on its own has ended, or does not advance
     for turn in $(seq 1 40); do
         action=idle
         [ -e "/sys/block/$D/md/sync_action" ] && read -r action <"/sys/block/$D/md/sync_action"
@@ -288,7 +289,7 @@ rest() { # until what mdadm started on its own has ended, or does not move
     done
 }
 
-count() { # count DEVICE: how many files are right, and what all this wrote
+count() { # count DEVICE: reports the number of right files, and the bytes written since `connect`
     mkdir -p "/mnt/$D"
     right=0
     if timeout 30 mount -t ext4 -o ro "$1" "/mnt/$D" || timeout 30 mount -t ext4 -o ro,noload "$1" "/mnt/$D"; then
@@ -300,7 +301,7 @@ count() { # count DEVICE: how many files are right, and what all this wrote
     umount "/mnt/$D" 2>/dev/null || true
 }
 
-try() { # try COMMAND...: what it says, and how it ends
+try() { # try COMMAND...: reports the output and the exit status of a command
     status=0
     timeout 60 "$@" >/tmp/said 2>&1 </dev/null || status=$?
     value status "$status"
@@ -310,13 +311,13 @@ try() { # try COMMAND...: what it says, and how it ends
     value state "$state"
 }
 
-force() { # force NUMBER...: --assemble --force of these
+force() { # force NUMBER...: assembles these disks by force, and counts the files
     try mdadm --assemble --force --run "$A" $(disks "$@")
     rest
     count "$A"
 }
 
-orders() { # orders LETTERS: every order of them, a word each
+orders() { # orders LETTERS: prints every order of the letters, as a word each
     awk -v left="$1" 'function go(line, left, i) {
         if (left == "") print line
         for (i = 1; i <= length(left); i++)
@@ -324,13 +325,13 @@ orders() { # orders LETTERS: every order of them, a word each
     } BEGIN { go("", left) }'
 }
 
-in_order() { # in_order LETTERS: devices; m is a missing one
+in_order() { # in_order LETTERS: prints the devices of the letters; m stands for a missing one
     for each in $(echo "$1" | sed 's/./& /g'); do
         case "$each" in m) echo missing ;; *) disk "$each" ;; esac
     done
 }
 
-again() { # again LETTERS LEVEL WORDS...: created again with these, in every order until e2fsck has nothing to say, or else it mounts
+again() { # again LETTERS LEVEL WORDS...: creates the array in every order until e2fsck or mount accepts it
     letters=$1 level=$2
     shift 2
     tries=0 chosen=
@@ -359,10 +360,10 @@ again() { # again LETTERS LEVEL WORDS...: created again with these, in every ord
     count "$A"
 }
 
-copied() { # copied NUMBER...: in their place copies, with zeroes where the disk gave nothing
+copied() { # copied NUMBER...: replaces the disks by copies, with zeroes for unreadable sectors
     for each in "$@"; do
         eval "member=\$M$each"
-        # The drive has what the disk lost: take it away, as it is in no copy.
+        # The drive still has the sectors that the disk cannot read: zero them, as no copy has them.
         dmsetup table "$D-$each" | while read -r start length kind rest; do
             [ "$kind" = error ] || continue
             dd if=/dev/zero of="$member" bs=512 seek="$start" count="$length" conv=notrunc
