@@ -1,4 +1,4 @@
-//! The crate's face: it opens an array as a file, and closes it.
+//! The crate's interface: it opens an array as a file, and closes it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@
 //! # Layers
 //!
 //! ```text
-//!   door                     the crate's face: open, close
+//!   door                     the crate's interface: open, close
 //!   device                   messages in, answers out
 //!   rings/                   messages in, answers out, by io_uring
 //!   session                  shared by all requests: the file, the disk, the waiting requests

@@ -36,7 +36,7 @@
 //! A file imports from the layers below its own (`cargo xtask tidy`: no circles of files).
 //!
 //! ```text
-//!   server                     the crate's face: start, stop
+//!   server                     the crate's interface: start, stop
 //!   acceptor        tuner      accepts clients; reads and sets while the server runs
 //!   tls/                       the handshake: admits clients by certificate
 //!   dealer                     hands a connection to its transport

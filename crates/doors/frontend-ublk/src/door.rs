@@ -1,4 +1,4 @@
-//! The crate's face: it opens an array as a block device, and closes it.
+//! The crate's interface: it opens an array as a block device, and closes it.
 //!
 //! It makes a device, or takes over one that a killed server of this array left, which
 //! `device_claim` found.

@@ -28,7 +28,7 @@
 //! # Layers
 //!
 //! ```text
-//!   door                     the crate's face: open, close
+//!   door                     the crate's interface: open, close
 //!   queue   device_claim     requests of one queue; is the number free?
 //!   control                  commands about devices
 //!   ──────────────────────────────────────────────

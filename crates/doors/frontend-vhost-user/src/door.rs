@@ -1,4 +1,4 @@
-//! The crate's face: it serves an array at a socket, to one client after the other.
+//! The crate's interface: it serves an array at a socket, to one client after the other.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -37,7 +37,7 @@
 //! # Layers
 //!
 //! ```text
-//!   door                     the crate's face: open, close
+//!   door                     the crate's interface: open, close
 //!   session                  a client's messages
 //!   queue                    requests of one ring; its turns, on a worker or a thread
 //!   ring                     one ring in the guest's memory
