@@ -46,7 +46,7 @@ const FOR_TESTS: [&str; 13] = [
 
 /// Crates from crates.io that bring an asynchronous runtime.
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
-/// Workspace crates that may depend on these.
+/// Workspace crates that may depend on those in `RUNTIMES`.
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
 const ROWS: [Row; 45] = [

@@ -15,7 +15,7 @@ pub(crate) const EXPECTED_BYTES_MIN: usize = 4096;
 /// Stack of a thread that reads messages: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Time that fusermount3 has to mount or unmount; it does not wait for this process.
+/// Time that fusermount3 has to mount or unmount, which needs no answer of this process.
 pub(crate) const HELPER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Pause between two polls of a state for which no descriptor can be polled.

@@ -379,8 +379,7 @@ impl Budget {
         purse.moved_bytes = purse.moved_bytes.saturating_add(bytes);
     }
 
-    /// Notes that the growing write is whole or given up: its memory comes back without more
-    /// memory.
+    /// Notes that the growing write is whole or given up: it needs no more memory to end.
     pub(crate) fn end_growth(&self, purse: &mut Purse) {
         let mut lines = self.lock();
         lines.partial_bytes -= std::mem::take(&mut purse.partial_bytes);

@@ -1,7 +1,8 @@
 //! The server: how it starts, and how it stops.
 //!
-//! Where it stands: the crate's interface. `start` binds every address before it spawns a thread, so an
-//! error leaves nothing behind. `stop` ends accepting, lets requests in flight finish, then closes.
+//! Where it stands: the crate's interface. `start` binds every address before it spawns a thread,
+//! so an error leaves nothing behind. `stop` ends accepting, lets requests in flight finish, then
+//! closes the connections.
 //! It returns in bounded time whatever clients and exports do.
 //!
 //! Invariants
