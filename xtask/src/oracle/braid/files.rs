@@ -180,8 +180,8 @@ fn of_braid(
     program.create_with(&[&words[..], &with_file, &["--bitmap-chunk", "64K"]].concat(), &images)?;
     let source = folder.join("content");
     std::fs::write(&source, killed_arrays::stream_of(&images, OLD)?)?;
-    // A kill soon after the writes: some time later superblocks are made clean, and bits are
-    // cleared.
+    // Fills the array. Some time after the last write braid makes the superblocks clean, and then it
+    // clears bits.
     let load = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
     program.serve_with_tool(&with_file, &images, &load)?;
     std::fs::remove_file(&source)?;
