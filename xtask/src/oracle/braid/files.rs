@@ -180,7 +180,7 @@ fn of_braid(
     program.create_with(&[&words[..], &with_file, &["--bitmap-chunk", "64K"]].concat(), &images)?;
     let source = folder.join("content");
     std::fs::write(&source, killed_arrays::stream_of(&images, OLD)?)?;
-    // Fills the array. Some time after the last write braid makes the superblocks clean, and then it
+    // Fills the array. Some time after the last write braid makes the superblocks clean, and then
     // clears bits.
     let load = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
     program.serve_with_tool(&with_file, &images, &load)?;
