@@ -1,7 +1,7 @@
 //! Checks that tests have run every command that braid's refusals offer.
 //!
 //! ```text
-//!   crates/{cli,console,discovery,server,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
+//!   crates/{cli,service,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
 //!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ a label that no test ran: an error, unless it is set apart
 //! ```
 //!

@@ -105,7 +105,7 @@ TANK=$MEMBERS
 MEMBERS="m/4 m/5"
 for member in $MEMBERS; do truncate -s 16M $member; done
 braid create pool --level 1 --assume-clean $MEMBERS >/tmp/log.create 2>&1 || failed "create another"
-refused B099 "See who serves it" --ublk=0
+refused B099 "See which server has it" --ublk=0
 kill -9 "$SERVER"
 wait "$SERVER"
 refused B099 "See what it is" --ublk=0

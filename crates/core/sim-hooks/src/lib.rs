@@ -5,11 +5,11 @@
 //! dependencies cannot turn it on.
 //!
 //! ```text
-//!              RUSTFLAGS="--cfg braid_sim_hooks"         any other build
-//! planted      true for the one bug that is planted  false, const
-//! spoiled      wrong for that bug, else right        right, const
-//! sometimes    true by the world's seed              false, const
-//! reached      counts                                nothing, const
+//!              RUSTFLAGS="--cfg braid_sim_hooks"    any other build
+//! planted      true for the one planted bug         false, const
+//! spoiled      wrong for that bug, else right       right, const
+//! sometimes    true by the world's seed             false, const
+//! reached      counts                               nothing, const
 //! ```
 //!
 //! A planted bug is a statement of its own, so that a reader who skips all of them reads the right

@@ -30,7 +30,7 @@ pub enum ClaimError {
     #[error("ublk needs io_uring, which the kernel refuses to this process")]
     NoRing(#[source] io::Error),
     /// The driver lacks a feature.
-    #[error("the kernel's ublk_drv is too old: braid needs Linux 6.6")]
+    #[error("the kernel's ublk_drv is too old: braid needs Linux 6.6 or later")]
     TooOld,
     /// A living server has the device.
     #[error("/dev/ublkb{id} is served by process {pid}")]

@@ -186,7 +186,7 @@ pub enum Refusal {
         /// The members that disagree.
         labels: Vec<String>,
     },
-    /// Several members claim one slot, within one event of each other: one is a clone.
+    /// Several members claim one slot: one is a clone, whatever their event counts.
     #[error("several devices claim slot {slot}: {}", .labels.join(", "))]
     SlotClaimedTwice {
         /// The slot.

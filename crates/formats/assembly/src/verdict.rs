@@ -286,7 +286,7 @@ impl fmt::Display for Reason {
             }
             Self::SameDevice { used } => write!(f, "it is the same device as {used}"),
             Self::SlotContested { slot, by } => {
-                write!(f, "{by} claims slot {slot}, too, and neither is newer")
+                write!(f, "{by} claims slot {slot}, too, and braid cannot tell which is right")
             }
             Self::TablesDiffer { other } => {
                 write!(f, "it and {other} are equally new and disagree about who is in the array")

@@ -86,7 +86,7 @@ pub(super) fn fill(
     let left_out =
         indices.iter().find(|index| !matches!(found.plan.member_uses[**index], MemberUse::Used));
     if let Some(index) = left_out {
-        let why = format!("the array does not need it: {}", found.plan.verdicts[*index].reason);
+        let why = format!("the array leaves it out: {}", found.plan.verdicts[*index].reason);
         let newer = "data computed from the others is newer than the rest of the copy";
         return Err(refused(image, &why, args).because(newer));
     }

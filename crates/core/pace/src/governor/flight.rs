@@ -4,8 +4,8 @@
 //! decide how long a window takes, and hence how many go through in a second.
 //!
 //! ```text
-//!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇       one window, and rest
-//!   allowance   ──────────────────────────────        a fifth of a window
+//!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇   one window, and rest
+//!   allowance   ─────────────────────────────────   a fifth of a window
 //!   credit      ╲    the integral of allowance − in flight; the next window begins when it is paid back
 //! ```
 //!

@@ -153,7 +153,8 @@ impl Superblock {
         self.intent.ppl.or_else(free)
     }
 
-    /// Names a log at this place, or none. Changes nothing if both have a log.
+    /// Names a log at this place, or none. If the superblock has a log and one is given, or neither, nothing
+    /// changes.
     ///
     /// # Panics
     /// As [`Self::set_ppl`].

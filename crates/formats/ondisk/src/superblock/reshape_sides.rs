@@ -2,11 +2,12 @@
 //! after.
 //!
 //! ```text
-//!                 before                          after
-//!   slots         raid_disks − delta_disks        raid_disks
-//!   level, layout, chunk        the plain fields  new_level, new_layout, new_chunk
-//!   data begins   data_offset                     data_offset + new_offset
-//!   a recovering member         holds nothing     holds data up to recovery_offset: all, if the reshape has moved no more
+//!                         before                     after
+//!   slots                 raid_disks − delta_disks   raid_disks
+//!   level, layout, chunk  the plain fields           new_level, new_layout, new_chunk
+//!   data begins           data_offset                data_offset + new_offset
+//!   a recovering member   holds nothing              holds data up to recovery_offset: all, if
+//!                                                    the reshape has moved no more
 //! ```
 //!
 //! A member whose slot does not exist on one side is a spare there. The results go through the same

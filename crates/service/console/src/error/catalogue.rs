@@ -345,9 +345,9 @@ pub const CATALOGUE: [Entry; 102] = [
         code: Code::SlotClaimedTwice,
         title: "two members claim the same slot",
         exit: Exit::Refused,
-        explanation: "Two members claim the same slot, and their superblocks are equally new: \
-                      perhaps one is a copy of the other and both were named. braid cannot tell \
-                      which one is right. Compare them, and name only one.",
+        explanation: "Two members claim the same slot: perhaps one is a copy of the other, and \
+                      both were named. braid cannot tell which one is right. Compare them, and \
+                      name only one.",
     },
     Entry {
         code: Code::RanApart,
@@ -549,8 +549,8 @@ pub const CATALOGUE: [Entry; 102] = [
         exit: Exit::Busy,
         explanation: "The device belongs to a running kernel array, is mounted, or is in use by \
                       another kernel driver. Two writers would destroy the array, so braid does \
-                      not open it. The error names the holder, and the command that releases the \
-                      device.",
+                      not open it. The error names the holder where the kernel tells it, and the \
+                      command that releases or shows it.",
     },
     Entry {
         code: Code::MemberLocked,

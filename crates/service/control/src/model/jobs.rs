@@ -334,7 +334,7 @@ pub enum JobEffect {
     Pauses,
     /// Jobs continue.
     Resumes,
-    /// Refused jobs are tried again.
+    /// Jobs that ended unfinished are tried again.
     TriesAgain,
     /// No effect: the state was already as requested.
     Nothing,

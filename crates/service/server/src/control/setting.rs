@@ -113,7 +113,7 @@ impl CheckedSettings {
         if set.consistency.changes()
             && let Some(key) = wanted.keys().find(is_other)
         {
-            let why = format!("{} must be set alone", consistency::KEYS.join(" and "));
+            let why = format!("{} are set without other keys", consistency::KEYS.join(" and "));
             return Err(bad(key, words(key, &wanted[key]), why));
         }
         let slots = scheduling::check_slots(&set.scheduling, &running.volume);

@@ -8,7 +8,7 @@
 //! ```text
 //!   kept      none, a bitmap, our own logs (with a bitmap or without), md's logs, or a journal
 //!   changes   bitmap_change, while clients write; log_change, while nothing is written
-//!   requests  an operator asks for a change, or which is kept
+//!   requests  an operator asks for a change, or for the policy that is kept
 //!   machine   the logs that are kept; the answers to superblocks, shards and jobs
 //!   facts     its state and the rest of the array's (context) ─▶ decide, its table ─▶ act
 //! ```

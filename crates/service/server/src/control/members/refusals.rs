@@ -130,7 +130,8 @@ pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> Cl
     let label = shell_word(&member.label);
     let command = format!("braid fail {word} {label} && braid remove {word} {label}");
     if member.standing == Standing::Replacing {
-        let error = error.because("it is being rebuilt, and takes every write");
+        let error =
+            error.because("its content is being copied or rebuilt, and it takes every write");
         return error.remedy(Risk::Change, "End that, and remove it", command);
     }
     if context.volume.may_fail_member(member.look.id).is_err() {
