@@ -38,16 +38,16 @@ pub struct Status {
     pub inode: u64,
     /// `st_rdev` of a backing block device, packed; 0 for a regular file.
     pub block_device: u64,
-    /// Where the loop device begins in it.
+    /// The byte of the backing file at which the loop device begins.
     pub offset_bytes: u64,
-    /// Maximum length of the loop device; 0: up to the end.
+    /// Maximum length of the loop device in bytes; 0: up to the backing file's end.
     pub length_bytes_max: u64,
 }
 
 /// The status of an open loop device.
 ///
 /// # Errors
-/// `ENXIO` if it is detached; `ENOTTY` or another error if it is no loop device.
+/// `ENXIO` if the device is detached; `ENOTTY` or another error if it is no loop device.
 #[allow(unsafe_code)]
 pub fn status(device: impl AsFd) -> Result<Status, Errno> {
     // SAFETY: on success the request writes a whole `struct loop_info64`. That has the size of the

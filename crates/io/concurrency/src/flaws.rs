@@ -1,7 +1,8 @@
-//! Lines that a model can leave out, to show that it would notice.
+//! Flaws: lines of code that a model can leave out, to show that the model would notice.
 
-/// Declares a crate's flaws: an enum, `has`, which each flawed line calls, and, for models,
-/// `choose`. In the product `has` is a constant `false`, so the compiler removes every trace.
+/// Declares a crate's flaws: an enum; the function `has`, which each flawed line calls; and, for
+/// models, the function `choose`. In the product `has` is a constant `false`, so the compiler
+/// removes every trace.
 #[macro_export]
 macro_rules! flaws {
     ($visibility:vis enum Flaw { $(#[doc = $what:literal] $name:ident,)* }) => {
@@ -19,7 +20,8 @@ macro_rules! flaws {
 
         #[cfg(any(loom, shuttle))]
         thread_local! {
-            // Both checkers run all threads of a model on the thread of its test.
+            // Thread-local is enough: loom and shuttle both run all threads of a model on the
+            // thread of its test.
             static CHOSEN: ::std::cell::Cell<Option<Flaw>> = const { ::std::cell::Cell::new(None) };
         }
 

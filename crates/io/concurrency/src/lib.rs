@@ -27,22 +27,22 @@ mod product {
 
     use atomic::{AtomicUsize, Ordering};
 
-    /// Sleeps on `changed` until it is notified or `longest` has passed.
+    /// Waits on `changed` until a notification comes or `longest` has passed.
     ///
     /// # Panics
-    /// When a holder of the lock has panicked.
+    /// If a holder of the lock has panicked.
     pub fn sleep<T>(changed: &Condvar, guard: MutexGuard<'_, T>, longest: std::time::Duration) {
         let woken = changed.wait_timeout(guard, longest);
         drop(woken.expect("no holder of what is slept on panics"));
     }
 
-    /// A number of this thread's own, in order of first use.
+    /// This thread's own number; threads are numbered in the order in which they first ask.
     pub fn thread_number() -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
         }
-        // A thread that is ending has none any more.
+        // A thread that is ending has lost its number and gets 0.
         NUMBER.try_with(|number| *number).unwrap_or_default()
     }
 }

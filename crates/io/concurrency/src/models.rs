@@ -1,8 +1,9 @@
-//! Runs models under every schedule, or under many; each prints its name and their number.
+//! Runs models under every schedule, or under many. Each run prints the model's name and the number
+//! of schedules.
 //!
 //! Place in the flow: the crates' models call it. They are unit tests that exist only under `--cfg
 //! loom` or `--cfg shuttle`. `cargo xtask models` runs both and reads the lines printed here. A
-//! model that cannot fail proves nothing. So each has a twin that leaves one line out
+//! model that cannot fail proves nothing. So each model has a twin that leaves one line out
 //! ([`crate::flaws!`]) and must be caught.
 
 /// Prints the line that `cargo xtask models` shows.
@@ -44,13 +45,13 @@ mod with_shuttle {
     use crate::with_shuttle::begin_time;
 
     const SEED: u64 = 1;
-    /// Forced switches of threads in one schedule.
+    /// Forced thread switches in one schedule.
     const CHANGES_MAX: usize = 3;
-    /// No model takes this many steps unless a thread waits for ever.
+    /// Upper bound for the steps of a schedule. A model takes more only if a thread waits for ever.
     const STEPS_MAX: usize = 400_000;
     const STACK_BYTES: usize = 256 << 10;
 
-    /// The environment variable that lengthens a run by a factor.
+    /// The environment variable whose value multiplies the number of schedules.
     const FACTOR_VARIABLE: &str = "BRAID_MODELS_FACTOR";
 
     fn run(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync + 'static) -> usize {
@@ -71,8 +72,9 @@ mod with_shuttle {
         super::tell(name, count, how);
     }
 
-    /// Runs a large model under `schedules` random schedules. As many more have few forced
-    /// switches: one thread can lag far behind. With `passes` time passes while all threads sleep.
+    /// Runs a large model under `schedules` random schedules, then under as many more with few
+    /// forced switches, in which one thread can lag far behind. With `passes` time passes while all
+    /// threads sleep.
     pub fn sample(
         name: &str,
         schedules: usize,

@@ -1,4 +1,4 @@
-//! Loom's names, and additions for the missing ones.
+//! Loom's names, and additions for names that loom lacks.
 
 use std::cell::Cell;
 use std::sync::{LockResult, TryLockError, TryLockResult};
@@ -53,7 +53,8 @@ impl Condvar {
     }
 }
 
-// Loom runs all threads of a model on one, and a model again and again: numbers start anew.
+// Loom runs all threads of a model on one operating system thread, and runs a model again and
+// again. So numbers start anew with each run.
 std::thread_local! {
     static NEXT: Cell<usize> = const { Cell::new(0) };
 }
@@ -62,12 +63,12 @@ loom::thread_local! {
     static NUMBER: usize = NEXT.replace(NEXT.get() + 1);
 }
 
-/// A model begins.
+/// Starts a run of a model: resets the thread numbers.
 pub(crate) fn begin() {
     NEXT.set(0);
 }
 
-/// A number of this thread's own, in order of first use.
+/// This thread's own number; threads are numbered in the order in which they first ask.
 #[must_use]
 pub fn thread_number() -> usize {
     NUMBER.with(|number| *number)

@@ -13,8 +13,8 @@ thread_local! {
     static TIME_PASSES: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Sets the time to zero. With `passes` a sleep ends when its time has come. Otherwise only a
-/// wake-up ends it, so that a lost wake-up is a deadlock.
+/// Sets the time to zero. With `passes` a sleep ends after its duration. Otherwise only a
+/// notification ends a sleep, so that a lost notification is a deadlock.
 pub(crate) fn begin_time(passes: bool) {
     NOW_NS.set(0);
     TIME_PASSES.set(passes);
@@ -25,7 +25,7 @@ pub(crate) fn begin_time(passes: bool) {
 pub struct Moment(u64);
 
 impl Moment {
-    /// Each look takes a nanosecond.
+    /// Each call advances the model's time by a nanosecond.
     #[must_use]
     pub fn now() -> Self {
         NOW_NS.set(NOW_NS.get() + 1);
@@ -38,14 +38,15 @@ impl Moment {
         Duration::from_nanos(Self::now().0 - self.0)
     }
 
-    /// `None`: no moment of the operating system, since a model has no workers to wake.
+    /// Always `None`: the result would be a moment of the operating system, and a model has no
+    /// workers to wake at one.
     #[must_use]
     pub fn checked_add(self, _: Duration) -> Option<std::time::Instant> {
         None
     }
 }
 
-/// Sleeps on `changed` until it is notified or, if time passes, for `longest`.
+/// Waits on `changed` until a notification comes or, if time passes, for `longest`.
 ///
 /// # Panics
 /// If a holder of the lock has panicked.
@@ -60,7 +61,7 @@ pub fn sleep<T>(changed: &Condvar, guard: MutexGuard<'_, T>, longest: Duration) 
     }
 }
 
-/// A number of this thread's.
+/// This thread's own number.
 #[must_use]
 pub fn thread_number() -> usize {
     let mut hasher = DefaultHasher::new();

@@ -26,19 +26,20 @@ pub struct Combiner<M, E> {
 pub struct Carry<D, A, L> {
     /// Gets the machine and the events, and drains them.
     pub drive: D,
-    /// Carries out the effects, without ownership. Returns whether the machine must hear of some.
+    /// Carries out the effects, without ownership. Returns whether the machine must receive the
+    /// results of some of them.
     pub after: A,
-    /// Pushes those if another thread is owner. Returns the result of the push.
+    /// Pushes these results if another thread is owner. Returns the result of the push.
     pub leave: L,
     /// Whether `after` may push to this very machine without calling [`Combiner::combine`]. If so,
-    /// the inbox is checked again after it.
+    /// the inbox is checked again after `after`.
     pub pushes: bool,
 }
 
 #[derive(Debug)]
 struct OwnedState<M, E> {
     machine: M,
-    /// The drained events; reused for its capacity.
+    /// The drained events; kept between turns to reuse its capacity.
     batch: Vec<E>,
 }
 
@@ -68,14 +69,14 @@ impl<M, E> Combiner<M, E> {
         self.inbox.push(event)
     }
 
-    /// As [`Self::push`], for several events, which stay together.
+    /// As [`Self::push`], for several events, which the inbox keeps together.
     pub fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
         self.inbox.push_all(events)
     }
 
-    /// Becomes owner if no thread is, and repeats as long as there are events. `drive` gets the
-    /// machine and the events, and drains them. `after` carries the result out, without ownership.
-    /// The inbox is checked again for events that `after` pushes.
+    /// Becomes owner if no thread is, and repeats that as long as the inbox has events. `drive`
+    /// gets the machine and the events, and drains them. `after` carries the result out, without
+    /// ownership. The inbox is checked again for events that `after` pushes.
     pub fn combine<R>(
         &self,
         mut drive: impl FnMut(&mut M, &mut Vec<E>) -> R,
@@ -95,9 +96,9 @@ impl<M, E> Combiner<M, E> {
         self.combine_carrying(&mut None, carry);
     }
 
-    /// As [`Self::combine`], with effects in `carried`, whose capacity is reused. If effects have
-    /// ended when `after` returns, it returns true, and `drive` gets `carried` again at this
-    /// thread's next turn. If another thread is owner by then, `leave` pushes them.
+    /// As [`Self::combine`], with effects in `carried`, whose capacity is reused. `after` returns
+    /// true if effects have ended already. Then `drive` gets `carried` again at this thread's next
+    /// turn. If another thread is owner by then, `leave` pushes these effects.
     pub fn combine_carrying<C, D, A, L>(&self, carried: &mut C, mut carry: Carry<D, A, L>)
     where
         D: FnMut(&mut M, &mut Vec<E>, &mut C),
@@ -109,9 +110,10 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// As [`Self::combine_carrying`], for a caller with new events. With no owner and an empty
-    /// inbox they go into the machine at once, otherwise the way of [`Self::push_all`]. `events` is
-    /// iterated under ownership or under a list's lock, so it must not touch this machine.
+    /// As [`Self::combine_carrying`], for a caller with new events. If there is no owner and the
+    /// inbox is empty, the events go into the machine at once, otherwise into the inbox as with
+    /// [`Self::push_all`]. `events` is iterated under ownership or under a list's lock, so it must
+    /// not touch this machine.
     pub fn hand_over<C, D, A, L>(
         &self,
         events: impl IntoIterator<Item = E>,
@@ -130,7 +132,8 @@ impl<M, E> Combiner<M, E> {
         self.go_on(next, carried, &mut carry);
     }
 
-    /// Takes turns as long as this thread has the duty to drain (`is_due`) or carries effects.
+    /// Takes turns as long as this thread has the duty to drain (`is_due`) or has effects whose
+    /// results the machine must receive.
     fn go_on<C, D, A, L>(
         &self,
         (mut is_due, mut carries): (bool, bool),
@@ -142,7 +145,7 @@ impl<M, E> Combiner<M, E> {
         L: FnMut(&mut C, &Self) -> bool,
     {
         while is_due || carries {
-            // No other thread waits for these effects: skip an attempt that must fail.
+            // No other thread waits for these effects, so skip an attempt to own that must fail.
             let owned = if is_due || !self.inbox.is_at_work() { self.try_own() } else { None };
             (is_due, carries) = match owned {
                 Some(owned) => self.turn(owned, None, carries, carried, carry),
@@ -152,7 +155,8 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// One turn as owner. Returns whether events were left, and whether it carries effects.
+    /// One turn as owner. Returns whether events are left in the inbox, and whether this thread has
+    /// results to bring back.
     fn turn<C, D, A, L>(
         &self,
         mut owned: TryMutexGuard<'_, OwnedState<M, E>>,
@@ -193,14 +197,14 @@ impl<M, E> Combiner<M, E> {
         (is_left || has_own, carries)
     }
 
-    /// How often a thread found another owner and left.
+    /// Number of times that a thread found another owner and left.
     pub fn owner_misses(&self) -> u64 {
         self.owner_misses.get()
     }
 
     /// Waits for the machine and looks at it; for counters, never on the data path. Other threads
-    /// take the looker for an owner and leave their events to it. So `combine` runs afterwards and
-    /// must call [`Self::combine`].
+    /// take the looking thread for an owner and leave their events to it. So `combine` runs
+    /// afterwards and must call [`Self::combine`].
     pub fn inspect<R>(&self, look: impl FnOnce(&M) -> R, combine: impl FnOnce()) -> R {
         let owned = self.machine.lock().expect("a machine that panicked stays stopped");
         let seen = look(&owned.machine);

@@ -7,25 +7,25 @@ pub const DRAINED_SIZES: usize = 10;
 /// Counts since the scheduler was made; none is ever reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Counters of its elevator: insertions, dispatches, merges, batches, expiries.
+    /// Counters of the scheduler's elevator: insertions, dispatches, merges, batches, expiries.
     pub elevator: braid_elevator::Counters,
     /// Batches drained from the insertion lists.
     pub drained_batches: u64,
-    /// Insertions and completions in them.
+    /// Insertions and completions in the drained batches.
     pub drained: u64,
-    /// Drained batches by size: powers of two.
+    /// Drained batches by number of events, in powers of two.
     pub drained_sizes: [u64; DRAINED_SIZES],
     /// Batches of dispatches handed to the device.
     pub dispatched_batches: u64,
-    /// How often a thread became dispatcher and found work.
+    /// Number of times that a thread became dispatcher and found work.
     pub ownerships: u64,
-    /// How often a thread found another dispatcher and left.
+    /// Number of times that a thread found another dispatcher and left.
     pub owner_misses: u64,
     /// Reads that wait now.
     pub waiting_reads: u64,
     /// Other entries that wait now.
     pub waiting_writes: u64,
-    /// Vectors at the device now, by tags.
+    /// Vectors at the device now: the tags in use.
     pub out: u64,
 }
 

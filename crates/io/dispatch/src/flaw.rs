@@ -1,11 +1,12 @@
 //! Flaws: lines of this crate that a model can leave out.
 //!
-//! The few places named below call it; the runtime's models leave these lines out as well.
+//! The places named by the variants below call it. The runtime's models leave these lines out as
+//! well.
 
 braid_concurrency::flaws! { pub enum Flaw {
-    /// The owner does not look at the lists once more after giving ownership up.
+    /// The owner does not check the lists once more after giving ownership up.
     NoLastLook,
-    /// The last look only reads the word.
+    /// The last look only reads the atomic word, instead of changing it.
     LastLookReads,
     /// A drain takes the content of the lists first and the marks afterwards.
     UnmarkedLate,
@@ -19,9 +20,9 @@ braid_concurrency::flaws! { pub enum Flaw {
     LookLeaves,
     /// A scheduler that is switched to `none` does not dispatch held entries.
     SwitchSilent,
-    /// Older settings replace newer ones.
+    /// Older settings replace newer settings.
     OlderSet,
-    /// A completion frees its tag and lets no entry out.
+    /// A completion frees its tag and dispatches no waiting entry.
     DoneSilent,
     /// Entries that did not fit into a full batch are not dispatched afterwards.
     BatchLeaves,

@@ -14,7 +14,7 @@ use crate::flaw::{self, Flaw};
 use braid_concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
 use braid_concurrency::{Mutex, thread_number};
 
-/// Maximum number of lists: one bit each, and one for the owner.
+/// Maximum number of lists: one bit of the word for each list, and one for the owner.
 const LISTS_MAX: usize = 63;
 
 const AT_WORK: u64 = 1 << LISTS_MAX;
@@ -30,7 +30,7 @@ pub(crate) struct Inbox<E> {
     marks: Marks,
 }
 
-/// On a cache line of its own.
+/// The word of marks, on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Marks(AtomicU64);
@@ -41,7 +41,7 @@ fn is_alone(marks: u64) -> bool {
 }
 
 impl<E> Inbox<E> {
-    /// `lists` is clamped to 1 to 63.
+    /// A new inbox. `lists` is clamped to 1 to 63.
     pub(crate) fn new(lists: usize) -> Self {
         let lists = lists.clamp(1, LISTS_MAX);
         let list = |_| List(Mutex::new(Vec::new()));
@@ -62,20 +62,20 @@ impl<E> Inbox<E> {
         };
         self.lists[index].0.lock().expect("no holder of a list panics").extend(events);
         let mark = 1 << index;
-        // An earlier push set this mark, and a later drain will take it away. A drain before our
-        // push would have taken the mark away already, and we would see that.
+        // An earlier push set this mark, and a later drain will take the mark away. Had a drain
+        // come before our push, it would have taken the mark away already, and we would see that.
         if self.marks.0.load(Ordering::Acquire) & mark != 0 {
             return false;
         }
         self.marks.0.fetch_or(mark, Ordering::AcqRel) == 0
     }
 
-    /// Whether the inbox is empty without an owner, or was a moment ago.
+    /// Whether the inbox is empty and has no owner, now or a moment ago.
     pub(crate) fn is_idle(&self) -> bool {
         self.marks.0.load(Ordering::Acquire) == 0
     }
 
-    /// Whether an owner is at work, or was a moment ago.
+    /// Whether an owner is at work, now or a moment ago.
     pub(crate) fn is_at_work(&self) -> bool {
         self.marks.0.load(Ordering::Acquire) & AT_WORK != 0
     }
@@ -85,13 +85,13 @@ impl<E> Inbox<E> {
         is_alone(self.marks.0.load(Ordering::Acquire))
     }
 
-    /// Whether events wait that no owner will see. It is a read-modify-write that changes no bit.
-    /// So it is ordered against every push and against the end of every owner.
+    /// Whether events wait that no owner will see. The check is a read-modify-write that changes no
+    /// bit, so it is ordered against every push and against the end of every ownership.
     pub(crate) fn look(&self) -> bool {
         is_alone(self.marks.0.fetch_or(0, Ordering::AcqRel))
     }
 
-    /// Clears the at-work bit. Returns whether events wait: a read-modify-write as well.
+    /// Clears the at-work bit and returns whether events wait, in one read-modify-write.
     pub(crate) fn give_up(&self) -> bool {
         if flaw::has(Flaw::LastLookReads) {
             let marks = self.marks.0.load(Ordering::Acquire);
@@ -119,7 +119,7 @@ impl<E> Inbox<E> {
     fn take(&self, index: usize, batch: &mut Vec<E>) {
         let mut list = self.lists[index].0.lock().expect("no holder of a list panics");
         if batch.is_empty() {
-            // Both keep their capacity, so that no event allocates.
+            // The list and the batch keep their capacity, so that no event allocates.
             std::mem::swap(&mut *list, batch);
         } else {
             batch.append(&mut list);

@@ -38,29 +38,31 @@ use crate::flaw::{self, Flaw};
 use braid_concurrency::Mutex;
 use braid_concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Dispatches chosen in one ownership, so that no thread owns the elevator for long. One in models,
-/// so that a batch gets full.
+/// Maximum dispatches chosen in one ownership, so that no thread owns the elevator for long. One in
+/// models, so that a batch gets full.
 const BATCH_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// Batches whose memory is kept: as many as threads hand over at once on the machines we know.
+/// Maximum number of batches whose memory is kept: as many as threads hand over at once on known
+/// machines.
 const SPARES_MAX: usize = 16;
 
-/// An operation on a member, without its owner's item.
+/// A request for an operation on a member, without the caller's item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Read, write or other.
     pub operation: Operation,
     /// Its priority.
     pub class: Class,
-    /// Among the other entries, or before them.
+    /// Among the other entries, or at the head of the queue.
     pub position: QueuePosition,
-    /// First sector of the member.
+    /// First sector on the member.
     pub start: u64,
     /// Sectors; at least 1.
     pub sectors: u32,
 }
 
-/// The right to be out, returned once, when the whole vector has ended ([`Scheduler::done`]).
+/// The right to be out at the member. It is returned once, when the whole vector has ended
+/// ([`Scheduler::done`]).
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
@@ -74,25 +76,25 @@ pub struct Ticket {
 pub struct Vector {
     /// Read, write or other.
     pub operation: Operation,
-    /// First sector.
+    /// First sector on the member.
     pub start: u64,
-    /// All sectors.
+    /// Sectors of all entries together.
     pub sectors: u32,
-    /// Number of entries; their items come with the vector, in the order of sectors.
+    /// Number of entries. Their items come with the vector, in the order of sectors.
     pub parts: u32,
-    /// Returned at the vector's end; absent under policy `none`.
+    /// The ticket to return at the vector's end; absent under policy `none`.
     pub ticket: Option<Ticket>,
 }
 
 /// Entries that wait for a member, and dispatches that are out at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The kinds that wait in the elevator.
+    /// The kinds of entries that wait in the elevator.
     pub waits: Directions,
-    /// Dispatches that the member has and has not done: reads, and everything else.
+    /// Dispatches that the member has begun and not ended: reads, and everything else.
     pub out: (u32, u32),
     /// Waiting entries plus dispatches that are out: reads, and everything else. A flush that is
-    /// out counts as all vectors written since the flush before.
+    /// out counts as all vectors written since the previous flush.
     pub queued: (u32, u32),
 }
 
@@ -101,38 +103,40 @@ pub trait Device<T> {
     /// Nanoseconds of a clock that never goes back.
     fn now_ns(&self) -> u64;
 
-    /// Begins a vector and never waits for it. Returns the ticket if the vector has ended already.
-    /// Several threads call it at once, none as owner, so it may insert and report completions.
+    /// Begins a vector and never waits for its end. Returns the ticket if the vector has ended
+    /// already. Several threads call it at once, none as owner, so it may insert and report
+    /// completions.
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = T>) -> Option<Ticket>;
 
-    /// The side whose turn it is; the dispatcher asks while it owns the elevator.
+    /// The side (reads or writes) whose turn it is. The dispatcher asks while it owns the elevator.
     fn turn(&self, now_ns: u64, _: State) -> Turn {
         Turn { reads: true, writes: true, until_ns: now_ns }
     }
 
-    /// Reports what is at the member when the dispatcher has chosen; and, if something is held,
-    /// when [`Scheduler::dispatch_held`] must be called at the latest. Called under ownership, so
-    /// the last report is the valid one.
+    /// Reports the member's state after the dispatcher has chosen. If something is held, also
+    /// reports when [`Scheduler::dispatch_held`] must be called at the latest. Called under
+    /// ownership, so the last report is the valid one.
     fn leave(&self, _: State, _until_ns: Option<u64>) {}
 
-    /// The member was busy for `busy_ns` with a read, or with anything else; overlap counts once.
+    /// The member was busy for `busy_ns` with a read, or with anything else. Overlapping time
+    /// counts once.
     fn served(&self, _is_read: bool, _busy_ns: u64) {}
 }
 
 enum Event<T> {
     Insert(Request, T),
     Done(Ticket),
-    /// The end of a flush that began at this time.
+    /// A flush has ended; the field is the time when it began.
     Flushed(u64),
-    /// Numbered, because lists keep only each thread's order. Boxed, since every event takes as
-    /// much memory as the longest.
+    /// New settings. They are numbered, because lists keep only each thread's order. They are
+    /// boxed, since every event takes as much memory as the largest.
     Set(u64, Box<Settings>),
     Poll,
 }
 
 struct Dispatcher<T> {
     elevator: Elevator,
-    /// By [`EntryId`].
+    /// The items, indexed by [`EntryId`].
     items: Vec<Option<T>>,
     free: Vec<usize>,
     busy: BusyTime,
@@ -149,15 +153,16 @@ struct Dispatcher<T> {
 
 struct Batch<T> {
     vectors: Vec<Vector>,
-    /// The items of all vectors, in order.
+    /// The items of all vectors in the batch, in order.
     parts: Vec<T>,
-    /// Tickets of vectors that ended when they began; the elevator gets them at the next turn.
+    /// Tickets of vectors that ended within [`Device::begin`]. The elevator gets them at the next
+    /// turn.
     ended: Vec<Ticket>,
-    /// More entries may be waiting.
+    /// The batch is full, so more entries may be waiting.
     is_full: bool,
 }
 
-// Not derived: an item needs no default.
+// Not derived, since that would require a default for items.
 impl<T> Default for Batch<T> {
     fn default() -> Self {
         Self { vectors: Vec::new(), parts: Vec::new(), ended: Vec::new(), is_full: false }
@@ -174,7 +179,7 @@ impl<T> Batch<T> {
 pub struct Scheduler<T> {
     is_straight: AtomicBool,
     sets: AtomicU64,
-    /// When the flush that is out began; 0 without one.
+    /// When the flush that is out began; 0 if none is out.
     flush_since_ns: AtomicU64,
     combiner: Combiner<Dispatcher<T>, Event<T>>,
     spares: Mutex<Vec<Batch<T>>>,
@@ -223,7 +228,7 @@ impl<T> Scheduler<T> {
         self.is_straight.load(Ordering::Acquire)
     }
 
-    /// Gives `request` to the member in its turn; at once under `none`.
+    /// Gives `request` to the member when its turn comes; at once under `none`.
     #[inline]
     pub fn insert(&self, device: &impl Device<T>, request: Request, item: T) {
         self.insert_all(device, std::iter::once((request, item)));
@@ -254,7 +259,7 @@ impl<T> Scheduler<T> {
         debug_assert!(ticket.is_none(), "there was none to give back");
     }
 
-    /// A vector has ended.
+    /// Reports the end of a vector.
     pub fn done(&self, device: &impl Device<T>, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         if flaw::has(Flaw::DoneSilent) {
@@ -264,7 +269,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// A flush begins at the member, with none other out. Under `none` it holds nothing back.
+    /// Reports that a flush begins at the member, while no other flush is out. Under `none` the
+    /// flush holds nothing back.
     pub fn flush_begins(&self, device: &impl Device<T>) {
         if !self.is_straight() {
             self.flush_since_ns.store(device.now_ns().max(1), Ordering::Release);
@@ -272,7 +278,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The flush at the member has ended.
+    /// Reports that the flush at the member has ended.
     pub fn flush_ends(&self, device: &impl Device<T>) {
         let since_ns = self.flush_since_ns.swap(0, Ordering::AcqRel);
         if since_ns > 0 {
@@ -292,7 +298,7 @@ impl<T> Scheduler<T> {
     }
 
     /// Changes the settings from the next insertion and dispatch on. No waiting entry is lost. On a
-    /// switch to `none`, waiting entries go as soon as tags allow, held or not.
+    /// switch to `none`, waiting entries are dispatched as soon as tags allow, held or not.
     pub fn set(&self, device: &impl Device<T>, settings: Settings) {
         let number = self.sets.fetch_add(1, Ordering::Relaxed) + 1;
         let event = Event::Set(number, Box::new(settings));
@@ -351,7 +357,7 @@ impl<T> Scheduler<T> {
                 }
                 let flush_since_ns = self.flush_since_ns.load(Ordering::Acquire);
                 dispatcher.turn(device, (events, flush_since_ns), batch);
-                // Under ownership, so that the newest settings win.
+                // Checked under ownership, so that the newest settings win.
                 let is_straight = dispatcher.elevator.settings().policy == Policy::None;
                 if is_straight != self.is_straight.load(Ordering::Relaxed) {
                     self.is_straight.store(is_straight, Ordering::Release);
@@ -374,7 +380,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// A batch that a thread without ownership kept.
+    /// An empty batch that an earlier thread left for reuse.
     fn spare(&self) -> Option<Batch<T>> {
         let is_modelled = cfg!(any(loom, shuttle));
         let spares = if is_modelled { None } else { self.spares.try_lock().ok() };
@@ -403,7 +409,7 @@ fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
     let Batch { vectors, parts, ended, .. } = batch;
     let mut parts = parts.drain(..);
     for vector in vectors.drain(..) {
-        // Most vectors are one entry: no counting.
+        // Most vectors are one entry, and need no counting.
         let ticket = if vector.parts == 1 {
             let mut own = parts.next();
             let ticket = device.begin(vector, std::iter::from_fn(|| own.take()));
@@ -420,7 +426,7 @@ fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
 }
 
 impl<T> Dispatcher<T> {
-    /// One turn: takes all events in, fills a batch.
+    /// One turn of the dispatcher: takes in all events, then fills a batch.
     fn turn(
         &mut self,
         device: &impl Device<T>,
@@ -485,7 +491,7 @@ impl<T> Dispatcher<T> {
         State { waits: self.elevator.waits(), out, queued }
     }
 
-    /// The newest settings win, in whatever order they arrive.
+    /// Applies settings, unless newer ones are in force already.
     fn set(&mut self, number: u64, settings: Settings) {
         if number > self.last_set || flaw::has(Flaw::OlderSet) {
             self.last_set = number;
@@ -511,7 +517,8 @@ impl<T> Dispatcher<T> {
         device.served(is_read, self.busy.handle_done(now_ns, ticket.sent_ns));
     }
 
-    /// A flush has ended. If the dispatcher never saw its begin, it counts from then.
+    /// A flush has ended. If the dispatcher never saw the flush begin, its time is counted from
+    /// `since_ns`.
     fn flushed(&mut self, device: &impl Device<T>, now_ns: u64, since_ns: u64) {
         if self.flush_since_ns != Some(since_ns) {
             self.busy.handle_sent(since_ns);

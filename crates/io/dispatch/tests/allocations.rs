@@ -14,8 +14,8 @@ static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Own = Scheduler<u64>;
 
-/// Keeps dispatches that are out in a preallocated vector. While the owner asks it for the time,
-/// further insertions arrive, as many as `come` allows.
+/// A device that keeps dispatches that are out in a preallocated vector. While the owner asks for
+/// the time, further insertions arrive, as many as `come` allows.
 struct PreallocatedDevice<'a> {
     out: RefCell<Vec<Ticket>>,
     scheduler: &'a Own,
@@ -27,7 +27,7 @@ impl Device<u64> for PreallocatedDevice<'_> {
     fn now_ns(&self) -> u64 {
         let coming = self.coming.take();
         if coming > 0 {
-            // Through the lists: an owner is at work.
+            // These insertions go through the lists, since an owner is at work.
             self.scheduler.insert_all(self, (0..coming).map(|item| entry(self.come.get() + item)));
             self.come.set(self.come.get() + coming);
         }

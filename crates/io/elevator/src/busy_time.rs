@@ -28,12 +28,13 @@
 pub struct BusyTime {
     /// Operations that are out.
     out: u32,
-    /// All time before this is charged. An operation sent while none is out sets it to its start.
+    /// All time before this is charged. An operation sent while none is out sets this field to its
+    /// start.
     charged_ns: u64,
 }
 
 impl BusyTime {
-    /// An operation is sent.
+    /// Counts an operation as sent.
     pub fn handle_sent(&mut self, now_ns: u64) {
         if self.out == 0 {
             self.charged_ns = now_ns;
@@ -49,7 +50,7 @@ impl BusyTime {
         self.out = self.out.checked_sub(1).expect("what is done was sent");
         let left_ns = now_ns.saturating_sub(self.charged_ns);
         let took_ns = match self.out {
-            // The last one out takes all the time that is left.
+            // The last operation that is out takes all the time that is left.
             0 => left_ns,
             _ => left_ns.min(now_ns.saturating_sub(sent_ns)),
         };
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn all_time_is_charged_once() {
-        // Operations are sent and done in random order, in steps of one.
+        // Sends and ends operations in random order, in steps of one nanosecond.
         for seed in 0..2000_u64 {
             let (mut busy, mut sent, mut charged, mut was_busy) =
                 (BusyTime::default(), vec![], 0, 0);

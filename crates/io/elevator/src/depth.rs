@@ -1,15 +1,16 @@
-//! Tags: how many dispatches may be out at once.
+//! Tags: how many dispatches may be out at a member at once.
 
 use crate::entry::Direction;
 
-/// How many dispatches a member may have out at once; some are kept for reads, some for writes.
+/// How many dispatches a member may have out at once. Some tags are kept for reads, some for
+/// writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Maximum of dispatches; one is always allowed.
+    /// Maximum number of dispatches; at least one is always allowed.
     pub total: u32,
-    /// Of these, kept for reads.
+    /// Tags of `total` that only reads may use.
     pub kept_for_reads: u32,
-    /// Of these, kept for writes.
+    /// Tags of `total` that only writes may use.
     pub kept_for_writes: u32,
 }
 
@@ -20,8 +21,9 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Whether one more may go out. With nothing out, one always may: no setting stops a member. If
-    /// the depth shrinks and the other direction has too many out, this one may use its own tags.
+    /// Whether one more dispatch may go out. With nothing out, one always may: no setting stops a
+    /// member. If the depth shrinks while the other direction has too many out, this direction may
+    /// still use its own tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {
@@ -58,7 +60,8 @@ impl InFlight {
 mod tests {
     use super::*;
 
-    /// After a time without reads, a client's read waited for all of write-back's dispatches.
+    /// Regression: after a time without reads, a client's read waited for all of write-back's
+    /// dispatches.
     #[test]
     fn what_was_out_before_the_depth_became_less_blocks_nobody() {
         let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 };

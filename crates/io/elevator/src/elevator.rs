@@ -13,11 +13,11 @@ use crate::settings::{Policy, Settings};
 
 #[derive(Debug, Default)]
 struct ClassQueues {
-    /// By [`Direction`].
+    /// Indexed by [`Direction`].
     queues: [Queue; 2],
-    /// Before all sorted entries.
+    /// Entries inserted at the head, which go before all sorted entries.
     head: VecDeque<Node>,
-    /// Batches of reads that went before writes that waited.
+    /// Batches of reads that went before waiting writes.
     passed_over: u32,
 }
 
@@ -27,7 +27,7 @@ impl ClassQueues {
     }
 }
 
-/// The running batch: dispatches in one class and direction, upwards.
+/// The running batch: dispatches in one class and direction, in rising order of sectors.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     class: Class,
@@ -40,19 +40,19 @@ struct Batch {
 pub struct Elevator {
     settings: Settings,
     nodes: Nodes,
-    /// By [`Class`].
+    /// Indexed by [`Class`].
     classes: [ClassQueues; 3],
     /// Entries that wait under [`Policy::None`].
     straight: VecDeque<Node>,
     batch: Option<Batch>,
-    /// Whether the last dispatch on its own side's sweep was a write.
+    /// Whether the last dispatch that followed its own direction's sweep was a write.
     is_at_writes: bool,
     out: InFlight,
-    /// Entries that wait, by [`Direction`].
+    /// Number of waiting entries, indexed by [`Direction`].
     waiting: [usize; 2],
-    /// Since when waiting entries have been held, by [`Direction`].
+    /// When the hold of waiting entries began, indexed by [`Direction`].
     held_since_ns: [Option<u64>; 2],
-    /// When entries last waited or were out, by [`Direction`].
+    /// When the direction last had an entry that waited or was out, indexed by [`Direction`].
     busy_ns: [Option<u64>; 2],
     counters: Counters,
 }
@@ -114,7 +114,7 @@ impl Elevator {
         (reads, writes)
     }
 
-    /// The kinds that wait: a multiplexer's demand.
+    /// The kinds of entries that wait: a multiplexer's demand.
     #[must_use]
     #[inline]
     pub fn waits(&self) -> Directions {
@@ -132,7 +132,7 @@ impl Elevator {
     /// Queues an entry that came at `now_ns`, which never goes back.
     ///
     /// # Panics
-    /// If it has no sectors.
+    /// If the entry has no sectors.
     pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, position: QueuePosition) {
         assert!(entry.sectors > 0, "an entry has sectors");
         self.counters.inserted += 1;
@@ -154,10 +154,10 @@ impl Elevator {
 
     /// The member's next dispatch, of the kinds that are `allowed`. `None` if no entry of these
     /// kinds waits, or no tag is free. Entries queued under [`Policy::None`] go whatever is
-    /// allowed, as without an elevator. A kind held for [`Settings::hold_max_ns`] may go, too.
+    /// allowed, as without an elevator. A kind held for [`Settings::hold_max_ns`] may go as well.
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Directions) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
-            // Held entries of its kind stay held, and their hold time goes on.
+            // Other held entries of this kind stay held, and their hold time goes on.
             return Some(self.send(node));
         }
         self.note_busy(now_ns);
@@ -175,9 +175,10 @@ impl Elevator {
         self.nodes.parts(tag.0)
     }
 
-    /// Sends up to `count_max` dispatches while entries wait and both kinds may go. Repeated
-    /// [`Self::poll_dispatch`] would choose the same
-    /// [check: a_run_is_what_one_after_the_other_would_be]. If one kind waits, one check does.
+    /// Sends up to `count_max` dispatches while entries wait and both kinds may go. Repeated calls
+    /// of [`Self::poll_dispatch`] would choose the same dispatches
+    /// [check: a_run_is_what_one_after_the_other_would_be]. If only one kind waits, one check is
+    /// enough for the whole run.
     pub fn poll_run(
         &mut self,
         now_ns: u64,
@@ -203,8 +204,8 @@ impl Elevator {
         }
     }
 
-    /// The class and direction of all waiting entries, if they are of one kind and none goes out of
-    /// order: by age, or because the arm comes by.
+    /// The class and direction of all waiting entries, if all have the same and none goes out of
+    /// order: because of its age, or because it lies on the arm's way.
     fn only_kind(&self, now_ns: u64) -> Option<(Class, Direction)> {
         let mut only = None;
         for class in Class::ALL {
@@ -227,13 +228,13 @@ impl Elevator {
         (self.straight.is_empty() && !has_aged && !comes_by).then_some((class, direction))
     }
 
-    /// A dispatch is done; its tag is free and names nothing any more.
+    /// A dispatch is done. Its tag becomes free and no longer names a dispatch.
     pub fn handle_done(&mut self, tag: Tag) {
         self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
         self.nodes.free(tag.0);
     }
 
-    /// Also allows each kind that has been held for too long.
+    /// Returns `allowed` with each kind added that has been held for too long.
     fn lift(&mut self, now_ns: u64, allowed: Directions) -> Directions {
         let mut lifted = [allowed.reads, allowed.writes];
         for (direction, is_allowed) in lifted.iter_mut().enumerate() {
@@ -251,7 +252,8 @@ impl Elevator {
         Directions { reads, writes }
     }
 
-    /// Sends an entry whose kind was held; the kind's hold time ends, or starts anew.
+    /// Sends an entry whose kind was held. The kind's hold time ends, or starts anew if further
+    /// entries of that kind wait.
     fn let_go(&mut self, node: Node) -> Dispatch {
         self.held_since_ns[self.direction_of(node) as usize] = None;
         self.send(node)
@@ -267,7 +269,7 @@ impl Elevator {
         Dispatch { tag: Tag(node), operation, start, sectors, parts }
     }
 
-    /// Notes which directions have work.
+    /// Notes the time for each direction that has entries waiting or out.
     fn note_busy(&mut self, now_ns: u64) {
         let out = [self.out.reads, self.out.writes];
         for ((busy_ns, waiting), out) in self.busy_ns.iter_mut().zip(self.waiting).zip(out) {
@@ -277,7 +279,7 @@ impl Elevator {
         }
     }
 
-    /// Whether a tag is free. Valid only after `note_busy`.
+    /// Whether a tag is free for this direction. Valid only after `note_busy`.
     fn has_tag(&self, direction: Direction) -> bool {
         let [own_ns, other_ns] = match direction {
             Direction::Read => self.busy_ns,
@@ -294,8 +296,8 @@ impl Elevator {
         allowed.has(direction) && self.has_tag(direction)
     }
 
-    /// The oldest allowed entry of all classes, if it has aged. Chosen by age only, so that no aged
-    /// entry is passed over again.
+    /// The oldest allowed entry of all classes, if it has waited longer than `aging_ns`. Chosen by
+    /// age only, so that no aged entry is passed over again.
     fn take_aged(&mut self, now_ns: u64, allowed: Directions) -> Option<Node> {
         let due = now_ns.checked_sub(self.settings.aging_ns)?;
         let mut oldest: Option<(u64, Class, Option<Direction>, Node)> = None;
@@ -341,7 +343,7 @@ impl Elevator {
         self.take_sorted(class, now_ns, allowed)
     }
 
-    /// The next entry of one class in the order of its sweeps.
+    /// The next entry of one class in the order of its directions' sweeps.
     fn take_sorted(&mut self, class: Class, now_ns: u64, allowed: Directions) -> Option<Node> {
         if let Some(node) = self.continue_batch(class, allowed) {
             return Some(node);
@@ -370,8 +372,8 @@ impl Elevator {
         self.nodes.get(node).came_ns.saturating_add(expiry_ns) <= now_ns
     }
 
-    /// An entry of the other side that lies on the arm's way, or where the arm is. None while an
-    /// older one of its direction has expired.
+    /// An entry of the other direction that lies on the arm's way, or where the arm is. `None`
+    /// while an older entry of that direction has expired.
     fn take_along(&mut self, class: Class, now_ns: u64, allowed: Directions) -> Option<Node> {
         if !self.settings.takes_along || !allowed.reads {
             return None;
@@ -412,7 +414,8 @@ impl Elevator {
         Some(node)
     }
 
-    /// Reads, unless writes have been passed over often enough; a direction needs a tag.
+    /// Reads, unless writes have been passed over often enough. A direction is chosen only if it
+    /// has a tag.
     fn choose_direction(&mut self, class: Class, allowed: Directions) -> Option<Direction> {
         let may_go = |direction| {
             let queue = self.classes[class.index()].queue(direction);
@@ -436,7 +439,7 @@ impl Elevator {
     }
 }
 
-/// The next group of the held queue that lies before the next group of the other's sweep.
+/// The next group of the held queue, if it lies before the next group of the other queue's sweep.
 fn before_next(held: &Queue, sweep: &Queue) -> Option<Node> {
     let (lowest, _) = sweep.next_from(0)?;
     let (next, held_next) = (sweep.next_from(sweep.position()), held.next_from(sweep.position()));

@@ -7,16 +7,16 @@ pub struct EntryId(pub u64);
 /// Priority: a higher class goes before a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Before everything else.
+    /// Goes before the other classes.
     RealTime,
     /// The default.
     BestEffort,
-    /// When no other entry waits, or after [`crate::Settings::aging_ns`].
+    /// Served when no other entry waits, or after [`crate::Settings::aging_ns`].
     Idle,
 }
 
 impl Class {
-    /// All classes, the first to be served first.
+    /// All classes, in the order in which they are served.
     pub const ALL: [Self; 3] = [Self::RealTime, Self::BestEffort, Self::Idle];
 
     pub(crate) const fn index(self) -> usize {
@@ -29,16 +29,17 @@ impl Class {
 pub enum Operation {
     /// A read into the caller's memory.
     Read,
-    /// A read that a write needs first. It serves the flusher: it is ordered, allowed and tagged
-    /// among the writes. Among the reads it would cost a write two of the multiplexer's slices, not
-    /// one.
+    /// A read that a write needs first, which serves the flusher. So it is ordered, allowed and
+    /// tagged among the writes. Among the reads it would cost a write two of the multiplexer's
+    /// slices instead of one.
     PreRead,
     /// A write from the caller's memory.
     Write {
         /// Whether it is done only on stable storage.
         durable: bool,
     },
-    /// Any other change of sectors (zeroing, discarding): never merged, else like a write.
+    /// Any other change of sectors (zeroing, discarding): never merged, otherwise treated like a
+    /// write.
     Other,
 }
 
@@ -50,7 +51,7 @@ impl Operation {
         }
     }
 
-    /// Whether a flush must cover it.
+    /// Whether a flush must cover the operation.
     #[must_use]
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write { .. } | Self::Other)
@@ -61,7 +62,7 @@ impl Operation {
     }
 }
 
-/// Reads and writes wait apart.
+/// The two directions, whose entries wait in separate queues: reads, and everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -72,7 +73,7 @@ impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// A set of the two kinds of entries: the allowed ones, or those with waiting entries.
+/// A set of the two kinds of entries, reads and writes: those that are allowed, or those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
     /// Reads.
@@ -96,29 +97,29 @@ impl Directions {
 /// An entry's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuePosition {
-    /// Among the others of its class, by sector and by age.
+    /// Among the other entries of its class, by sector and by age.
     Sorted,
-    /// Before all others of its class, behind earlier ones with this position.
+    /// Before all other entries of its class, behind earlier entries with this position.
     Head,
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name, returned with the dispatch.
+    /// The entry's name, returned with the dispatch.
     pub id: EntryId,
     /// Read, write or other.
     pub operation: Operation,
     /// Its priority.
     pub class: Class,
-    /// First sector of the member.
+    /// First sector on the member.
     pub start: u64,
     /// Sectors; at least 1.
     pub sectors: u32,
 }
 
 impl Entry {
-    /// The sector after its last.
+    /// The sector after the entry's last one.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.start + self.sectors as u64
@@ -136,9 +137,9 @@ pub struct Dispatch {
     pub tag: Tag,
     /// Read, write or other.
     pub operation: Operation,
-    /// First sector of the member.
+    /// First sector on the member.
     pub start: u64,
-    /// All sectors.
+    /// Sectors of all entries together.
     pub sectors: u32,
     /// Number of entries.
     pub parts: u32,

@@ -78,14 +78,15 @@ const GIVEN_AWAY_MAX: u32 = 4;
 const URGENT_PERMILLE: u32 = 90;
 const URGENT_MAX_PERMILLE: u32 = 156;
 
-/// So many of the flusher's requests, at its longest queue, count as one queued read: its waves run
-/// empty before the next is made. Measured over the field of `braid-lab multiplexer --case sweep`.
+/// This many of the flusher's requests, at its longest queue, count as one queued read: the
+/// flusher's waves run empty before the next wave is made. Measured over the field of `braid-lab
+/// multiplexer --case sweep`.
 const WRITES_FOR_ONE: u64 = 3;
 
 /// The multiplexer's settings, which can change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiplexerSettings {
-    /// If off, both sides may always go.
+    /// If off, both reads and writes may always go.
     pub is_on: bool,
     /// A period, in nanoseconds.
     pub period_ns: u64,
@@ -106,20 +107,22 @@ impl Default for MultiplexerSettings {
     }
 }
 
-/// The work that both sides have for the members.
+/// Readers' work and the flusher's work for an array's members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// The flusher's backlog, in thousandths of its maximum.
     pub backlog_permille: u32,
-    /// A client waits for the flusher: a flush, a forced write. A full cache is a whole backlog.
+    /// A client waits for the flusher, because of a flush or a forced write. A full cache does not
+    /// set this: it is a whole backlog.
     pub is_urgent: bool,
     /// Reads wait for members.
     pub reads: bool,
-    /// Writes wait for members or are out: the slice does not end between two of them.
+    /// Writes wait for members or are out. Writes that are out count, so that the slice does not
+    /// end between two of them.
     pub writes: bool,
     /// Reads that are not done, waiting or out.
     pub reads_queued: u32,
-    /// The flusher's requests that are not done.
+    /// The flusher's requests that are not done, waiting or out.
     pub writes_queued: u32,
 }
 
@@ -130,20 +133,20 @@ pub struct Turn {
     pub reads: bool,
     /// Writes may go.
     pub writes: bool,
-    /// When to ask again at the latest.
+    /// When the caller must ask again at the latest.
     pub until_ns: u64,
 }
 
 impl Turn {
-    /// The kinds as an elevator takes them.
+    /// The allowed kinds, in the form that an elevator takes.
     #[must_use]
     pub const fn allowed(&self) -> Directions {
         Directions { reads: self.reads, writes: self.writes }
     }
 
-    /// The same for one member's elevator, with what waits there and how many reads and writes are
-    /// out. If the side whose slice it is has nothing there, the other side gets a few dispatches
-    /// at a time. Asked before each dispatch.
+    /// The allowed kinds for one member's elevator, given the kinds that wait there and how many
+    /// reads and writes are out. If the side whose slice it is has nothing there, the other side
+    /// gets a few dispatches at a time. The elevator's driver asks before each dispatch.
     #[must_use]
     pub const fn allowed_at(&self, waits: Directions, (reads, writes): (u32, u32)) -> Directions {
         Directions {
@@ -156,34 +159,35 @@ impl Turn {
 /// One period, for the inspector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// When it began.
+    /// When the period began.
     pub start_ns: u64,
     /// The flusher's set point, in thousandths.
     pub share_permille: u32,
-    /// The length of the flusher's slice, with what was carried into it.
+    /// The length of the flusher's slice, including the time carried from the period before.
     pub flusher_ns: u64,
     /// How long members were busy with reads.
     pub busy_reads_ns: u64,
     /// How long members were busy with writes.
     pub busy_writes_ns: u64,
-    /// Reads were held in the flusher's slice.
+    /// Whether reads were held in the flusher's slice.
     pub held_reads: bool,
-    /// Writes were held in the readers' slice.
+    /// Whether writes were held in the readers' slice.
     pub held_writes: bool,
 }
 
-/// The clock of one array.
+/// The clock that divides one array's time between reads and write-back.
 #[derive(Clone, Debug)]
 pub struct Multiplexer {
     settings: MultiplexerSettings,
     slice: Slice,
-    /// Time that the flusher had too little of, or, below zero, too much.
+    /// The time that the flusher lacked in earlier periods; below zero, the time that it had in
+    /// excess.
     carried_ns: i64,
-    /// Since when each side, reads and writes, has waited without being served.
+    /// Since when each side has waited without being served: reads, then writes.
     waiting_since_ns: [Option<u64>; 2],
-    /// The side that goes alone after a long wait (0 reads, 1 writes), and until when.
+    /// The side that goes alone after a long wait (0 reads, 1 writes), and when its turn ends.
     owed: Option<(usize, u64)>,
-    /// The longest queues of the period: reads, and the flusher's requests.
+    /// The longest queues in the period: reads, then the flusher's requests.
     queued_max: [u32; 2],
     log: VecDeque<Slice>,
 }
@@ -249,9 +253,9 @@ impl Multiplexer {
         }
     }
 
-    /// The turn of a side that has waited for a period and a half; of two such sides, the one that
-    /// has waited longer. If such a turn serves nothing for a period, as when its member stalls,
-    /// that side goes behind the other.
+    /// The turn of a side that has waited for a period and a half. If both sides have, the one that
+    /// has waited longer. If such a turn serves nothing for a period, as when a member stalls, that
+    /// side goes behind the other side.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
         let passed = self.owed.filter(|(_, until_ns)| *until_ns <= now_ns);
         if let Some((side, _)) = passed {
@@ -320,13 +324,15 @@ impl Multiplexer {
         let lent = least + (most - least) * demand.backlog_permille.clamp(urgent, 1000) / 1000;
         let share_permille = (own + (1000 - own) * lent / 1000).min(most);
         let set_ns = part(period_ns, share_permille);
-        // The carried time leaves each side a part, so that neither is held for a whole period.
+        // Limits the carried time so that each side keeps a part, and neither is held for a whole
+        // period.
         let (least_ns, most_ns) = (set_ns / 8, period_ns - (period_ns - set_ns) / 8);
         let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).clamp(least_ns, most_ns);
         self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
     }
 
-    /// Ends the period. Time that the flusher lacked is carried on if both sides wanted more.
+    /// Ends the period. Time that the flusher lacked is carried into the next period if both sides
+    /// wanted more.
     fn end(&mut self) {
         let Slice { share_permille, busy_reads_ns, busy_writes_ns, .. } = self.slice;
         let Slice { held_reads, held_writes, flusher_ns, .. } = self.slice;
@@ -335,7 +341,7 @@ impl Multiplexer {
         if readers_wanted && flusher_wanted {
             let due_ns = part(busy_reads_ns.saturating_add(busy_writes_ns), share_permille);
             let lacked_ns = due_ns.cast_signed().saturating_sub(busy_writes_ns.cast_signed());
-            // Only half: carrying all of it would make the slices oscillate.
+            // Carries only half: carrying all of it would make the slices oscillate.
             let most_ns = self.settings.period_ns.cast_signed();
             let carried_ns = self.carried_ns.saturating_add(lacked_ns / 2);
             self.carried_ns = carried_ns.clamp(-most_ns, most_ns);
@@ -355,7 +361,7 @@ fn own_permille(reads: u64, writes: u64) -> u32 {
     u32::try_from(writes * 1000 / all).expect("a thousand at most")
 }
 
-/// `permille` thousandths of a time.
+/// `permille` thousandths of `time_ns`.
 fn part(time_ns: u64, permille: u32) -> u64 {
     let part = u128::from(time_ns) * u128::from(permille) / 1000;
     u64::try_from(part).expect("thousandths of a time are less than it")
@@ -367,8 +373,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// One member that serves one request after another. Returns the writes' part of the time, and
-    /// the longest time that each side with work was held.
+    /// Simulates one member that serves one request after another. Returns the writes' part of the
+    /// time, and the longest time for which each side with work was held.
     fn storm(
         settings: MultiplexerSettings,
         backlog_permille: u32,
@@ -419,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Reads wait for ever, and none is served; writes are served as soon as they may go.
+    /// Reads always wait and none is served. Writes are served as soon as they may go.
     #[test]
     fn a_stalled_member_holds_nobody_for_long() {
         let settings = MultiplexerSettings { share_min_permille: 0, ..Default::default() };
@@ -501,7 +507,8 @@ mod tests {
                 writes_queued,
                 ..Demand::default()
             };
-            // The maximum over the period counts, wherever in its wave the flusher is at its end.
+            // The queue's maximum over the period counts, whatever the state of the flusher's wave
+            // at its end.
             multiplexer.turn(50 * MS, wave(writes));
             multiplexer.turn(200 * MS, wave(writes / 9));
             assert_eq!(multiplexer.slice().share_permille, share, "{reads} {writes}");

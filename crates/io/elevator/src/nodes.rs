@@ -1,8 +1,8 @@
-//! Entries in memory: fixed places, reused, linked by number.
+//! Entries in memory: places that are reused and never move, linked by number.
 //!
-//! A node is an entry. The first node of a group (by sector) represents the group: it holds its
-//! size and age, and stands in the list by age. Memory grows to the most entries that were ever
-//! queued at once and is then only reused.
+//! A node is an entry. The first node of a group (by sector) represents the group: it holds the
+//! group's size and age, and stands in the list by age. Memory grows to the most entries that were
+//! ever queued at once and is then only reused.
 
 use braid_sim_hooks::{Bug, planted};
 
@@ -15,13 +15,13 @@ pub(crate) struct LinkedEntry {
     pub(crate) entry: Entry,
     /// The next part of the group, by sector.
     pub(crate) next_part: Option<Node>,
-    /// As the first of a group: its last part.
+    /// If this node is the first of a group: the group's last part.
     pub(crate) last_part: Node,
-    /// As the first of a group: all its sectors.
+    /// If this node is the first of a group: the sectors of the whole group.
     pub(crate) sectors: u32,
-    /// As the first of a group: all its entries.
+    /// If this node is the first of a group: the number of its entries.
     pub(crate) parts: u32,
-    /// As the first of a group: when its oldest part came.
+    /// If this node is the first of a group: when its oldest part came.
     pub(crate) came_ns: u64,
     pub(crate) older: Option<Node>,
     pub(crate) younger: Option<Node>,
@@ -40,7 +40,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Adds a group of one.
+    /// Adds a group with a single entry.
     pub(crate) fn add(&mut self, entry: Entry, came_ns: u64) -> Node {
         let place = self.free.pop();
         let node =

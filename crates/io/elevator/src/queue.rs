@@ -11,7 +11,8 @@ use crate::settings::Settings;
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// First sector and node of each group, by sector; equal ones in order of arrival.
+    /// First sector and node of each group, sorted by sector; groups with equal sectors in order of
+    /// arrival.
     sorted: Vec<(u64, Node)>,
     oldest: Option<Node>,
     youngest: Option<Node>,
@@ -28,12 +29,12 @@ impl Queue {
         self.oldest
     }
 
-    /// The next group upwards from where this direction stopped.
+    /// The next group at or after the sector where this direction's sweep stopped.
     pub(crate) fn next_up(&self) -> Option<Node> {
         self.next_from(self.position).map(|(_, node)| node)
     }
 
-    /// The next group upwards from a sector, and where it begins.
+    /// The first group at or after a sector, and the sector where that group begins.
     pub(crate) fn next_from(&self, sector: u64) -> Option<(u64, Node)> {
         self.sorted.get(self.index_from(sector)).copied()
     }
@@ -42,7 +43,7 @@ impl Queue {
         self.sorted.partition_point(|(start, _)| *start < sector)
     }
 
-    /// Where this direction stopped.
+    /// The sector where this direction's sweep stopped.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -79,7 +80,7 @@ impl Queue {
                 counters.joined += 1;
             }
         } else if let Some(behind) = behind.filter(|behind| fits(nodes, node, *behind, settings)) {
-            // `node` comes at or before `behind` and behind everything that starts no later.
+            // `node` starts at or before `behind`, and after every group that starts no later.
             self.sorted[index] = (entry.start, node);
             self.replace_by_age(nodes, behind, node);
             nodes.chain(node, behind);
@@ -152,7 +153,7 @@ impl Queue {
         }
     }
 
-    /// Two groups become one, `front`: it takes the older one's place.
+    /// Two groups become one, `front`, which takes the older group's place in the list by age.
     fn take_place_by_age(&mut self, nodes: &mut Nodes, front: Node, back: Node) {
         if nodes.get(back).came_ns < nodes.get(front).came_ns {
             self.unlink(nodes, front);

@@ -29,11 +29,12 @@ pub struct Settings {
     pub write_expiry_ns: u64,
     /// Nanoseconds after which an entry is served before higher classes.
     pub aging_ns: u64,
-    /// Nanoseconds for which a kind that is not allowed is held at most; then one entry of it goes
-    /// all the same. A multiplexer bounds a hold to two of its periods over all members; this
-    /// bounds it for each member by itself.
+    /// Maximum nanoseconds for which a kind that is not allowed is held. After that one entry of
+    /// that kind goes all the same. A multiplexer bounds a hold to two of its periods over all
+    /// members; this setting bounds it for each member by itself.
     pub hold_max_ns: u64,
-    /// Dispatches in one direction, in the order of sectors, before the next choice; at least 1.
+    /// Maximum dispatches in one direction, in the order of sectors, before the direction is chosen
+    /// again; at least 1.
     pub batch: u32,
     /// How many batches of reads may pass waiting writes.
     pub writes_starved: u32,
@@ -43,11 +44,11 @@ pub struct Settings {
     pub merge_parts_max: u32,
     /// Maximum of dispatches out.
     pub depth: Depth,
-    /// Maximum of one direction while the other has had no entries for [`Settings::hold_max_ns`],
-    /// so that none of them waits.
+    /// Maximum dispatches of one direction while the other direction has had no entries for
+    /// [`Settings::hold_max_ns`]. So no entry waits for a tag that an idle direction keeps.
     pub depth_alone: Depth,
-    /// Held entries on the arm's way go along. Reads that use the writes' slice begin where the arm
-    /// is. See the crate's header.
+    /// Whether held entries on the arm's way go along, and reads that use the writes' slice begin
+    /// where the arm is. See the crate's header.
     pub takes_along: bool,
 }
 
@@ -71,10 +72,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For a member that seeks and follows a [`crate::Multiplexer`]. Few are out at once, since
-    /// dispatches that are out when a slice ends take time of the next: 24 reads of 7 ms would fill
-    /// a whole period. Held reads expire late: a read served out of order breaks the sweep for
-    /// those behind it, and the multiplexer bounds a hold.
+    /// Settings for a member that seeks and follows a [`crate::Multiplexer`]. Few dispatches are
+    /// out at once, since those that are out when a slice ends take time of the next slice: 24
+    /// reads of 7 ms would fill a whole period. Held reads expire late: a read served out of order
+    /// breaks the sweep for the reads behind it, and the multiplexer bounds a hold.
     #[must_use]
     pub fn multiplexed() -> Self {
         Self {
@@ -85,13 +86,13 @@ impl Settings {
         }
     }
 
-    /// The same with this depth, whatever the other direction does.
+    /// The same settings with this depth, whatever the other direction does.
     #[must_use]
     pub fn with_depth(self, depth: Depth) -> Self {
         Self { depth, depth_alone: depth, ..self }
     }
 
-    /// For a member that does not seek: nothing is ordered.
+    /// Settings for a member that does not seek: entries are not ordered.
     #[must_use]
     pub fn straight() -> Self {
         Self { policy: Policy::None, ..Self::default() }

@@ -12,7 +12,7 @@ use crate::direct::DirectError;
 use crate::raw::Raw;
 use crate::{Identity, Member, MemberError, check_bounds};
 
-/// A block device, opened exclusively (`O_EXCL`) for writing, for as long as this lives.
+/// A block device, opened exclusively (`O_EXCL`) for writing, for as long as this value lives.
 #[derive(Debug)]
 pub struct BlockMember {
     descriptor: Arc<Descriptor>,

@@ -1,16 +1,16 @@
 //! Positioned reads and writes on an open descriptor, shared by files and block devices.
 //!
-//! It neither opens nor locks, and does not know which of the two it has.
+//! It neither opens nor locks, and does not know whether it has a file or a block device.
 //!
 //! Invariants:
 //! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
-//! - A flush that failed fails every later one (`flushes`, `tests::a_failed_flush_is_sticky`).
+//! - After a failed flush every later flush fails (`flushes`, `tests::a_failed_flush_is_sticky`).
 //! - A file that was cut short never grows again: the range before a new end would read as zeroes
 //!   that no client wrote (`tests::a_file_cut_short_takes_no_writes`).
-//! - Nor is such a file believed. A write in flight when the file was cut extends it again, with a
-//!   hole that reads as zeroes. So the length is checked after every read, too, and a file once
-//!   found short stays short (`tests::a_file_that_grew_again_is_not_believed`). A write that ends
-//!   exactly at the file's old end, before the length was checked, goes unnoticed.
+//! - Reads from a file that was cut short fail. A write in flight when the file was cut extends the
+//!   file again, with a hole that reads as zeroes. So the length is checked after every read, too,
+//!   and a file once found short stays short (`tests::a_file_that_grew_again_is_not_believed`). A
+//!   write that ends exactly at the file's old end, before the length was checked, goes unnoticed.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -43,7 +43,7 @@ pub(crate) fn is_flag_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
-/// A second descriptor of the same file, past the page cache.
+/// A second descriptor of the same file, which bypasses the page cache.
 #[derive(Debug)]
 struct DirectFile {
     file: File,
@@ -53,24 +53,24 @@ struct DirectFile {
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     file: File,
-    /// The same, for callers that submit to it directly.
+    /// The buffered descriptor, shared with callers that submit to it directly.
     shared: OnceLock<Arc<OwnedFd>>,
-    /// Past the page cache, for aligned transfers.
+    /// The descriptor that bypasses the page cache, for aligned transfers.
     direct: OnceLock<DirectFile>,
-    /// A descriptor past the page cache, opened beforehand.
+    /// A descriptor that bypasses the page cache, opened before [`Self::go_direct`] asks for one.
     offered: Mutex<Option<File>>,
     identity: Identity,
     size_bytes: u64,
     writable: bool,
     zero_methods: ZeroMethods,
-    /// It had a name when it was opened; a file that never had one has not lost it.
+    /// Whether the file had a name when it was opened. A file that never had one has not lost it.
     had_name: bool,
     is_regular: bool,
-    /// The last batch of reads after which the file was found whole.
+    /// The last batch of reads after which the file was found to have its full length.
     whole_in: AtomicU64,
     flushes: Flushes,
     durable_flag_refused: AtomicBool,
-    /// The file was once found shorter than it was when it was opened.
+    /// Whether the file was once found shorter than when it was opened.
     was_cut_short: AtomicBool,
     /// Locks on the layers below.
     _locks: Vec<File>,
@@ -81,7 +81,7 @@ impl Descriptor {
         let metadata = file.metadata().ok();
         let had_name = metadata.as_ref().is_some_and(|metadata| metadata.nlink() > 0);
         let is_regular = metadata.is_none_or(|metadata| metadata.is_file());
-        // Files take any range.
+        // Files take any range; only block devices require whole blocks.
         let is_block = identity.kind == MemberKind::BlockDevice;
         let unit_bytes = if is_block { u64::from(identity.logical_block_bytes) } else { 1 };
         Self {
@@ -103,12 +103,12 @@ impl Descriptor {
         }
     }
 
-    /// Adds a descriptor past the page cache, for [`Self::go_direct`].
+    /// Adds a descriptor that bypasses the page cache, for [`Self::go_direct`].
     pub(crate) fn with_offered(self, direct: Option<File>) -> Self {
         Self { offered: Mutex::new(direct), ..self }
     }
 
-    /// Keeps these files open, and so locked, for as long as it lives.
+    /// Keeps these files open, and so locked, for as long as the descriptor lives.
     pub(crate) fn with_locks(self, locks: Vec<File>) -> Self {
         Self { _locks: locks, ..self }
     }
@@ -129,7 +129,8 @@ impl Descriptor {
         self.file.metadata().is_ok_and(|metadata| is_lost(&metadata))
     }
 
-    /// Whether the file has been truncated. Block devices have no length here.
+    /// Whether the file has been truncated. Never true for block devices: their metadata has no
+    /// length.
     fn is_cut_short(&self, metadata: &std::fs::Metadata) -> bool {
         if metadata.is_file() && metadata.len() < self.size_bytes {
             self.was_cut_short.store(true, Ordering::Release);
@@ -137,14 +138,14 @@ impl Descriptor {
         self.was_cut_short.load(Ordering::Acquire)
     }
 
-    /// Confirms a read: the file must not have been cut short. Files that are never written here
-    /// and devices pass unchecked.
+    /// Confirms a read: the file must not have been cut short. Devices, and files that are opened
+    /// for reading only, pass unchecked.
     pub(crate) fn check_read(&self) -> Result<(), MemberError> {
         if self.writable && self.is_regular { self.check_whole() } else { Ok(()) }
     }
 
-    /// The same for a read of a batch. All reads of a batch ended before the first check, so one
-    /// look at the file serves all.
+    /// As [`Self::check_read`], for a read of a batch. All reads of a batch ended before the first
+    /// check, so one look at the file serves all of them.
     pub(crate) fn check_read_in(&self, batch: u64) -> Result<(), MemberError> {
         if self.whole_in.load(Ordering::Acquire) == batch {
             return Ok(());
@@ -159,12 +160,12 @@ impl Descriptor {
         let end_bytes = offset_bytes.saturating_add(length_bytes).min(self.size_bytes);
         let data = match seek(&self.file, SeekFrom::Data(offset_bytes)) {
             Ok(data) => data.min(end_bytes),
-            // Only a hole is left.
+            // `ENXIO`: only a hole is left up to the file's end.
             Err(Errno::NXIO) => end_bytes,
             Err(_) => return (false, length_bytes),
         };
         if data > offset_bytes {
-            // Checked last, so that a cut before or meanwhile is seen.
+            // The length is checked last, so that a cut before or during the search is seen.
             let is_whole = end_bytes == offset_bytes + length_bytes && self.check_whole().is_ok();
             return if is_whole { (true, data - offset_bytes) } else { (false, length_bytes) };
         }
@@ -210,7 +211,8 @@ impl Descriptor {
         self.write_durable(buffer, offset_bytes).inspect_err(|error| self.fail_flushes(*error))
     }
 
-    /// Several buffers, one after the other on the device, in as few calls as the kernel allows.
+    /// Reads into several buffers, one after the other on the device, in as few calls as the kernel
+    /// allows.
     pub(crate) fn read_vectored_at(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -237,7 +239,8 @@ impl Descriptor {
         self.check_read()
     }
 
-    /// The same for a write.
+    /// Writes several buffers, one after the other on the device, in as few calls as the kernel
+    /// allows.
     pub(crate) fn write_vectored_at(
         &self,
         buffers: &mut [IoSlice<'_>],
@@ -331,7 +334,8 @@ impl Descriptor {
         self.write_zeroes(offset_bytes, length_bytes)
     }
 
-    /// Asks the kernel to make zeroes. `Ok(false)`: not supported here, and nothing changed.
+    /// Asks the kernel to make zeroes. `Ok(false)`: the kernel does not support that here, and
+    /// nothing changed.
     fn allocate_zeroes(
         &self,
         offset_bytes: u64,
@@ -373,19 +377,19 @@ impl Descriptor {
         self.sync()
     }
 
-    /// Goes past the page cache from now on, if offset, length and memory allow it.
+    /// Bypasses the page cache from now on, if a transfer's offset, length and memory allow it.
     pub(crate) fn go_direct(&self) -> Result<(), DirectError> {
         if self.direct.get().is_none() {
             let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).take();
             let file = offered.map_or_else(|| direct::reopen(&self.file, self.writable), Ok)?;
             let shared = direct::share(&file)?;
-            // Another thread did the same first.
+            // If this fails, another thread has set the same descriptor first.
             let _ = self.direct.set(DirectFile { file, shared });
         }
         Ok(())
     }
 
-    /// The descriptor to use for these bytes.
+    /// The descriptor to use for a transfer of these bytes.
     fn file_for(&self, bytes: &[u8], offset_bytes: u64) -> &File {
         let is_aligned = direct::is_aligned(bytes.as_ptr().addr(), bytes.len(), offset_bytes);
         self.file_if(is_aligned)
@@ -395,7 +399,7 @@ impl Descriptor {
         self.direct.get().filter(|_| is_aligned).map_or(&self.file, |direct| &direct.file)
     }
 
-    /// As [`Self::file_for`], to hold while an operation is in flight.
+    /// As [`Self::file_for`], but as a shared handle, to hold while an operation is in flight.
     pub(crate) fn shared_for(&self, is_aligned: bool) -> Result<Arc<OwnedFd>, MemberError> {
         if let Some(direct) = self.direct.get().filter(|_| is_aligned) {
             return Ok(Arc::clone(&direct.shared));
@@ -415,7 +419,7 @@ impl Descriptor {
         self.writable
     }
 
-    /// Whether `RWF_DSYNC` was never refused.
+    /// Whether no write with `RWF_DSYNC` has been refused yet.
     pub(crate) fn takes_durable_flag(&self) -> bool {
         !self.durable_flag_refused.load(Ordering::Relaxed)
     }
@@ -424,7 +428,7 @@ impl Descriptor {
         self.durable_flag_refused.store(true, Ordering::Relaxed);
     }
 
-    /// No flush will ever succeed again.
+    /// Makes every later flush fail.
     pub(crate) fn fail_flushes(&self, error: MemberError) {
         self.flushes.fail(error);
     }
@@ -458,7 +462,7 @@ mod tests {
         Err(MemberError::FlushFailedBefore { errno: Some(errno.raw_os_error()) })
     }
 
-    /// A pipe's end refuses `fdatasync` with `EINVAL`: a flush that fails for every user.
+    /// The end of a pipe refuses `fdatasync` with `EINVAL`, so a flush fails for every user.
     #[test]
     fn a_failed_flush_is_sticky() {
         let (_reader, writer) = std::io::pipe().expect("pipe");
@@ -547,7 +551,7 @@ mod tests {
         assert!(descriptor.has_vanished());
     }
 
-    /// It acts like a write that was in flight when the file was cut.
+    /// This write acts like one that was in flight when the file was cut.
     #[test]
     fn a_file_that_grew_again_is_not_believed() {
         let file = tempfile::tempfile().expect("tempfile");

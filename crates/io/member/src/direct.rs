@@ -23,27 +23,27 @@ const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 /// Why a member is used through the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DirectError {
-    /// Memory, or a layer over a device.
+    /// The member is memory, or a layer over a device.
     #[error("it is neither a file nor a block device")]
     NotADevice,
-    /// The kernel, or the file system, does not report the alignment it needs.
+    /// The kernel, or the file system, does not report the alignment that direct I/O needs.
     #[error("the file system does not say how direct I/O has to be aligned (Linux 6.1 can)")]
     NotSaid,
     /// The file system has no direct I/O.
     #[error("the file system has no direct I/O")]
     NotSupported,
-    /// It needs a coarser alignment than sectors.
+    /// Direct I/O needs a coarser alignment than sectors.
     #[error(
         "direct I/O here wants offsets at multiples of {offset_bytes} bytes and memory at multiples of \
          {memory_bytes}; an array needs 512"
     )]
     Coarse {
-        /// Alignment of offsets and lengths.
+        /// Alignment of offsets and lengths, in bytes.
         offset_bytes: u32,
-        /// Alignment of memory.
+        /// Alignment of memory, in bytes.
         memory_bytes: u32,
     },
-    /// The operating system refused.
+    /// The operating system refused direct I/O.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*.errno))]
     System {
         /// The call that failed.
@@ -74,8 +74,8 @@ pub(crate) fn reopen(file: &File, writable: bool) -> Result<File, DirectError> {
     Ok(direct)
 }
 
-/// Reads one sector at an offset and to an address that are aligned to 512 only: a file system may
-/// promise more than it keeps.
+/// Reads one sector at an offset and to an address that are aligned to 512 only. A file system may
+/// report an alignment that it does not accept.
 fn probe(direct: &File) -> Result<(), DirectError> {
     #[repr(align(4096))]
     struct Memory([u8; 1024]);
@@ -83,7 +83,8 @@ fn probe(direct: &File) -> Result<(), DirectError> {
     is_kept(direct.read_at(&mut memory.0[512..], SECTOR_BYTES))
 }
 
-/// Whether the first read keeps the promise. A media error says nothing about that.
+/// Whether the first read shows that the reported alignment is accepted. A media error says nothing
+/// about that.
 fn is_kept(read: std::io::Result<usize>) -> Result<(), DirectError> {
     match read.as_ref().map_err(Errno::from_io_error) {
         Err(Some(Errno::INVAL | Errno::OPNOTSUPP)) => read.map(drop).map_err(system("pread")),

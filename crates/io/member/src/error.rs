@@ -1,7 +1,7 @@
 //! The errors of opening a member and of using one.
 //!
-//! It does not say how to react. The engine decides what a media error means for the array, the
-//! command line what a refusal means for the operator.
+//! This module does not say how to react. The engine decides what a media error means for the
+//! array, the command line what a refusal means for the operator.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -25,8 +25,8 @@ pub enum MemberError {
         /// The operating system's error number.
         errno: i32,
     },
-    /// The member refuses writes (`EROFS`, `EPERM`): a device that became read-only, or the file
-    /// system below a file. Its bytes can be read.
+    /// The member refuses writes (`EROFS`, `EPERM`): a device that became read-only, or a file on a
+    /// read-only file system. Its bytes can still be read.
     #[error("the device may not be written: {}", errno_words(*.errno))]
     Protected {
         /// The operating system's error number.
@@ -35,7 +35,7 @@ pub enum MemberError {
     /// The write exceeds the maximum file length (`EFBIG`) of the process or of the file system.
     #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
     FileTooLong,
-    /// The range does not lie inside the member; the device was not asked.
+    /// The range does not lie inside the member; the device received no request.
     #[error(
         "{length_bytes} bytes at offset {offset_bytes} lie outside a member of {size_bytes} bytes"
     )]
@@ -53,13 +53,13 @@ pub enum MemberError {
         /// The operating system's error number.
         errno: i32,
     },
-    /// The file became shorter than at its open.
+    /// The file became shorter than when it was opened.
     #[error("the file was cut short while it was in use")]
     Truncated,
     /// The member was opened for reading only.
     #[error("the member was opened for reading only")]
     ReadOnly,
-    /// An earlier flush or durable write failed, so this one cannot promise anything.
+    /// An earlier flush or durable write failed, so a later one cannot promise anything.
     #[error("an earlier flush failed; writes before it may be lost")]
     FlushFailedBefore {
         /// The first failure's error number, if the operating system gave one.
@@ -134,10 +134,10 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// The user of a device that is to be opened.
+/// The process, device or mount that uses a device or file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// A block device made of this one, such as `md127` or `dm-3` (sysfs `holders`).
+    /// A block device built on this device, such as `md127` or `dm-3` (sysfs `holders`).
     Device {
         /// The device, or the partition of it, that is held.
         held: String,
@@ -155,7 +155,7 @@ pub enum Holder {
     Mount {
         /// The device, or the partition of it, that is mounted.
         held: String,
-        /// Where it is mounted.
+        /// The mount point.
         mounted_at: PathBuf,
     },
     /// Swap space (`/proc/swaps`).
@@ -163,14 +163,14 @@ pub enum Holder {
         /// The device, partition or file in use as swap.
         held: String,
     },
-    /// A loop device whose contents this file or device is.
+    /// A loop device that has this file or device as its backing.
     LoopDevice {
         /// The kernel's name, such as `loop3`.
         name: String,
         /// The user of that loop device, if known.
         user: Option<Box<Holder>>,
     },
-    /// A layer below the device is in use by another path to the same bytes.
+    /// A layer below the device is in use, through another path to the same bytes.
     Below {
         /// The step down, such as `loop3 is a loop device over /x/a.img`.
         step: String,
@@ -184,12 +184,13 @@ pub enum Holder {
         /// The process's command line, if readable.
         command: Option<String>,
     },
-    /// The kernel or a program opened the device exclusively, and no source names it.
+    /// The kernel or a program opened the device exclusively, and none of the sources above names
+    /// it.
     Unknown,
 }
 
 impl Holder {
-    /// The last holder of the chain of layers.
+    /// The holder at the lowest layer of the chain.
     #[must_use]
     pub fn innermost(&self) -> &Self {
         match self {
@@ -233,55 +234,55 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why a path could not be opened or made as a member. In none of these cases was anything written.
+/// Why a path could not be opened or made as a member. In all of these cases nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// There is nothing at this path.
+    /// The path does not exist.
     #[error("{} does not exist", .path.display())]
     Missing {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
     },
     /// The path is a symbolic link without a target.
     #[error("{} is a symbolic link to something that does not exist", .path.display())]
     DanglingLink {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
     },
-    /// The user may not open it.
+    /// The user has no right to open the path.
     #[error("permission denied for {}", .path.display())]
     PermissionDenied {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
     },
     /// The device or its file system is read-only, and the open was for writing.
     #[error("{} can only be read", .path.display())]
     ReadOnlyMedium {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
     },
     /// A file of this kind cannot be a member.
     #[error("{} is {kind}; a member is a regular file or a block device", .path.display())]
     NotAMember {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
-        /// Its kind.
+        /// The kind of the file.
         kind: FileKind,
     },
-    /// Another process uses it.
+    /// Another process uses the member.
     #[error("{} is busy: {holder}", .path.display())]
     Busy {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The other user.
         holder: Holder,
     },
-    /// Too small to hold a superblock.
+    /// The member is too small to hold a superblock.
     #[error("{} has {size_bytes} bytes; a member needs at least {minimum_bytes}", .path.display())]
     TooSmall {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
-        /// Its size.
+        /// The size of the member.
         size_bytes: u64,
         /// The size of the smallest member.
         minimum_bytes: u64,
@@ -289,20 +290,20 @@ pub enum OpenError {
     /// A file to be made exists already.
     #[error("{} exists already", .path.display())]
     AlreadyExists {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
     },
-    /// The path led to another file or device after the open than before.
+    /// The path leads to another file or device after the open than before it.
     #[error("{} was replaced while it was being opened", .path.display())]
     Replaced {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
     },
     /// The file cannot be locked, which does not mean that another process has the lock. Without a
     /// lock nothing keeps a second writer away.
     #[error("{} cannot be locked: {}", .path.display(), errno_words(*.errno))]
     Unlockable {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The error number from `flock`.
         errno: i32,
@@ -310,7 +311,7 @@ pub enum OpenError {
     /// Any other error of the operating system.
     #[error("{} failed on {}: {}", .call, .path.display(), errno_words(*.errno))]
     System {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The call that failed.
         call: &'static str,
@@ -320,8 +321,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the error is the member's own, so that an array may be judged by it; not this
-    /// process's, its user's, or a path's.
+    /// Whether the error is the member's own, so that the array may judge the member by it. False
+    /// for an error of this process, of its user, or of the path.
     #[must_use]
     pub fn is_of_the_member(&self) -> bool {
         match self {
@@ -333,7 +334,8 @@ impl OpenError {
 }
 
 impl MemberError {
-    /// The operating system's error number, if the error is or stems from one.
+    /// The operating system's error number, if the error is an operating system's or stems from
+    /// one.
     #[must_use]
     pub fn os_error(&self) -> Option<i32> {
         match self {
@@ -347,7 +349,7 @@ impl MemberError {
         }
     }
 
-    /// [`OpenError::is_of_the_member`], for an error of an open member's read.
+    /// As [`OpenError::is_of_the_member`], for the error of a read from an open member.
     #[must_use]
     pub fn is_of_the_member(&self) -> bool {
         match self {
@@ -358,7 +360,7 @@ impl MemberError {
     }
 }
 
-/// Errors that devices and file systems have of their own.
+/// Whether devices and file systems return this error number for faults of their own.
 fn is_of_a_device(errno: i32) -> bool {
     // An unlisted error is no evidence: an array must not lose a member for an unrelated error.
     const DEVICE: [Errno; 15] = [
@@ -381,8 +383,8 @@ fn is_of_a_device(errno: i32) -> bool {
     DEVICE.contains(&Errno::from_raw_os_error(errno))
 }
 
-/// Whether an error number reports a temporary shortage of this process or the whole system:
-/// memory, descriptors, threads. The request itself is not at fault.
+/// Whether an error number reports a temporary shortage of this process or of the whole system:
+/// memory, descriptors, threads. The request itself did not cause it.
 #[must_use]
 pub fn is_shortage(errno: i32) -> bool {
     const SHORTAGES: [Errno; 6] =

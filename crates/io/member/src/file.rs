@@ -9,7 +9,7 @@ use crate::raw::Raw;
 use crate::zeroing::ZeroMethod;
 use crate::{AnsweredBy, Identity, Member, MemberError};
 
-/// A regular file, locked for as long as this lives.
+/// A regular file, locked for as long as this value lives.
 #[derive(Debug)]
 pub struct FileMember {
     descriptor: Arc<Descriptor>,

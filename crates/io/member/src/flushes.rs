@@ -13,7 +13,7 @@ use crate::MemberError;
 
 const NEVER: u64 = 0;
 const NO_SPACE: u64 = 1;
-/// The worst state is the greatest, and stays.
+/// The worst state has the greatest number, and is kept.
 const LOST: u64 = 2;
 
 /// Upper half: the error number of the first failure of the worst kind; lower half: that kind.
@@ -30,7 +30,8 @@ impl Flushes {
 
     pub(crate) fn fail(&self, error: MemberError) {
         let failed = match error {
-            // Refused before any byte was accepted: says nothing about earlier writes.
+            // The write was refused before any byte was accepted, which says nothing about earlier
+            // writes.
             MemberError::FileTooLong => NEVER,
             MemberError::Protected { errno } if errno == Errno::PERM.raw_os_error() => NEVER,
             MemberError::OutOfSpace { .. } => NO_SPACE,
@@ -43,7 +44,8 @@ impl Flushes {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, worse);
     }
 
-    /// Whether a flush can still promise anything.
+    /// Fails if an earlier flush or durable write failed, so that a later one cannot promise
+    /// anything.
     pub(crate) fn check(&self) -> Result<(), MemberError> {
         let failed = self.0.load(Ordering::Acquire);
         let errno = i32::try_from(failed >> ERRNO_SHIFT).ok().filter(|errno| *errno != 0);

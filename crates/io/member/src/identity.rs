@@ -52,7 +52,7 @@ pub enum AnsweredBy {
     Outside,
 }
 
-/// Equal exactly when two members are one device.
+/// The key of a member's device: equal for two members exactly if they are one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdentityKey {
     /// A regular file: the device of its file system, and its inode there.
@@ -67,9 +67,9 @@ pub enum IdentityKey {
         /// Number of the device itself.
         device: DeviceNumber,
     },
-    /// A memory member: numbered as they are made in this process.
+    /// A memory member, by its number in this process.
     Memory {
-        /// Number in order of making.
+        /// Its number, in the order in which memory members were made.
         number: u64,
     },
 }
@@ -83,22 +83,23 @@ pub struct Identity {
     pub kind: MemberKind,
     /// Smallest unit the device reads and writes, in bytes; 512 for files and memory.
     pub logical_block_bytes: u32,
-    /// Unit it writes without reading first, in bytes; a file system's block for files.
+    /// Unit that the device writes without reading first, in bytes; a file system's block for
+    /// files.
     pub physical_block_bytes: u32,
     /// Whether the device rotates. Unknown for memory, if sysfs does not say, and for a
     /// hypervisor's disk that claims to rotate.
     pub rotational: Option<bool>,
-    /// Requests that the block layer's queue has room for, on the device or on the one below the
-    /// file's file system. Further ones wait in the kernel and block the thread that submits.
+    /// Requests that the block layer's queue has room for, on the device or on the device below the
+    /// file's file system. Further requests wait in the kernel and block the thread that submits.
     /// Unknown for memory, or if sysfs does not say.
     pub queue_requests: Option<u32>,
-    /// The party that serves its requests.
+    /// The party that serves the member's requests.
     pub answered_by: AnsweredBy,
     /// The block device, or the device below the file's file system; `None` for memory.
     pub device: Option<DeviceNumber>,
     /// Inode of the file; `None` for block devices and memory.
     pub inode: Option<u64>,
-    /// Equal exactly when two members are one device.
+    /// Equal for two members exactly if they are one device.
     pub key: IdentityKey,
 }
 
@@ -125,7 +126,7 @@ impl Identity {
         &self.path
     }
 
-    /// Whether both are one device.
+    /// Whether both members are one device.
     pub fn is_same_device(&self, other: &Self) -> bool {
         self.key == other.key
     }

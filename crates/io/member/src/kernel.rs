@@ -3,11 +3,12 @@
 //! Read from `/sys` and `/proc` as text, so that an ordinary user can ask and no unsafe call is
 //! needed. The roots are fields, so that tests can build a small kernel in a folder.
 //!
-//! It keeps no process out. These looks are advice with a good error message; the lock and `O_EXCL`
-//! taken afterwards exclude other processes (`open`).
+//! It keeps no process out. A look here only gives an error message that names the holder; the lock
+//! and `O_EXCL` taken afterwards exclude other processes (`open`).
 //!
-//! Holders of a device `D`: a holder in sysfs, an array in mdstat, a mount, swap, a loop device
-//! over it; of `D` itself, of any partition of `D`, and, if `D` is a partition, of the whole disk.
+//! The holders of a device `D` are: a holder in sysfs, an array in mdstat, a mount, swap, or a loop
+//! device over it. Each counts if it holds `D` itself, a partition of `D`, or, if `D` is a
+//! partition, the whole disk.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -39,11 +40,12 @@ pub(crate) struct NamedDevice {
 pub(crate) struct LoopAttachment {
     /// The kernel's name, such as `loop3`.
     pub(crate) name: String,
-    /// Its backing file or device.
+    /// The backing file or device.
     pub(crate) over: IdentityKey,
-    /// The path of that when it was attached; it may be stale, or of another mount namespace.
+    /// The path of the backing when it was attached. The path may be stale, or of another mount
+    /// namespace.
     pub(crate) path: PathBuf,
-    /// Its bytes there, up to `u64::MAX` without a limit.
+    /// The loop device's bytes on the backing; up to `u64::MAX` if it has no limit.
     pub(crate) bytes: Range<u64>,
     pub(crate) is_read_only: bool,
 }
@@ -64,7 +66,7 @@ const VIRTUAL_MAKES: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
 pub(crate) struct Queue {
     pub(crate) rotational: Option<bool>,
     pub(crate) zeroes_fast: bool,
-    /// The number of requests that it holds.
+    /// The number of requests that the queue holds.
     pub(crate) requests: Option<u32>,
 }
 
@@ -79,7 +81,7 @@ impl Kernel {
         self.holder_among(key, &related).or_else(|| self.loop_device_over(key, &related))
     }
 
-    /// As `holder_of`, without loop devices over it.
+    /// As `holder_of`, but ignores loop devices over the file or device.
     pub(crate) fn holder_beside_loops(&self, key: IdentityKey) -> Option<Holder> {
         self.holder_among(key, &self.related_to(key))
     }
@@ -118,7 +120,7 @@ impl Kernel {
         Some((disk, bytes(start)..bytes(start.saturating_add(size))))
     }
 
-    /// The devices directly below one.
+    /// The devices directly below `device`.
     pub(crate) fn slaves_of(&self, device: DeviceNumber) -> Vec<NamedDevice> {
         let Some(folder) = self.device_folder(device) else { return Vec::new() };
         let slaves = folder.join("slaves");
@@ -135,7 +137,8 @@ impl Kernel {
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
     }
 
-    /// The backing of this loop device. `None` if it is none, or its backing cannot be found.
+    /// The backing of the loop device of this name. `None` if it is no loop device, or its backing
+    /// cannot be found.
     pub(crate) fn attached(&self, name: &str) -> Option<LoopAttachment> {
         let folder = self.sys.join("block").join(name);
         let mut backing = fs::read(folder.join("loop/backing_file")).ok()?;
@@ -144,7 +147,8 @@ impl Kernel {
         }
         let path = PathBuf::from(OsString::from_vec(backing));
         let number = |name: &str| number_in(&folder.join(name)).unwrap_or_default();
-        // The device itself knows best; without the right to open it, sysfs has the path.
+        // The device's own report is the most reliable. Without the right to open the device, use
+        // the path in sysfs.
         let (over, offset, length) = self.status_of(name).or_else(|| {
             let key = key_of_path(&path)?;
             Some((key, number("loop/offset"), number("loop/sizelimit")))
@@ -168,7 +172,7 @@ impl Kernel {
         Some((over, status.offset_bytes, status.length_bytes_max))
     }
 
-    /// The holder among loop devices over one file or device; preferably one in use.
+    /// A loop device over this file or device, as its holder; preferably a loop device in use.
     pub(crate) fn loop_holder(
         &self,
         loops: impl Iterator<Item = LoopAttachment>,
@@ -177,7 +181,7 @@ impl Kernel {
         holders.min_by_key(|holder| matches!(holder, Holder::LoopDevice { user: None, .. }))
     }
 
-    /// A loop device as a holder, with its own user.
+    /// A loop device as a holder, with the user of the loop device.
     fn as_holder(&self, name: String) -> Holder {
         let node = fs::metadata(self.node_of(&name)).ok();
         let user = node.and_then(|node| {
@@ -220,12 +224,14 @@ impl Kernel {
         let wanted = format!("{:02x}:{:02x}:{inode}", device.major, device.minor);
         let own = std::process::id();
         let owner_of = |line: &String| {
-            // A waiter's line has an arrow after its number, which shifts words. It holds nothing.
+            // The line of a process that waits for a lock has an arrow after its number, which
+            // shifts words. Such a process holds nothing.
             let words: Vec<&str> = line.split_whitespace().collect();
             let (Some(&process_id), Some(&file)) = (words.get(4), words.get(5)) else {
                 return None;
             };
-            // Open-file-description locks have -1; processes hidden from us have 0.
+            // The process number is -1 for open-file-description locks, and 0 for processes hidden
+            // from us.
             let process_id = process_id.parse::<u32>().ok().filter(|&process_id| process_id != 0);
             match process_id {
                 _ if file != wanted => None,
@@ -236,7 +242,7 @@ impl Kernel {
         self.proc_lines("locks").iter().filter_map(owner_of).collect()
     }
 
-    /// The queue below a block device; a partition has its whole disk's.
+    /// The queue below a block device. A partition has the queue of its whole disk.
     pub(crate) fn queue_of(&self, device: DeviceNumber) -> Queue {
         let Some(folder) = self.device_folder(device) else { return Queue::default() };
         let disk = disk_of(&folder);
@@ -254,7 +260,7 @@ impl Kernel {
         fs::canonicalize(self.sys.join("dev/block").join(device.to_string())).ok()
     }
 
-    /// The device first, then its partitions, or its whole disk if it is a partition.
+    /// The device first, then its partitions, or the whole disk if the device is a partition.
     fn related_devices(&self, device: DeviceNumber) -> Vec<NamedDevice> {
         let Some(folder) = self.device_folder(device) else {
             return vec![NamedDevice { name: device.to_string(), number: device }];
@@ -299,8 +305,8 @@ impl Kernel {
         })
     }
 
-    /// The mount's own device number, or, for file systems that number themselves (btrfs), the
-    /// device named as its source.
+    /// The mount of one of these devices. Compares the mount's own device number, or, for file
+    /// systems that number themselves (btrfs), the device named as the mount's source.
     fn mount_of(&self, related: &[NamedDevice]) -> Option<Holder> {
         self.proc_lines("self/mountinfo").iter().find_map(|line| {
             let (front, back) = line.split_once(" - ")?;
@@ -362,7 +368,7 @@ fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[NamedDevice]) -> bo
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
 }
 
-/// The sysfs folder of the device's disk: its own, or that of the disk around a partition.
+/// The sysfs folder of the device's disk: the device's own, or that of the disk around a partition.
 fn disk_of(device: &Path) -> &Path {
     let is_partition = device.join("partition").is_file();
     device.parent().filter(|_| is_partition).unwrap_or(device)
@@ -401,7 +407,7 @@ fn named(folder: &Path) -> Option<NamedDevice> {
     })
 }
 
-/// Names in a folder, in a stable order; none if there is no such folder.
+/// Names in a folder, in a stable order; empty if the folder does not exist.
 fn entries(folder: &Path) -> Vec<OsString> {
     let mut names: Vec<OsString> = fs::read_dir(folder)
         .into_iter()

@@ -66,7 +66,8 @@ pub trait Member: Send + Sync {
     /// Size in bytes, a multiple of 512, fixed when the member was opened.
     fn size_bytes(&self) -> u64;
 
-    /// Kind, name and numbers; its key tells whether two members are one device.
+    /// Kind, name and numbers of the member. The identity's key tells whether two members are one
+    /// device.
     fn identity(&self) -> &Identity;
 
     /// Fills `buffer` from `offset_bytes`. After an error the contents of `buffer` are unspecified.
@@ -84,10 +85,10 @@ pub trait Member: Send + Sync {
     /// reported an earlier lost write with it, only to this call, and only once.
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError>;
 
-    /// [`Self::read_at`] into several buffers, one after the other on the device.
+    /// Fills several buffers, one after the other on the device, as [`Self::read_at`] does.
     ///
     /// # Errors
-    /// As there; after an error the contents of all of them are unspecified.
+    /// As for [`Self::read_at`]. After an error the contents of all buffers are unspecified.
     fn read_vectored_at(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -101,10 +102,10 @@ pub trait Member: Send + Sync {
         Ok(())
     }
 
-    /// [`Self::write_at`] from several buffers, one after the other on the device.
+    /// Writes several buffers, one after the other on the device, as [`Self::write_at`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::write_at`].
     fn write_vectored_at(
         &self,
         buffers: &mut [IoSlice<'_>],
@@ -139,13 +140,13 @@ pub trait Member: Send + Sync {
         may_punch: bool,
     ) -> Result<(), MemberError>;
 
-    /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing. It
-    /// may turn false after a refusal and never turns true.
+    /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing
+    /// zeroes. It may turn false after a refusal and never turns true.
     fn can_zero_fast(&self) -> bool;
 
     /// Whether the bytes at `offset_bytes` are a hole: they take no space and read as zeroes. Also
-    /// how many of `length_bytes` from there on are the same. If unknown, it is no hole. May ask
-    /// the file system, and moves no bytes.
+    /// returns how many of `length_bytes` from there on are the same. Unknown counts as no hole.
+    /// May ask the file system, and moves no bytes.
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let _ = offset_bytes;
         (false, length_bytes)
@@ -169,11 +170,11 @@ pub trait Member: Send + Sync {
         false
     }
 
-    /// Goes past the page cache from now on, for transfers whose offset, length and memory are at
+    /// Bypasses the page cache from now on, for transfers whose offset, length and memory are at
     /// multiples of 512. Other transfers use the page cache, and see the same bytes.
     ///
     /// # Errors
-    /// The reason; nothing has changed then.
+    /// The reason why direct I/O is not possible; nothing has changed then.
     fn go_direct(&self) -> Result<(), DirectError> {
         Err(DirectError::NotADevice)
     }
@@ -259,7 +260,7 @@ forward_member!(&M);
 forward_member!(Box<M>);
 forward_member!(std::sync::Arc<M>);
 
-/// Checks a range against a size; the one place that does this arithmetic.
+/// Checks a range against a size. All of the crate uses this function for that arithmetic.
 ///
 /// # Errors
 /// The range does not lie inside.

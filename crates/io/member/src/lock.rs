@@ -1,8 +1,8 @@
-//! Advisory locks, by which cooperating programs keep off one file.
+//! Advisory locks, by which cooperating programs keep each other off a file.
 //!
-//! `flock` belongs to the open file, not to the process: any close of the same file in the process
-//! would drop a POSIX lock. It also needs no unsafe call. On a block device the same lock keeps
-//! udev from probing and auto-assembling it (systemd's block-device locking). QEMU's
+//! `flock` belongs to the open file, not to the process. A POSIX lock would be dropped by any close
+//! of the same file in the process. `flock` also needs no unsafe call. On a block device the same
+//! lock keeps udev from probing and auto-assembling it (systemd's block-device locking). QEMU's
 //! open-file-description locks do not conflict with `flock`; `/proc/locks` shows them.
 
 use std::fs::File;
@@ -26,7 +26,8 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock, waiting a while for a holder that is closing or dead. `Some`: the holder.
+/// Takes the lock. Waits a while if the holder may be closing the file or dead. `Some`: the holder,
+/// if the lock is not free by then.
 pub(crate) fn take_patiently(
     file: &File,
     sharing: Sharing,
@@ -43,7 +44,7 @@ pub(crate) fn take_patiently(
     if let Some(foreign) = kernel.foreign_lock(device, metadata.ino()) {
         return Ok(Some(foreign));
     }
-    // Refused, and no other process is listed: another member of this process holds it.
+    // The lock was refused and no other process is listed: another member of this process holds it.
     let own = owners().contains(&LockOwner::ThisProcess).then(std::process::id);
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }

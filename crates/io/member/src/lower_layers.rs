@@ -32,29 +32,29 @@ use crate::limits::LAYERS_MAX;
 use crate::lock::{self, Sharing};
 use crate::{Access, DeviceNumber, Holder, IdentityKey, OpenError};
 
-/// How a layer carries the device above it.
+/// The relation of a layer to the device above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LayerKind {
     Partition,
     Loop,
-    /// Device-mapper, md, bcache: all that sysfs lists as slaves.
+    /// The layers below device-mapper, md or bcache: all that sysfs lists as slaves.
     Slaves,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) key: IdentityKey,
-    /// Its presumed path; another file may be there by now.
+    /// The layer's presumed path; another file may be there by now.
     path: PathBuf,
-    /// The member's bytes on it; more than those if the mapping is not known exactly.
+    /// The member's bytes on the layer; more than those if the mapping is not known exactly.
     bytes: Range<u64>,
     is_exact: bool,
-    /// The member covers all of it.
+    /// Whether the member covers all of the layer.
     is_whole: bool,
     kind: LayerKind,
     /// The kernel's name of the device above.
     above: String,
-    /// The step down: "loop3 is a loop device over /x/a.img".
+    /// The step from the device above to this layer: "loop3 is a loop device over /x/a.img".
     words: String,
 }
 
@@ -123,7 +123,7 @@ fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer>
     slaves.into_iter().map(layer).collect()
 }
 
-/// The range `inner`, relative to the start of `outer`, in absolute terms.
+/// The range `inner`, which is relative to the start of `outer`, as an absolute range.
 fn within(inner: &Range<u64>, outer: &Range<u64>) -> Range<u64> {
     let at = |offset: u64| outer.start.saturating_add(offset).min(outer.end);
     at(inner.start)..at(inner.end)
@@ -134,7 +134,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 /// Refuses a member whose bytes another process uses by another path, and locks every layer until
-/// the files are closed. Fails with [`OpenError::Busy`], with the layer and its holder.
+/// the files are closed. Fails with [`OpenError::Busy`], which names the layer and its holder.
 pub(crate) fn hold(
     path: &Path,
     device: DeviceNumber,
@@ -147,7 +147,8 @@ pub(crate) fn hold(
             LayerKind::Loop => {
                 twin(&layer, access, kernel).or_else(|| kernel.holder_beside_loops(layer.key))
             }
-            // The kernel's holder of that layer is the device above, which is ours.
+            // The kernel's holder of this layer is the device above, which is the member or one of
+            // its layers.
             LayerKind::Partition | LayerKind::Slaves => None,
         };
         let held = match held {
@@ -206,7 +207,8 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
         return foreign.filter(|_| sharing == Sharing::Exclusive).map_or(Ok(None), Err);
     };
     let taken = lock::take_patiently(&file, sharing, kernel).or_else(|_| {
-        // NFS gives no exclusive lock to a reader. Without locks the member itself is refused.
+        // NFS gives no exclusive lock to a reader, so take a shared one. If the file system has no
+        // locks at all, the member itself is refused.
         lock::take_patiently(&file, Sharing::Shared, kernel)
     });
     match taken {
@@ -223,7 +225,8 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
     }
 }
 
-/// Opens a layer at its path, if that still is the layer. Read-only, which suffices for locks.
+/// Opens a layer at its path, if the path still leads to that layer. Opens it for reading only,
+/// which suffices for locks.
 fn open_layer(layer: &Layer) -> Option<File> {
     let is_it = |metadata: &fs::Metadata| key_of(metadata) == Some(layer.key);
     fs::metadata(&layer.path).ok().filter(is_it)?;
@@ -235,8 +238,8 @@ fn open_layer(layer: &Layer) -> Option<File> {
     Some(file)
 }
 
-/// The paths that an open of this device opens as well: all layers below it, to lock them. If one
-/// is a loop device, also all loop devices, to ask for their backing files.
+/// The paths that an open of this device opens as well: all layers below the device, to lock them.
+/// If one of them is a loop device, also all loop devices, to ask for their backing files.
 #[must_use]
 pub fn companion_paths(path: &Path) -> Vec<PathBuf> {
     let kernel = Kernel::running();
@@ -249,11 +252,11 @@ pub fn companion_paths(path: &Path) -> Vec<PathBuf> {
     layers.into_iter().map(|layer| layer.path).chain(nodes).collect()
 }
 
-/// The bytes that a path leads to, by each of their names.
+/// The bytes that a path leads to, under the name of each device that shows them.
 #[derive(Debug, Clone)]
 pub struct Reach(Vec<DeviceRange>);
 
-/// Bytes by one of their names, and the last step there.
+/// Bytes under one of their names, and the last step that leads to them.
 #[derive(Debug, Clone)]
 struct DeviceRange {
     key: IdentityKey,
@@ -262,7 +265,8 @@ struct DeviceRange {
 }
 
 impl Reach {
-    /// The present target of a path. If it cannot be found out, it shares nothing with others.
+    /// The bytes to which the path leads now. If they cannot be found out, the result shares
+    /// nothing with others.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let Some(key) = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata)) else {
@@ -278,7 +282,7 @@ impl Reach {
         Self(ranges)
     }
 
-    /// The steps by which both lead to common bytes; `None` if they share none.
+    /// The steps by which both paths lead to common bytes; `None` if they share no bytes.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Option<String> {
         self.0.iter().find_map(|one| {

@@ -19,7 +19,7 @@ type Pieces = HashMap<u64, Piece>;
 /// movsb` of AMD's Zen 3 and 4). An allocator's memory begins 16 bytes into a page.
 const PIECE_ALIGNMENT_BYTES: usize = 4 << 10;
 
-/// The unit of allocation.
+/// A piece of 64 KiB, the unit of allocation.
 #[derive(Debug)]
 struct Piece {
     memory: Box<[u8]>,
@@ -53,9 +53,9 @@ pub struct MemoryMember {
 /// A part of a range that lies in one piece.
 struct Part {
     piece: u64,
-    /// Position in the piece.
+    /// Where the part begins in the piece.
     start: usize,
-    /// Position in the caller's buffer.
+    /// Where the part begins in the caller's buffer.
     at: usize,
     length: usize,
 }
@@ -70,7 +70,7 @@ impl MemoryMember {
         }
     }
 
-    /// A member with a copy of `bytes`, without an incomplete last sector.
+    /// A member with a copy of `bytes`. An incomplete last sector is dropped.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let member = Self::new(bytes.len() as u64);
         for part in parts(0, usize::try_from(member.size_bytes).unwrap_or(bytes.len())) {

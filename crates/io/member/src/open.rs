@@ -40,15 +40,16 @@ use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind}
 /// Opens an existing regular file or block device.
 ///
 /// # Errors
-/// Every reason why it must not be used; nothing is written in any of them.
+/// Every reason why the path must not be used as a member. In all these cases nothing was written.
 pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
     let kernel = Kernel::running();
     wrap(path, claim(path, access, &kernel)?, (access, None), &kernel)
 }
 
-/// Opens a member for another process, which gets the descriptors and passes them to [`adopt`].
-/// First the device; then the same past the page cache, or the first again if direct I/O is not
-/// possible; then the locks on the layers below. Claims and locks move with the descriptors.
+/// Opens a member for another process, which gets the descriptors and passes them to [`adopt`]. The
+/// first descriptor is the device. The second is the same device with direct I/O, or the first
+/// again if direct I/O is not possible. The locks on the layers below follow. Claims and locks move
+/// with the descriptors.
 ///
 /// # Errors
 /// As for [`open`].
@@ -63,7 +64,8 @@ pub fn open_for_another(path: &Path) -> Result<Vec<OwnedFd>, OpenError> {
 /// [`open_for_another`]. Checks that they are open for both, and takes the lock.
 ///
 /// # Errors
-/// It is no file and no block device, is not open for both, or another process has it locked.
+/// The first descriptor is no file and no block device, is not open for both, or another process
+/// has locked it.
 pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, OpenError> {
     let kernel = Kernel::running();
     let mut files = descriptors.into_iter().map(File::from);
@@ -86,7 +88,8 @@ pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, 
     if !is_for_both(flags(&file)?) || !is_for_both(again_flags) {
         return Err(OpenError::PermissionDenied { path: path.into() });
     }
-    // The lock is the other process's, which has checked for locks of other kinds.
+    // The other process holds this lock through the same open file, and has checked for locks of
+    // other kinds.
     take_lock(path, &file, Sharing::Exclusive, &kernel)?;
     let direct = again_flags.contains(OFlags::DIRECT).then_some(again);
     wrap(path, (file, files.collect()), (Access::ReadWrite, direct), &kernel)
@@ -120,8 +123,8 @@ fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File
         _ => Vec::new(),
     };
     if access == Access::ReadOnly {
-        // A writer of one of its partitions holds no lock that conflicts with a reader's. But the
-        // kernel knows that writer, and an exclusive open fails.
+        // A writer of one of the disk's partitions holds no lock that conflicts with a reader's.
+        // But the kernel knows that writer, so an exclusive open fails.
         drop(open_file(path, (access, Claim::Alone), key, kernel)?);
     }
     Ok((file, below))
@@ -146,7 +149,7 @@ pub fn create_file(path: &Path, size_bytes: u64) -> Result<Box<dyn Member>, Open
         wrap(path, (file, Vec::new()), (Access::ReadWrite, None), &Kernel::running())
     });
     if made.is_err() {
-        // The original error matters more than one of the clean-up.
+        // The original error matters more than an error of the clean-up.
         let _ = fs::remove_file(path);
     }
     made
@@ -165,10 +168,11 @@ fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenEr
         .map_err(|error| path_error(folder, "fsync", &error))
 }
 
-/// Whether the kernel gets an exclusive claim when a block device is opened. Files know no claims.
+/// Whether the kernel gets an exclusive claim when a block device is opened. Regular files have no
+/// claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// Others may open it.
+    /// No claim: others may open it.
     None,
     /// No other process may claim the device, one of its parts, or its disk (`O_EXCL`).
     Alone,
@@ -182,7 +186,8 @@ fn open_file(
 ) -> Result<File, OpenError> {
     let is_block = matches!(key, IdentityKey::BlockDevice { .. });
     let is_exclusive = is_block && claim == Claim::Alone;
-    // A pipe put in place of a file since `stat` must not block us; files ignore the flag.
+    // If a pipe was put in place of the file since `stat`, the open must not block. Regular files
+    // ignore the flag.
     let mut flags = if is_block { OFlags::empty() } else { OFlags::NONBLOCK };
     flags.set(OFlags::EXCL, is_exclusive);
     flags |= OFlags::NOCTTY;
@@ -194,8 +199,8 @@ fn open_file(
     loop {
         let error = match options.open(path) {
             Ok(file) => {
-                // A ring would take `O_NONBLOCK` as a wish not to wait for a disk either. If it
-                // cannot be cleared, it stays.
+                // A ring would take `O_NONBLOCK` as a wish not to wait for a disk either. If the
+                // flag cannot be cleared, it stays.
                 let _ = rustix::fs::fcntl_setfl(&file, OFlags::empty());
                 return Ok(file);
             }
@@ -227,8 +232,8 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     take_lock(path, file, sharing, kernel)?;
-    // QEMU's locks do not conflict with `flock`. Only on a regular file they mean that its contents
-    // are in use; and readers may share.
+    // QEMU's locks do not conflict with `flock`. They mean that the contents are in use only on a
+    // regular file, and readers may share it.
     let is_alone = access == Access::ReadWrite && metadata.is_file();
     let foreign = || kernel.foreign_lock(DeviceNumber::from_packed(metadata.dev()), metadata.ino());
     refuse(path, is_alone.then(foreign).flatten())
@@ -256,8 +261,8 @@ fn wrap(
     if metadata.is_file() {
         return wrap_file(path, file, (access, direct), kernel);
     }
-    // The kernel opens a read-only device for writing and then refuses the writes; a loop device
-    // does not know whether the disk below is read-only.
+    // The kernel opens a read-only device for writing and then refuses the writes. A loop device
+    // does not know whether the disk below is read-only, so each layer is asked.
     let is_read_only = |file: &File| braid_block_ioctl::is_read_only(file) == Ok(true);
     if access == Access::ReadWrite && std::iter::once(&file).chain(&below).any(is_read_only) {
         return Err(OpenError::ReadOnlyMedium { path: path.into() });

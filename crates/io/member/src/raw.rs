@@ -1,7 +1,7 @@
 //! A member's open file, for a caller that submits I/O to it directly.
 //!
-//! Such a caller keeps the member's promises with the calls below: the checks before,
-//! [`Raw::fault`] or [`Raw::confirm`] after. The runtime's io_uring path is one.
+//! Such a caller keeps the member's promises with the calls below: the checks before an operation,
+//! [`Raw::fault`] or [`Raw::confirm`] after it. The runtime's io_uring path is such a caller.
 //!
 //! Invariant: a durable write or a flush that failed here fails all later ones on the member, and
 //! vice versa (`tests::failures_are_shared_with_the_member`).
@@ -36,8 +36,8 @@ pub enum RawOperation {
 pub struct Raw(pub(crate) Arc<Descriptor>);
 
 impl Raw {
-    /// The descriptor for a transfer of `length` bytes at `address` in memory: past the page cache
-    /// if that was requested and the alignment allows it.
+    /// The descriptor for a transfer of `length` bytes at `address` in memory. It bypasses the page
+    /// cache if that was requested and the alignment allows it.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -53,7 +53,7 @@ impl Raw {
     /// All descriptors that [`Self::file`] may return, the locked one among them.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::file`].
     pub fn files(&self) -> Result<Vec<Arc<OwnedFd>>, MemberError> {
         let mut files = vec![self.0.shared_for(false)?];
         files.extend(self.0.is_direct().then(|| self.0.shared_for(true)).transpose()?);
@@ -80,9 +80,10 @@ impl Raw {
         }
     }
 
-    /// Confirms a successful operation; call it after each. A read from a file that was cut short
-    /// may show a hole left by a later write. `batch` names operations that all ended before the
-    /// first of these calls. It is never 0 and never reused: the file is checked once for all.
+    /// Confirms a successful operation; call it after each operation. A read from a file that was
+    /// cut short may show a hole left by a later write. `batch` names operations that all ended
+    /// before the first of these calls. It is never 0 and never reused: the file is checked once
+    /// for the whole batch.
     ///
     /// # Errors
     /// [`MemberError::Truncated`].
@@ -95,8 +96,8 @@ impl Raw {
         self.0.is_writable()
     }
 
-    /// The kernel operation that makes zeroes of a range; `None` if [`Self::zeroes`] must be
-    /// written. Either counts as a write that is not durable.
+    /// The kernel operation that makes zeroes of a range; `None` if the caller must write
+    /// [`Self::zeroes`]. Either way the operation counts as a write that is not durable.
     pub fn zero_method(
         &self,
         offset_bytes: u64,
@@ -107,7 +108,7 @@ impl Raw {
     }
 
     /// Whether an error means that this method of making zeroes is not supported here, so that the
-    /// caller takes another. The member remembers it.
+    /// caller takes another method. The member remembers the refusal.
     pub fn is_refused(&self, method: ZeroMethod, error: &io::Error) -> bool {
         let is_refused = Errno::from_io_error(error).is_some_and(is_refusal);
         if is_refused {
@@ -122,7 +123,7 @@ impl Raw {
     }
 
     /// Whether the error of a durable write means that its flag is not supported here, so that the
-    /// caller turns to [`crate::Member`]. The member remembers it.
+    /// caller turns to [`crate::Member`]. The member remembers the refusal.
     pub fn is_durable_flag_refused(&self, error: &io::Error) -> bool {
         let is_refused = Errno::from_io_error(error).is_some_and(descriptor::is_flag_refusal);
         if is_refused {
@@ -131,12 +132,13 @@ impl Raw {
         is_refused
     }
 
-    /// Zeroes to write from, aligned for direct I/O.
+    /// A buffer of zeroes to write from, aligned for direct I/O.
     pub fn zeroes() -> &'static [u8] {
         descriptor::zeroes()
     }
 
-    /// Translates an error of the operating system. Call it for each: the member remembers some.
+    /// Translates an error of the operating system. Call it for each error: the member remembers
+    /// some.
     pub fn fault(&self, operation: RawOperation, error: io::Error) -> MemberError {
         let error = match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,
@@ -173,7 +175,8 @@ mod tests {
         assert_eq!(raw.fault(RawOperation::Read, eof), MemberError::Truncated);
     }
 
-    /// A member whose file system refuses the flag was lost at its first superblock.
+    /// Regression: a member whose file system refuses the flag was lost at its first superblock
+    /// write.
     #[test]
     fn a_refused_durable_flag_is_remembered_and_no_failure() {
         let file = tempfile::tempfile().expect("tempfile");
@@ -215,7 +218,7 @@ mod tests {
         file.set_len(1 << 20).expect("set_len");
         let descriptor = Descriptor::new(file, Identity::memory(), 1 << 20, Access::ReadWrite);
         if descriptor.go_direct().is_err() {
-            // On tmpfs there is nothing to test; `tests/direct.rs` says so.
+            // tmpfs has no direct I/O, so there is nothing to test; `tests/direct.rs` prints that.
             return;
         }
         let raw = Raw(Arc::new(descriptor));

@@ -20,11 +20,11 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 pub enum SentinelEvent {
     /// A watched file may have lost its name.
     Look,
-    /// [`Sentinel::end`] was called.
+    /// [`Sentinel::end`] was called, so waits end.
     End,
 }
 
-/// See the module.
+/// Watches files for the loss of their names.
 #[derive(Debug)]
 pub struct Sentinel {
     watches: OwnedFd,
@@ -42,7 +42,7 @@ impl Sentinel {
         Ok(Self { watches, bell })
     }
 
-    /// Watches the file that a path names now. A second watch of it does no harm.
+    /// Watches the file to which a path leads now. A second watch of the same file does no harm.
     ///
     /// # Errors
     /// The file does not exist, or the kernel allows no more watches.
@@ -78,7 +78,7 @@ impl Sentinel {
 
     /// Ends all waits, present and future.
     pub fn end(&self) {
-        // A full eventfd has been rung already.
+        // A write to a full eventfd fails, and then the eventfd has been rung already.
         let _rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }

@@ -20,17 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// A kernel operation that makes zeroes without data.
+/// A kernel operation that makes zeroes without transferring data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroMethod {
-    /// Gives the space back.
+    /// Gives the space back to the file system.
     PunchHole,
     /// Keeps the space allocated.
     ZeroRange,
 }
 
 impl ZeroMethod {
-    /// The flags of fallocate(2); the file's size stays.
+    /// The flags for fallocate(2); they keep the file's size.
     pub(crate) fn flags(self) -> FallocateFlags {
         let method = match self {
             Self::PunchHole => FallocateFlags::PUNCH_HOLE,
@@ -45,7 +45,7 @@ impl ZeroMethod {
 pub(crate) struct ZeroMethods {
     punches: AtomicBool,
     zeroes_ranges: AtomicBool,
-    /// Ranges must begin and end at multiples of this.
+    /// Ranges must begin and end at multiples of this number of bytes.
     unit_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The tests of members, in one program, since linking one for each file takes long.
+//! All tests of members in one program, since linking a program for each file takes long.
 
 mod contract;
 mod direct;

@@ -9,7 +9,8 @@ const SIZE_BYTES: u64 = 300 * 1024;
 
 type Members = Vec<(&'static str, Box<dyn Member>)>;
 
-/// One member of each kind that any user can make, empty; the folder lives as long as they do.
+/// An empty member of each kind that any user can make. The folder must live as long as the
+/// members.
 fn members() -> (tempfile::TempDir, Members) {
     let folder = tempfile::tempdir().expect("tempdir");
     let file = create_file(&folder.path().join("member"), SIZE_BYTES).expect("create_file");
@@ -46,7 +47,8 @@ fn a_new_member_reads_as_zeroes_to_its_last_byte() {
 #[test]
 fn what_was_written_is_read_back_and_its_neighbours_are_untouched() {
     let (_folder, members) = members();
-    // Odd offsets and lengths, within a piece of memory, across its border, and at the end.
+    // Ranges with odd offsets and lengths: inside one 64 KiB piece of the memory member, across the
+    // border of two pieces, and at the member's end.
     let ranges = [(0, 1), (511, 3), (65_535, 2), (65_000, 140_001), (SIZE_BYTES - 7, 7)];
     for (name, member) in &members {
         for (index, (offset_bytes, length)) in ranges.into_iter().enumerate() {
@@ -133,7 +135,7 @@ fn memory_is_given_back_by_zeroing_and_copied_from_bytes() {
     assert!(read(&member, 0, 199_680) == data[..199_680]);
     assert_eq!(member.allocated_bytes(), 4 * 65_536);
     member.zero(0, 199_680, true).expect("zero");
-    // The last piece is longer than the member, so its zeroes stay in memory.
+    // The last piece is longer than the member, so the member's zeroes stay in memory.
     assert_eq!(member.allocated_bytes(), 65_536);
     assert!(member.can_zero_fast());
 }

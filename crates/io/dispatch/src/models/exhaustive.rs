@@ -14,8 +14,8 @@ use crate::{Carry, Combiner, Device, Request, Scheduler, Ticket, Vector};
 
 type Noting = Combiner<Vec<u32>, u32>;
 
-/// Hands one event to a machine that records its events; counts effects in `carried_out`. A thread
-/// that is not the first leaves at once.
+/// Hands one event to a machine that records its events, and counts effects in `carried_out`. A
+/// thread that is not the first leaves at once.
 fn hand_over(combiner: &Noting, carried_out: &AtomicUsize, event: u32) {
     if combiner.push(event) {
         take_part(combiner, carried_out);
@@ -35,7 +35,8 @@ fn take_part(combiner: &Noting, carried_out: &AtomicUsize) {
     );
 }
 
-/// `threads` of `events` each: under every schedule each event is handled once.
+/// `threads` threads push `events` events each. Under every schedule the machine handles each event
+/// once.
 fn combine(name: &str, preemptions: usize, lists: usize, (threads, events): (u32, u32)) {
     explore(name, preemptions, move || {
         let combiner = Arc::new(Combiner::with_lists(Vec::new(), lists));
@@ -89,7 +90,7 @@ fn a_drain_that_unmarks_too_late_is_caught() {
     combine("flawed", 3, 1, (2, 2));
 }
 
-/// Brings events to a machine that records them.
+/// Hands events over to a machine that records them.
 fn bring(combiner: &Noting, events: impl IntoIterator<Item = u32>) {
     let carry = Carry {
         drive: |machine: &mut Vec<u32>, events: &mut Vec<u32>, _: &mut ()| machine.append(events),
@@ -100,7 +101,7 @@ fn bring(combiner: &Noting, events: impl IntoIterator<Item = u32>) {
     combiner.hand_over(events, &mut (), carry);
 }
 
-/// `threads` bring events: past the lists if no owner is at work, through them otherwise.
+/// `threads` hand events over: past the lists if no owner is at work, through the lists otherwise.
 fn bring_past_the_lists(
     name: &str,
     preemptions: usize,
@@ -149,8 +150,8 @@ fn an_owner_that_says_too_early_that_it_is_not_at_work_is_caught() {
     bring_past_the_lists("flawed", 3, 2, (2, 2));
 }
 
-/// One thread's effects push an event to their own machine while another thread brings one. The
-/// push is not drained there: the thread that carries effects out looks again.
+/// One thread's effects push an event to their own machine while another thread hands one over. The
+/// effects do not drain the inbox: the thread that carries them out checks it again.
 fn effects_that_leave_something() {
     explore("combiner: what effects leave to their own machine", 3, || {
         let combiner = Arc::new(Combiner::with_lists(Vec::new(), 2));
@@ -193,7 +194,8 @@ fn effects_that_are_not_heard_are_caught() {
     effects_that_leave_something();
 }
 
-/// A thread looks at the machine while another hands an event over: the other leaves it behind.
+/// A thread looks at the machine while another thread hands an event over and leaves it in the
+/// inbox.
 fn look_while_handing_over() {
     explore("combiner: a look at the machine", 4, || {
         let combiner = Arc::new(Combiner::new(Vec::new()));
@@ -220,7 +222,8 @@ fn a_look_that_leaves_events_behind_is_caught() {
     look_while_handing_over();
 }
 
-/// Records its vectors. Ends each at once, or keeps the ticket for the thread that ends it.
+/// A device that records its vectors. It ends each at once, or keeps the ticket for the thread that
+/// ends the vector.
 #[derive(Default)]
 struct RecordingDevice {
     items: Notes<Vec<u32>>,
@@ -272,12 +275,12 @@ fn request(item: u32) -> Request {
     }
 }
 
-/// One dispatch at a time.
+/// Settings that allow one dispatch at a time.
 fn narrow() -> Settings {
     Settings::default().with_depth(Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 })
 }
 
-/// Two threads insert at a member with one tag that completes at once.
+/// Two threads insert at a member with one tag, which completes each vector at once.
 fn insert_and_end_at_once(name: &'static str, preemptions: usize, each: u32) {
     explore(name, preemptions, move || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
@@ -301,7 +304,7 @@ fn every_insertion_is_dispatched_under_every_schedule() {
 #[should_panic(expected = "each is dispatched")]
 fn a_full_batch_that_leaves_the_rest_is_caught() {
     choose(Flaw::BatchLeaves);
-    // With tags for all, only the batch's own bound leaves entries behind.
+    // With tags for all entries, only the batch's own maximum leaves entries behind.
     explore("flawed", 2, || {
         let scheduler = Scheduler::with_lists(Settings::default(), 1);
         let device =
@@ -311,7 +314,7 @@ fn a_full_batch_that_leaves_the_rest_is_caught() {
     });
 }
 
-/// One thread inserts, the other ends vectors: the tag passes from one to the other.
+/// One thread inserts, another ends vectors. The single tag passes from one thread to the other.
 fn insert_and_end_later() {
     explore("dispatcher: a tag is freed while another inserts", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
@@ -367,7 +370,8 @@ fn a_switch_of_policy_loses_nothing() {
     switch_while_inserting("dispatcher: insertions while the policy is switched twice", 3);
 }
 
-/// Two threads set, one after the other; a third, the owner, drains their lists in another order.
+/// Two threads change the settings, one after the other. A third thread, the owner, drains their
+/// lists in the reverse order.
 fn set_one_after_the_other() {
     explore("dispatcher: two set it, one after the other", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));

@@ -11,7 +11,7 @@ use crate::{Device, Request, Scheduler, State, Ticket, Vector};
 
 const SCHEDULES: usize = 1_500;
 
-/// Passes vectors to threads that end them, and holds reads until `reads` is set.
+/// A device that passes vectors to the threads that end them, and holds reads until `reads` is set.
 struct HoldingDevice {
     out: shuttle::sync::mpsc::Sender<Vector>,
     seen: Mutex<Vec<u32>>,
@@ -25,7 +25,7 @@ impl Device<u32> for HoldingDevice {
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
         self.seen.lock().expect("noting does not panic").extend(parts);
-        // The receiver may be gone at the very end.
+        // The run may have dropped the receiver at its end.
         let _ = self.out.send(vector);
         None
     }
@@ -49,7 +49,7 @@ fn request(item: u32) -> Request {
     Request { operation, class, position, start: u64::from(item) * 8, sectors: 8 }
 }
 
-/// Three threads insert, one ends vectors, one switches the policy, one releases reads.
+/// Three threads insert, one ends vectors, one switches the policy, and one releases reads.
 fn everything_at_once() {
     sample("dispatcher: insertions, completions, a switch and a turn", SCHEDULES, false, || {
         const ITEMS: u32 = 6;
@@ -77,7 +77,7 @@ fn everything_at_once() {
         };
         let threads =
             [with(insert, 0), with(insert, 2), with(insert, 4), with(switch, 0), with(let_go, 0)];
-        // This waits for ever for a lost event: a deadlock.
+        // If an event is lost, this loop waits for ever, which shuttle reports as a deadlock.
         let mut count = 0;
         while count < ITEMS {
             let vector = ended.recv().expect("the device lives");

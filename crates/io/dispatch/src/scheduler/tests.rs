@@ -23,7 +23,7 @@ fn write(start: u64) -> Request {
     Request { operation: Operation::Write { durable: false }, ..read(start) }
 }
 
-/// Keeps its vectors until a test ends them.
+/// A device that keeps its vectors until a test ends them.
 #[derive(Default)]
 struct ManualDevice {
     now_ns: Cell<u64>,
@@ -97,7 +97,8 @@ fn tags_are_honoured_and_a_completion_lets_the_next_out() {
     assert_eq!(device.given(), [vec![1], vec![2]]);
     device.now_ns.set(15);
     device.end_first(&scheduler);
-    // The first took ten; the second was behind it for ten, and took five.
+    // The first read kept the member busy for ten. The second read waited behind the first for ten,
+    // then took five.
     assert_eq!(*device.served.borrow(), [(true, 10), (true, 5)]);
     (0..3).for_each(|_| device.end_first(&scheduler));
     let counters = scheduler.counters(&device);
@@ -171,7 +172,7 @@ fn a_head_goes_before_what_waits() {
     assert_eq!(order, 4);
 }
 
-/// Ends everything before `begin` returns.
+/// A device that ends every vector before `begin` returns.
 struct NullDevice(AtomicUsize);
 
 impl Device<u32> for NullDevice {
@@ -185,7 +186,7 @@ impl Device<u32> for NullDevice {
     }
 }
 
-/// Each completion called the next one, until the stack was full.
+/// Regression: each completion called the next one, until the stack was full.
 #[test]
 fn a_device_that_ends_everything_at_once_does_not_recurse() {
     let (device, scheduler) = (NullDevice(AtomicUsize::new(0)), Scheduler::new(depth(1)));
@@ -194,7 +195,7 @@ fn a_device_that_ends_everything_at_once_does_not_recurse() {
     assert_eq!(scheduler.counters(&device).out, 0);
 }
 
-/// Passes every vector to a thread that ends it.
+/// A device that passes every vector to a thread that ends it.
 struct ThreadedDevice {
     out: Mutex<mpsc::Sender<(Vector, Vec<u32>)>>,
     now_ns: AtomicU64,
@@ -212,7 +213,7 @@ impl Device<u32> for ThreadedDevice {
     }
 
     fn turn(&self, now_ns: u64, _: State) -> Turn {
-        // Held every other time, and released by the next thread.
+        // Reads are held in every other span of eight, and released by the next thread.
         let reads = now_ns % 16 < 8;
         Turn { reads, writes: !reads, until_ns: now_ns }
     }

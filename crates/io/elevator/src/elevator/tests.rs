@@ -1,4 +1,4 @@
-//! Rules one by one, then random operations against a model.
+//! Tests of the rules one by one, then random operations against a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ fn expired_request_overtakes_sorted_order() {
     assert_eq!(elevator.counters().expired, 1);
 }
 
-/// The other kind goes on all the time, and the multiplexer never releases this one.
+/// Entries of the other kind go on all the time, and the multiplexer never releases the held kind.
 #[test]
 fn who_is_held_goes_in_the_end() {
     let mut elevator = Elevator::new(wide());
@@ -114,7 +114,7 @@ fn a_merged_group_is_as_old_as_its_oldest_part() {
     let mut elevator = Elevator::new(Settings { batch: 1, ..wide() });
     elevator.handle_insert(0, entry(0, Operation::Read, 1000), QueuePosition::Sorted);
     elevator.handle_insert(1, entry(1, Operation::Read, 10), QueuePosition::Sorted);
-    // Both join the old one, from both ends, although they are young.
+    // Both new entries join the old one, from both ends, although they are young.
     elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), QueuePosition::Sorted);
     elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), QueuePosition::Sorted);
     let first = elevator.poll_dispatch(500 * MS, Directions::ALL).expect("it waits");
@@ -145,8 +145,8 @@ fn without_a_policy_nothing_is_ordered_merged_or_held() {
     assert_eq!(starts(&mut elevator, 0), [500, 100, 108, 300]);
 }
 
-/// An elevator was turned off while an entry was held. Each later write, which went at once,
-/// restarted that entry's hold time.
+/// Regression: an elevator was turned off while an entry was held. Each later write, which went at
+/// once, restarted that entry's hold time.
 #[test]
 fn what_goes_at_once_leaves_the_held_their_time() {
     let mut elevator = Elevator::new(wide());
@@ -214,7 +214,7 @@ fn a_write_that_lies_on_the_way_of_reads_goes_along() {
     }
 }
 
-/// Writes that come all the time just before the next read do not keep it from going.
+/// Writes that keep arriving just before the next read do not hold that read back.
 #[test]
 fn what_goes_along_does_not_keep_the_sweep_where_it_is() {
     let mut elevator =
@@ -242,7 +242,8 @@ fn reads_that_are_given_a_slice_begin_where_the_arm_is() {
         }
         let first = elevator.poll_dispatch(0, Directions::ALL).expect("reads wait").start;
         let second = elevator.poll_dispatch(0, Directions::ALL).expect("reads wait").start;
-        // Behind the reads' arm position, before the writes'.
+        // This read is behind the arm's position in the reads' sweep and before its position in the
+        // writes' sweep.
         elevator.handle_insert(0, entry(9, Operation::Read, 470), QueuePosition::Sorted);
         let rest = starts(&mut elevator, 0);
         assert_eq!([first, second, rest[0], rest[1]], order);
@@ -260,7 +261,8 @@ fn nothing_is_taken_along_past_one_that_has_expired() {
     assert_eq!(starts(&mut elevator, 500 * MS), [100, 450]);
 }
 
-/// Reads in a higher class always continue upwards. Other entries are served within their time.
+/// Reads in a higher class always continue upwards. Entries in the lower classes are served within
+/// their time all the same.
 #[test]
 fn none_is_passed_over_for_ever() {
     let depth = Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 };
@@ -298,7 +300,8 @@ fn none_is_passed_over_for_ever() {
         elevator.handle_done(dispatch.tag);
     }
     assert!(waiting.is_empty(), "{waiting:?} were never served");
-    // Milliseconds: two lower classes by age; a write by its turn; a read by its expiry.
+    // Bounds in milliseconds: the two lower classes go by age, a write by its turn, a read by its
+    // expiry.
     assert!(served[&1] <= 10_100 && served[&2] <= 10_100, "{served:?}");
     assert!(served[&3] <= 100 && served[&4] <= 600, "{served:?}");
 }
@@ -333,7 +336,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Takes the next dispatch and checks its parts; false if there is none.
+    /// Takes the next dispatch and checks its parts. Returns false if there is no dispatch.
     fn poll(&mut self, allowed: Directions) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns, allowed) else {
             return false;
@@ -488,7 +491,8 @@ proptest! {
     }
 }
 
-/// Write-back alone had six requests out at each member, a quarter of those without elevator.
+/// Regression: write-back alone had six requests out at each member, a quarter of the number
+/// without an elevator.
 #[test]
 fn who_is_alone_has_the_member_to_itself() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..Settings::multiplexed() });

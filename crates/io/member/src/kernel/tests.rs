@@ -176,7 +176,8 @@ fn a_virtual_disk_that_calls_itself_rotational_is_not_believed() {
     assert_eq!(turns((253, 9)), Some(true), "it lies on a real disk, too");
 }
 
-/// dm-3 over the partition and over a loop device over the file `image`.
+/// A small kernel with dm-3 over the partition and over a loop device, whose backing is the file
+/// `image`.
 fn stacked() -> World {
     let world = World::new();
     world.device("devices/dm-3", "253:3");
@@ -254,7 +255,7 @@ fn two_loop_devices_where_one_is_used_are_told_with_the_user() {
     world.write("sys/block/loop8/ro", "1\n");
     hold(Access::ReadOnly).expect("two readers");
     hold(Access::ReadWrite).expect_err("a reader beside a writer");
-    // Nor does one over other bytes.
+    // A loop device over other bytes of the file does no harm either.
     world.write("sys/block/loop8/loop/sizelimit", "512\n");
     hold(Access::ReadWrite).expect("another part of the file");
 }

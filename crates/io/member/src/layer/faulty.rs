@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::{Identity, Member, MemberError};
 
-/// The operations that a fault can strike.
+/// The operations that can fail by a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// [`Member::read_at`].
@@ -25,30 +25,31 @@ pub enum Operation {
     Zero,
 }
 
-/// How often a fault strikes.
+/// How often a fault makes operations fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// For this many operations, then never again.
+    /// For this many operations, then no more.
     Times(u32),
-    /// For every operation until it is removed.
+    /// For every operation, until the fault is removed.
     Sticky,
 }
 
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The operation it strikes. A durable write is struck by `Write` faults and by `Flush` faults.
+    /// The operation that fails. A durable write fails by `Write` faults and by `Flush` faults.
     pub operation: Operation,
-    /// Bytes it strikes: any operation that touches one of them. A flush touches every byte.
+    /// The bytes of the fault: any operation that touches one of them fails. A flush touches every
+    /// byte.
     pub range_bytes: Range<u64>,
     /// The error that the operation returns.
     pub error: MemberError,
-    /// How often.
+    /// How often the fault makes operations fail.
     pub persistence: Persistence,
 }
 
 impl Fault {
-    /// A fault that strikes every such operation, anywhere, until it is removed.
+    /// A fault that fails every such operation, anywhere, until the fault is removed.
     pub fn everywhere(operation: Operation) -> Self {
         Self {
             operation,
@@ -58,17 +59,17 @@ impl Fault {
         }
     }
 
-    /// A fault that strikes every such operation in a range, until it is removed.
+    /// A fault that fails every such operation in a range, until the fault is removed.
     pub fn on(operation: Operation, range_bytes: Range<u64>) -> Self {
         Self { range_bytes, ..Self::everywhere(operation) }
     }
 
-    /// Limits it to the next `times` operations.
+    /// Limits the fault to the next `times` operations.
     pub fn times(self, times: u32) -> Self {
         Self { persistence: Persistence::Times(times), ..self }
     }
 
-    /// Sets its error.
+    /// Sets the error that operations return.
     pub fn error(self, error: MemberError) -> Self {
         Self { error, ..self }
     }
@@ -92,14 +93,15 @@ struct State {
 pub struct Faults(Arc<State>);
 
 impl Faults {
-    /// Inserts a fault. Faults are tried in the order of insertion; the first that fits strikes.
+    /// Inserts a fault. For each operation the faults are tried in the order of insertion, and the
+    /// first that fits is used.
     pub fn insert(&self, fault: Fault) -> FaultId {
         let id = FaultId(self.0.next.fetch_add(1, Ordering::Relaxed));
         self.lock().push((id, fault));
         id
     }
 
-    /// Removes a fault; no effect if it is spent.
+    /// Removes a fault; no effect if it has failed its number of operations already.
     pub fn remove(&self, id: FaultId) {
         self.lock().retain(|(other, _)| *other != id);
     }
@@ -119,7 +121,7 @@ impl Faults {
         self.0.dead.store(false, Ordering::Release);
     }
 
-    /// Operations that failed by a fault or by death.
+    /// Operations that failed by a fault or because the member was killed.
     pub fn struck_count(&self) -> u64 {
         self.0.struck.load(Ordering::Relaxed)
     }
@@ -128,7 +130,8 @@ impl Faults {
         self.0.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error of a fault that strikes this operation; uses up one of its times.
+    /// Fails if a fault applies to this operation, with that fault's error; uses up one of its
+    /// times.
     fn strike(&self, operation: Operation, range_bytes: Range<u64>) -> Result<(), MemberError> {
         if self.0.dead.load(Ordering::Acquire) {
             self.0.struck.fetch_add(1, Ordering::Relaxed);
@@ -149,7 +152,7 @@ impl Faults {
         Err(error)
     }
 
-    /// As [`Faults::strike`] for a flush, which stays failed once it has.
+    /// As [`Faults::strike`] for a flush. After one failed flush every later flush fails.
     fn strike_flush(&self, range_bytes: Range<u64>) -> Result<(), MemberError> {
         if self.0.flush_failed.load(Ordering::Acquire) {
             return Err(MemberError::FlushFailedBefore { errno: None });

@@ -1,6 +1,7 @@
-//! A copy of a disk with unreadable ranges: reads of them fail here, too.
+//! A copy of a disk with unreadable ranges: reads of those ranges fail here as well.
 //!
-//! The copy has zeroes there as a rule, which an array would take for the disk's. It is read-only.
+//! Copy programs put zeroes there as a rule, which an array would take for the disk's content. The
+//! layer is read-only.
 //!
 //! Invariant: no byte of a hole is ever returned as the member's own
 //! `[check: what_a_copy_lacks_is_an_error_or_zeroes]`.
@@ -87,7 +88,8 @@ impl<M: Member> Member for Holes<M> {
     }
 }
 
-/// A member that reads as zeroes where it cannot be read. A search for signatures finds none there.
+/// A member that reads as zeroes where the member below cannot be read, so that a search for
+/// signatures finds none there.
 #[derive(Debug)]
 pub struct Lenient<M>(pub M);
 

@@ -78,7 +78,7 @@ pub enum OverlayError {
         #[source]
         source: io::Error,
     },
-    /// The file was made over something else.
+    /// The file was made over a member with other content.
     #[error("{} was made over other contents of this member", .path.display())]
     OfOther {
         /// The file.
@@ -92,7 +92,7 @@ pub enum OverlayError {
         /// The damage, in words.
         why: &'static str,
     },
-    /// Another process has it open.
+    /// Another process has the file open.
     #[error("{} is in use by another process", .path.display())]
     Busy {
         /// The file.
@@ -103,7 +103,7 @@ pub enum OverlayError {
 /// A block's slot, and the checksum of its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct StoredBlock {
-    /// 0 for none: the head is there.
+    /// The slot's number; 0 means that there is none, since the head occupies that place.
     slot: u32,
     checksum: u32,
 }
@@ -116,7 +116,8 @@ enum BlockLocation {
     Slot(StoredBlock),
 }
 
-/// The blocks in slots, by groups with at least one of them, and the blocks of zeroes.
+/// The blocks with slots, in groups, and the blocks of zeroes. A group without a block in a slot is
+/// left out.
 #[derive(Debug, Default)]
 struct Map {
     groups: BTreeMap<u64, Box<Group>>,
@@ -133,7 +134,7 @@ impl Map {
         }
     }
 
-    /// The location of `block`, and how many blocks before `end` follow it there.
+    /// The location of `block`, and the number of blocks up to `end` that continue the same run.
     fn run_at(&self, block: u64, end: u64) -> (BlockLocation, u64) {
         let first = self.location(block);
         let is_next = |next: u64| match (first, self.location(next)) {
@@ -145,7 +146,7 @@ impl Map {
         (first, (block + 1..end).find(|next| !is_next(*next)).unwrap_or(end))
     }
 
-    /// Sets a run over existing ones; slots that are no longer named go to `freed`.
+    /// Sets a run in place of existing ones. Slots that are no longer named are added to `freed`.
     fn set(&mut self, run: &Run, freed: &mut Vec<u32>) {
         let (first, last) = (run.block, run.blocks().end - 1);
         for (number, group) in self.groups.range_mut(first / GROUP_BLOCKS..=last / GROUP_BLOCKS) {
@@ -170,7 +171,7 @@ impl Map {
         }
     }
 
-    /// Blocks in slots, in order.
+    /// All blocks in slots, in order, with slot and checksum.
     fn stored_blocks(&self) -> impl Iterator<Item = (u64, StoredBlock)> {
         self.groups.iter().flat_map(|(number, group)| {
             (number * GROUP_BLOCKS..).zip(**group).filter(|(_, stored)| stored.slot != 0)
@@ -210,12 +211,12 @@ struct Run {
     block: u64,
     count: u32,
     slot: u32,
-    /// One for each block; empty for zeroes.
+    /// One checksum for each block; empty for zeroes.
     checksums: Vec<u32>,
 }
 
 impl Run {
-    /// Runs of zeroes, as many as their count needs.
+    /// Runs of zeroes over these blocks; several if their count exceeds what one run can hold.
     fn zeroes(mut blocks: Range<u64>) -> Vec<Self> {
         let mut runs = Vec::new();
         while !blocks.is_empty() {
@@ -237,8 +238,8 @@ impl Run {
         self.checksums.iter().for_each(|checksum| log.extend(checksum.to_le_bytes()));
     }
 
-    /// The next run of a log with `left` bytes. `None` if it does not fit a member of `blocks`
-    /// blocks and a file of `slots` slots.
+    /// Reads the next run of a log with `left` bytes. `None` if the run does not fit a member of
+    /// `blocks` blocks and a file of `slots` slots.
     fn read(
         log: &mut impl Read,
         left: u64,
@@ -272,7 +273,7 @@ struct Head {
     size_bytes: u64,
     mark: u64,
     id: OverlayId,
-    /// How often the map was saved.
+    /// Number of times that the map was saved.
     sequence: u64,
     log_bytes: u64,
     log_checksum: u32,
@@ -294,7 +295,7 @@ impl Head {
         bytes
     }
 
-    /// `None` if the bytes are no head, or not as written.
+    /// `None` if the bytes are no head, or differ from the head that was written.
     fn of(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let head = Self {
@@ -322,7 +323,7 @@ struct Writer {
     /// Slots from here on were never written.
     next: u32,
     free: Vec<u32>,
-    /// Slots taken since the log was saved, so that it names none of them.
+    /// Slots taken since the log was saved, so that the log on the disk names none of them.
     fresh: HashSet<u32>,
     /// Slots that only the log on the disk still names.
     freed: Vec<u32>,
@@ -332,7 +333,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// `wanted` consecutive slots, or fewer.
+    /// Takes `wanted` consecutive slots, or fewer.
     fn take(&mut self, wanted: u32) -> Result<Range<u32>, MemberError> {
         if let Some(slot) = self.free.pop() {
             self.fresh.insert(slot);
@@ -364,7 +365,7 @@ pub struct Overlay<M> {
     data: File,
     file: File,
     map: RwLock<Map>,
-    /// Held while blocks are written or saved.
+    /// The lock is held while blocks are written or saved.
     writer: Mutex<Writer>,
 }
 
@@ -376,14 +377,14 @@ fn damaged(path: &Path, why: &'static str) -> OverlayError {
     OverlayError::Damaged { path: path.to_path_buf(), why }
 }
 
-/// The paths of the map and of the blocks.
+/// The paths of two files: the map, then the blocks.
 #[must_use]
 pub fn files(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
     (folder.join(format!("{name}.map")), folder.join(format!("{name}.data")))
 }
 
 impl<M: Member> Overlay<M> {
-    /// Makes an empty overlay of this name. `mark` stands for the member's content.
+    /// Makes an empty overlay of this name. `mark` identifies the member's content.
     ///
     /// # Errors
     /// The files cannot be made.
@@ -395,7 +396,8 @@ impl<M: Member> Overlay<M> {
     ) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let create = |path: &Path, bytes: &[u8]| {
-            // Removes a file that was begun and never used; of a link only the link.
+            // Removes a file that was begun and never used. If the path is a link, only the link is
+            // removed.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(system(path)(error));
@@ -422,17 +424,17 @@ impl<M: Member> Overlay<M> {
         Self::open(inner, folder, name, mark)
     }
 
-    /// Opens the overlay of this name. `mark` stands for the member's content.
+    /// Opens the overlay of this name. `mark` identifies the member's content.
     ///
     /// # Errors
-    /// It is over other content, damaged, in use, or the files cannot be opened.
+    /// The overlay is over other content, damaged or in use, or the files cannot be opened.
     pub fn open(inner: M, folder: &Path, name: &str, mark: u64) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let (file, data) = (open_file(&map_path)?, open_file(&data_path)?);
         if !lock_exclusively(&file).map_err(|error| system(&map_path)(error.into()))? {
             return Err(OverlayError::Busy { path: map_path });
         }
-        // Another process may just have replaced the log.
+        // Another process may have replaced the log between the open and the lock.
         let is_it =
             |there: std::fs::Metadata| file.metadata().is_ok_and(|ours| ours.ino() == there.ino());
         if !std::fs::symlink_metadata(&map_path).is_ok_and(is_it) {
@@ -475,7 +477,7 @@ impl<M: Member> Overlay<M> {
     /// Rewrites a log that is much longer than necessary.
     fn shorten(&mut self, map_path: &Path) -> Result<(), OverlayError> {
         let head = self.writer().head;
-        // The minimum: a checksum for each block.
+        // The minimum size of the log: a checksum for each block.
         let least = self.map().stored_blocks().count() as u64 * 4;
         if head.log_bytes <= 2 * least + LOG_WASTE_BYTES {
             return Ok(());
@@ -517,14 +519,14 @@ impl<M: Member> Overlay<M> {
         Ok(())
     }
 
-    /// The identity that both files carry, and how often the map was saved.
+    /// The identity that both files carry, and the number of times that the map was saved.
     #[must_use]
     pub fn identity_and_sequence(&self) -> (OverlayId, u64) {
         let head = self.writer().head;
         (head.id, head.sequence)
     }
 
-    /// Bytes that are in the overlay instead of the member.
+    /// Number of bytes that the overlay holds instead of the member.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let ranges = self.ranges();
@@ -540,7 +542,8 @@ impl<M: Member> Overlay<M> {
         blocks.iter().map(|run| self.bytes_of_blocks(run)).collect()
     }
 
-    /// Reads every block. Returns the changed ranges, in bytes of the member and in order.
+    /// Reads every block. Returns the ranges that changed since they were written, in bytes of the
+    /// member and in order.
     ///
     /// # Errors
     /// The file cannot be read at all.
@@ -581,7 +584,7 @@ impl<M: Member> Overlay<M> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last block may be short.
+    /// The bytes of these blocks; the member's last block may be short.
     fn bytes_of_blocks(&self, blocks: &Range<u64>) -> Range<u64> {
         blocks.start * BLOCK_BYTES..(blocks.end * BLOCK_BYTES).min(self.inner.size_bytes())
     }
@@ -597,7 +600,9 @@ impl<M: Member> Overlay<M> {
         let mut buffer = vec![0; small(bytes.end - bytes.start)];
         let read = self.data.read_exact_at(&mut buffer, slot_start(first));
         for (block, bytes) in blocks.zip(buffer.chunks_mut(small(BLOCK_BYTES))) {
-            // A free slot is reused, so a block that was written meanwhile has another slot.
+            // If a block does not match its checksum, look up its slot again. Another thread may
+            // have written the block meanwhile, which gives it a new slot and frees the old one for
+            // reuse.
             let mut tried = None;
             loop {
                 let location = self.map().location(block);
@@ -648,7 +653,7 @@ impl<M: Member> Overlay<M> {
         Ok(())
     }
 
-    /// Puts a run into the map in memory. At a limit, the runs that the log lacks are saved.
+    /// Puts a run into the map in memory. If too many runs are missing from the log, saves them.
     fn put_run(&self, writer: &mut Writer, run: Run) -> Result<(), MemberError> {
         let mut freed = Vec::new();
         self.map_mut().set(&run, &mut freed);
@@ -657,7 +662,7 @@ impl<M: Member> Overlay<M> {
         if writer.unsaved.len() < UNSAVED_RUNS_MAX { Ok(()) } else { self.flush_with(writer) }
     }
 
-    /// Writes bytes within one block.
+    /// Writes bytes within one block, and fills the rest of the block from its present content.
     fn put_in_part(
         &self,
         writer: &mut Writer,
@@ -693,7 +698,7 @@ impl<M: Member> Overlay<M> {
         parts
     }
 
-    /// Makes durable the blocks, then the log that names them, then the head that covers the log.
+    /// Makes the blocks durable, then the log that names them, then the head that covers the log.
     fn save(&self, writer: &mut Writer) -> Result<(), MemberError> {
         if writer.unsaved.is_empty() {
             return Ok(());
@@ -727,7 +732,7 @@ impl<M: Member> Overlay<M> {
     }
 }
 
-/// A file of blocks that became shorter has lost written bytes.
+/// If the file of blocks became shorter, written bytes are lost.
 fn changed_below(error: io::Error) -> MemberError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => MemberError::Media { errno: Errno::BADMSG.raw_os_error() },
@@ -817,7 +822,7 @@ fn read_map(file: &File, head: &Head, slots: u64) -> io::Result<Option<Map>> {
     Ok((log.sum == head.log_checksum).then_some(map))
 }
 
-/// Reads the log's part of a file.
+/// A reader of the part of a file that holds the log.
 struct LogReader<'a> {
     file: &'a File,
     at: u64,

@@ -14,10 +14,10 @@ pub struct Part<M> {
 }
 
 impl<M: Member> Part<M> {
-    /// The range of `size_bytes` at `start_bytes`.
+    /// The part of `size_bytes` bytes at `start_bytes`.
     ///
     /// # Errors
-    /// It does not lie in the member.
+    /// The part does not lie in the member.
     pub fn new(inner: M, start_bytes: u64, size_bytes: u64) -> Result<Self, MemberError> {
         check_bounds(start_bytes, size_bytes, inner.size_bytes())?;
         Ok(Self { inner, start_bytes, size_bytes })

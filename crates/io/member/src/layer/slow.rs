@@ -32,7 +32,7 @@ impl Delays {
         store(&self.0.write_ns, delay);
     }
 
-    /// Delays every flush, and every durable write on top of a write's delay, from now on.
+    /// Delays every flush from now on. A durable write is delayed by this and by the write's delay.
     pub fn set_flush(&self, delay: Duration) {
         store(&self.0.flush_ns, delay);
     }
