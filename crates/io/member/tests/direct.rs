@@ -1,8 +1,8 @@
-//! Direct I/O beside the page cache: the same bytes, either way.
+//! Direct I/O beside buffered I/O on one member: both read the same bytes.
 
 use braid_member::{Access, DirectError, Member, MemoryMember, create_file, open};
 
-/// Memory at a multiple of 4096.
+/// A buffer at an address that is a multiple of 4096.
 #[repr(align(4096))]
 struct Aligned([u8; 8192]);
 

@@ -1,4 +1,4 @@
-//! The layers: each adds one thing and changes nothing else.
+//! The layers: each changes one thing about a member and nothing else.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -141,7 +141,7 @@ fn a_patched_member_reads_as_written_and_is_never_written() {
     assert_eq!(whole, pattern(0, size));
 }
 
-/// A folder, a member's content, and the member.
+/// An overlay over a memory member: the overlay's folder, the member's content, and the member.
 fn overlaid() -> (tempfile::TempDir, Vec<u8>, Arc<MemoryMember>) {
     let folder = tempfile::tempdir().expect("a folder");
     let bytes: Vec<u8> =
@@ -166,7 +166,7 @@ fn an_overlay_reads_like_a_member_that_was_written() {
     let (folder, mut model, member) = overlaid();
     let overlay = made(&member, folder.path());
     assert_eq!(all_of(&overlay), model);
-    // Offsets and lengths on both sides of every block boundary, and at the short last block.
+    // Ranges on both sides of every block boundary, and at the short last block.
     let size = model.len();
     let cases = [
         (0, 512),
@@ -229,7 +229,7 @@ fn an_overlay_survives_a_restart() {
     drop(overlay);
     let again = open(7).expect("it is there");
     assert_eq!(all_of(&again), model, "what was flushed is there, and nothing by halves");
-    // Slots of blocks that were never flushed, or were written again, are reused.
+    // The overlay reuses slots of blocks that were never flushed or were written again.
     for turn in 0..100 {
         again.write_at(&[turn; 9000], 4096, true).expect("a write");
     }
@@ -240,7 +240,8 @@ fn an_overlay_survives_a_restart() {
     assert!(matches!(open(8), Err(OverlayError::OfOther { .. })), "the member holds other bytes");
 }
 
-/// After many writes of the same blocks the log is much longer than the map needs.
+/// After many writes of the same blocks the log is much longer than the map needs, so an open
+/// rewrites it.
 #[test]
 fn a_long_log_of_an_overlay_is_written_anew() {
     let (folder, mut model, member) = overlaid();
@@ -264,7 +265,8 @@ fn a_long_log_of_an_overlay_is_written_anew() {
     assert!(length() < 8192, "{}", length());
 }
 
-/// A child between fork and exec holds its parent's locks: a closed overlay was refused as in use.
+/// Regression: a child between fork and exec holds its parent's locks, so a closed overlay was
+/// refused as in use.
 #[test]
 fn an_overlay_that_is_held_for_a_moment_longer_is_opened() {
     let (folder, _, member) = overlaid();
@@ -279,8 +281,8 @@ fn an_overlay_that_is_held_for_a_moment_longer_is_opened() {
     child.join().expect("it ends");
 }
 
-/// A map that was cut, one flipped bit, blocks that were zeroed: each was read, and committed, as
-/// if a client had written it.
+/// Regression: a map that was cut, a flipped bit, and zeroed blocks were read, and committed, as if
+/// a client had written these bytes.
 #[test]
 fn an_overlay_that_was_changed_in_any_byte_is_refused() {
     let (folder, mut model, member) = overlaid();
@@ -322,7 +324,7 @@ fn an_overlay_that_was_changed_in_any_byte_is_refused() {
         bytes[at] ^= 0x10;
         write(&data, &bytes);
         let Ok(overlay) = open() else { continue };
-        // Only intact blocks are read: every block but one.
+        // With one block damaged, every other block can still be read.
         let changed = overlay.changed().expect("readable");
         let mut buffer = [0; 4096];
         let mut failed = Vec::new();
@@ -342,7 +344,7 @@ fn an_overlay_that_was_changed_in_any_byte_is_refused() {
     }
     write(&data, &sound_data);
     assert_eq!(all_of(&open().expect("it is whole again")), model);
-    // Another overlay's blocks, no file at all, and a link to one.
+    // The file is replaced by another overlay's blocks, by no file, and by a link to a file.
     let other = folder.path().join("other");
     std::fs::create_dir(&other).expect("a folder");
     let id = *b"another identity";
@@ -365,7 +367,7 @@ fn an_overlay_that_was_changed_in_any_byte_is_refused() {
     assert_eq!(all_of(&open().expect("it is whole again")), model);
 }
 
-/// Whether an overlay opens, and all its blocks are intact.
+/// Whether an overlay opens and all its blocks match their checksums.
 fn is_whole(opened: Result<Overlay<Arc<MemoryMember>>, OverlayError>) -> bool {
     opened.is_ok_and(|overlay| overlay.changed().is_ok_and(|changed| changed.is_empty()))
 }
@@ -391,7 +393,7 @@ fn what_a_copy_lacks_is_an_error_or_zeroes() {
     let member = MemoryMember::new(8192);
     let model: Vec<u8> = (0..8192).map(|at| (at % 251) as u8 + 1).collect();
     member.write_at(&model, 0, false).expect("a write");
-    // One is within a sector, two touch, one is empty.
+    // One hole is within a sector, two touch, one is empty.
     let holes = [4096..5120, 1000..1010, 5120..5632, 7000..7000];
     let holed = Arc::new(Holes::new(member, &holes));
     let is_bad = |at: usize| (4096..5632).contains(&at) || (1000..1010).contains(&at);

@@ -17,7 +17,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// A loop device over a new file, or `None` if that is not possible.
+    /// Makes a loop device over a new file; `None` if that is not possible.
     fn attach() -> Option<Self> {
         let (folder, file) = backing();
         let device = losetup(&file, &[])?;
@@ -28,7 +28,7 @@ impl Loop {
         name(&self.device)
     }
 
-    /// Another loop device over the same file, or a part of it.
+    /// Makes another loop device over the same file, or over a part of it.
     fn twin(&self, options: &[&str]) -> Option<Twin> {
         losetup(&self.file, options).map(Twin)
     }
@@ -48,7 +48,7 @@ impl Drop for Twin {
     }
 }
 
-/// A file without a loop device.
+/// A new file without a loop device over it, and its folder.
 fn backing() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("tempdir");
     let file = folder.path().join("backing");
@@ -170,7 +170,7 @@ fn below(upper: &Path, file: &Path, holder: Holder) -> Option<Holder> {
 fn a_file_that_is_a_member_is_none_through_a_loop_device() {
     let (_folder, file) = backing();
     let writer = open(&file, Access::ReadWrite).expect("a file of its own");
-    // Attached after the file was opened: the kernel does not check locks.
+    // The loop device is attached after the file was opened, since the kernel does not check locks.
     let Some(device) = losetup(&file, &[]).map(Twin) else { return };
     let own = Holder::Lock { process_id: Some(std::process::id()), command: None };
     for access in [Access::ReadWrite, Access::ReadOnly] {
@@ -197,7 +197,8 @@ fn two_loop_devices_over_one_file_are_two_names_of_one_member() {
     }
     drop(twin);
     let writer = open(&attached.device, Access::ReadWrite).expect("alone");
-    // A later opener finds the first at work, and the first goes on.
+    // A later opener is refused while the first has the device open, and the first is not
+    // disturbed.
     let Some(twin) = attached.twin(&[]) else { return };
     assert!(matches!(holder(&twin.0, Access::ReadWrite), Some(Holder::Below { .. })));
     writer.write_at(b"x", 0, true).expect("it is ours");

@@ -1,4 +1,4 @@
-//! Every kind of file that must not be opened, and the name of its refusal.
+//! Every kind of file that must not be opened, and the error with which it is refused.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -193,7 +193,7 @@ fn a_file_that_may_not_be_written_is_refused() {
     let folder = Folder::new();
     let path = folder.file("member");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("set_permissions");
-    // Root may write everything, unless a thread drops that capability, as this one does.
+    // Root may write every file, unless a thread drops that capability, as this one does.
     let capabilities = capabilities(None).expect("our own");
     let fewer = CapabilitySets {
         effective: capabilities.effective - CapabilitySet::DAC_OVERRIDE,
@@ -209,7 +209,8 @@ fn a_file_that_may_not_be_written_is_refused() {
 #[test]
 fn a_file_behind_another_programs_lock_is_refused() {
     needs!("python3");
-    // A POSIX lock, which the child holds, and `flock` do not conflict; /proc/locks shows both.
+    // A POSIX lock, which the child holds, does not conflict with `flock`; `/proc/locks` shows
+    // both.
     let folder = Folder::new();
     let path = folder.file("member");
     let script = "import fcntl,sys\nf=open(sys.argv[1],'r+b')\n\

@@ -12,8 +12,8 @@ use braid_member::{Access, Holder, OpenError, adopt, create_file, open, open_for
 const PATH_VARIABLE: &str = "BRAID_TEST_HOLD_PATH";
 const ACCESS_VARIABLE: &str = "BRAID_TEST_HOLD_ACCESS";
 
-/// In the second process: opens the given path, says so, and holds it until its input ends. In the
-/// first process it has nothing to hold and says that.
+/// In the second process: opens the given path, prints a line, and holds the member until its input
+/// ends. In the first process: prints that it has no path to hold.
 #[test]
 fn hold() {
     let Some(path) = std::env::var_os(PATH_VARIABLE) else {
@@ -95,7 +95,8 @@ fn what_another_process_hands_over_keeps_its_lock() {
     assert!(matches!(open(&path, Access::ReadWrite), Err(OpenError::Busy { .. })));
     drop(member);
     drop(open(&path, Access::ReadWrite).expect("nobody has it any more"));
-    // Descriptors that are not open for both, belong to two files, or are missing make no member.
+    // No member is made of descriptors that are not open for reading and writing, belong to two
+    // files, or are missing.
     let file =
         |options: &mut std::fs::OpenOptions| OwnedFd::from(options.open(&path).expect("a file"));
     let reading = || file(std::fs::OpenOptions::new().read(true));

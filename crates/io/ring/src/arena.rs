@@ -23,23 +23,25 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::region::Region;
 
-/// The process's default memory for payloads; [`crate::set_payload_memory`] changes it.
+/// The default size of the process's memory for payloads; [`crate::set_payload_memory`] changes it.
 pub const PAYLOAD_MEMORY_BYTES: usize = 192 << 20;
 
 /// Bytes of a slab: a huge page.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
 
-/// Minimum bytes for a registered name: pinning one page costs the kernel no more than looking a
-/// name up. Shorter payloads are not carved, so that a flood of them leaves the slabs to others.
+/// Minimum bytes of a payload that the ring names by number: pinning one page costs the kernel no
+/// more than looking a name up. Shorter payloads are not carved, so that a flood of them leaves the
+/// slabs to others.
 pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 
-/// Maximum number of slabs. Memory is taken only once that many are in use at one time.
+/// Maximum number of slabs of any arena. Memory is taken only once that many are in use at the same
+/// time.
 pub(crate) const SLABS: usize = 64;
 
 /// Maximum number of slabs of the process's arena.
 static SLABS_MAX: AtomicUsize = AtomicUsize::new(PAYLOAD_MEMORY_BYTES / 3 / SLAB_BYTES);
 
-/// Sets the maximum of the process's arena; carved memory stays.
+/// Sets the maximum size of the process's arena. Memory that is carved already stays.
 pub(crate) fn set_bytes_max(bytes: usize) {
     SLABS_MAX.store((bytes / SLAB_BYTES).min(SLABS), Ordering::Relaxed);
 }
@@ -48,22 +50,22 @@ pub(crate) struct Arena {
     region: Region,
     /// Where the first slab begins in the region.
     offset_bytes: usize,
-    /// Slabs that the reserved addresses hold.
+    /// Number of slabs for which addresses are reserved.
     slabs: usize,
     carving: Mutex<Carving>,
 }
 
 struct Carving {
-    /// Slabs with a size.
+    /// Number of slabs that have a payload size.
     used: usize,
-    /// For each size, as a power of two: the slab being carved, and the start of its rest.
+    /// For each size, as a power of two: the slab being carved, and the start of its unused part.
     open: [Option<(usize, usize)>; SLAB_BYTES.trailing_zeros() as usize + 1],
 }
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
 impl Arena {
-    /// The process's arena; `None` if addresses are short.
+    /// The process's arena; `None` if the process has too few addresses for it.
     pub(crate) fn of_process() -> Option<&'static Self> {
         ARENA.get_or_init(|| Self::new(SLABS_MAX.load(Ordering::Relaxed))).as_ref()
     }
@@ -123,7 +125,7 @@ impl Arena {
 mod tests {
     use super::*;
 
-    /// The process's default.
+    /// The number of slabs with the default setting.
     const FEW: usize = PAYLOAD_MEMORY_BYTES / 3 / SLAB_BYTES;
 
     #[test]
@@ -140,7 +142,7 @@ mod tests {
         }
         carved.sort_unstable();
         assert!(carved.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
-        // A size with an open slab continues when others find none.
+        // A size that has a partly carved slab still gets memory when the other sizes find no slab.
         assert!(arena.carve(4096).is_some() && arena.carve(SLAB_BYTES).is_none());
     }
 

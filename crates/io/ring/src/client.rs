@@ -20,21 +20,22 @@ use crate::payload::Payload;
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum ClientRequest {
-    /// Fill the payload from `offset`.
+    /// Fill the payload with the bytes at `offset`.
     Read { offset: u64, payload: Payload },
-    /// Write the payload at `offset`; with `durable` it is on stable storage when acknowledged.
+    /// Write the payload at `offset`. With `durable` the data is on stable storage when the write
+    /// is acknowledged.
     Write { offset: u64, payload: Payload, durable: bool },
     /// Make every write acknowledged so far, to any client, durable.
     Flush,
-    /// Make a range read as zeroes. With `may_punch` space may be given back. With `fast` the
-    /// request fails ([`RequestError::NotFast`]) instead of writing zeroes.
+    /// Make a range read as zeroes. With `may_punch` its space may be given back. With `fast` the
+    /// request fails ([`RequestError::NotFast`]) if zeroes would have to be written.
     WriteZeroes { offset: u64, length: u64, may_punch: bool, fast: bool, durable: bool },
     /// Discard the content of a range; a server may ignore it.
     Trim { offset: u64, length: u64, durable: bool },
 }
 
 impl ClientRequest {
-    /// The same request, `by` bytes further on.
+    /// The same request with its offset increased by `by` bytes.
     #[must_use]
     pub fn moved(self, by: u64) -> Self {
         match self {
@@ -56,10 +57,10 @@ impl ClientRequest {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The array or the way it was opened does not allow writes.
+    /// The array, or the way in which it was opened, does not allow writes.
     #[error("the array is read-only")]
     ReadOnly,
-    /// The bytes cannot be read or written; the reason in words.
+    /// The bytes cannot be read or written; the text says why.
     #[error("input/output error: {0}")]
     Io(&'static str),
     /// The file system below a member is full.
@@ -77,7 +78,7 @@ pub enum RequestError {
     /// The array is being stopped.
     #[error("the array is stopping")]
     Stopping,
-    /// The completion was dropped: a fault of the program that served the request.
+    /// The completion was dropped without a result: a bug in the code that served the request.
     #[error("the request was dropped")]
     Dropped,
 }
@@ -85,18 +86,18 @@ pub enum RequestError {
 /// The end of a request.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Success, or the error.
+    /// Success, or the error of the request.
     pub result: Result<(), RequestError>,
     /// The request's payload. A read always returns it; a write may keep it.
     pub payload: Option<Payload>,
 }
 
-/// A receiver's name for a request.
+/// The name by which a receiver knows a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Token {
-    /// The client, if the receiver serves many.
+    /// The client that sent the request, if the receiver serves many clients.
     pub client: u64,
-    /// The request of that client.
+    /// The request among those of that client.
     pub request: u64,
 }
 
@@ -106,9 +107,9 @@ impl From<u64> for Token {
     }
 }
 
-/// Receives the ends of many requests, each by its token, so that no request allocates.
+/// Receives the outcomes of many requests, each with its token, so that no request allocates.
 pub trait Receiver: Send + Sync {
-    /// Takes the end of one request, once, on any thread; it must not wait for the array.
+    /// Takes the outcome of one request, once, on any thread. It must not wait for the array.
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome);
 }
 
@@ -122,26 +123,27 @@ impl<F: FnOnce(Outcome) + Send> Receiver for FunctionReceiver<F> {
     }
 }
 
-/// The right and the duty to end one request, once, on any thread, even before its call returns.
+/// The right and the duty to end one request, once, on any thread. A server may use it even before
+/// the call that passed the request has returned.
 pub struct Completion {
     receiver: Option<Arc<dyn Receiver>>,
     token: Token,
 }
 
 impl Completion {
-    /// A completion for this receiver and token.
+    /// A completion that reports to this receiver with this token.
     #[must_use]
     pub fn new(receiver: Arc<dyn Receiver>, token: Token) -> Self {
         Self { receiver: Some(receiver), token }
     }
 
-    /// For a function as the receiver; allocates for each request.
+    /// A completion that calls a function; it allocates for each request.
     #[must_use]
     pub fn from_fn(function: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self::new(Arc::new(FunctionReceiver(Mutex::new(Some(function)))), Token::default())
     }
 
-    /// Ends the request.
+    /// Ends the request with this outcome.
     pub fn complete(mut self, outcome: Outcome) {
         let receiver = self.receiver.take().expect("taken only here and in drop");
         receiver.receive(self.token, outcome);

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of one worker, or of all added up, since they were started.
+/// Counts of one worker, or the sum over all workers, since they were started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Turns of the loop.
     pub turns: u64,
     /// Calls of `io_uring_enter`.
     pub enters: u64,
-    /// Calls of `io_uring_enter` that submitted operations; the others slept or reaped.
+    /// Calls of `io_uring_enter` that submitted operations. The other calls slept or reaped.
     pub submissions: u64,
     /// Submitted operations, resumptions included.
     pub entries: u64,
@@ -17,7 +17,7 @@ pub struct Counters {
     pub completions: u64,
     /// Calls of `io_uring_enter` that were allowed to sleep.
     pub sleeps: u64,
-    /// Times that another thread had to wake the worker.
+    /// Number of times that another thread had to wake the worker.
     pub wakes: u64,
     /// Tasks and operations that came through the inbox.
     pub posted: u64,
@@ -27,13 +27,13 @@ pub struct Counters {
     pub resumed: u64,
     /// Transfers of files that named registered memory.
     pub registered: u64,
-    /// Operations on files and sockets that the ring knows by number.
+    /// Operations on files and sockets that named a registered number.
     pub numbered: u64,
 }
 
 macro_rules! tally {
     ($($name:ident),*) => {
-        /// The running counts. Only one thread counts; any may read.
+        /// The running counts. One thread counts; any thread may read.
         #[derive(Debug, Default)]
         pub(crate) struct Tally {
             $(pub(crate) $name: AtomicU64,)*
@@ -61,7 +61,7 @@ tally!(
     numbered
 );
 
-/// Adds to a count of this thread only, without a locked instruction.
+/// Adds to a count that only this thread changes, without a locked instruction.
 pub(crate) fn add(count: &AtomicU64, more: usize) {
     count.store(count.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
 }

@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// This process may not use io_uring: the sysctl `kernel.io_uring_disabled`, or a container's
-    /// seccomp filter. Or the kernel was built without.
+    /// seccomp filter, forbids it. Or the kernel was built without io_uring.
     #[error(
         "io_uring is not allowed here ({errno}): kernel.io_uring_disabled, a seccomp filter, or a \
          kernel without it"
@@ -35,7 +35,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// Whether the caller should go on without io_uring.
+    /// Whether the caller should go on without io_uring, because it is not available here.
     pub fn is_lack(&self) -> bool {
         matches!(self, Self::NotAllowed { .. } | Self::TooOld { .. } | Self::LockedMemory)
     }

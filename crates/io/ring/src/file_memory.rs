@@ -1,7 +1,8 @@
-//! A part of a file, mapped and shared: stored bytes outlive the process, as long as the file does.
+//! A part of a file, mapped as shared memory: stored bytes outlive the process, as long as the file
+//! exists.
 //!
 //! For files in memory (tmpfs) whose space was allocated beforehand: a store to a page without
-//! memory ends the process. This process never reads it; a later process reads the file.
+//! memory ends the process. This process never reads the mapping; a later process reads the file.
 
 use std::fs::File;
 use std::io;
@@ -16,19 +17,19 @@ pub struct FileMemory {
 }
 
 impl FileMemory {
-    /// Maps `length_bytes` of a file from `offset_bytes` on, a multiple of 4096.
+    /// Maps `length_bytes` of a file from `offset_bytes` on, which must be a multiple of 4096.
     ///
     /// # Errors
-    /// Addresses are short, or the file cannot be mapped for writing.
+    /// Too few addresses are left, or the file cannot be mapped for writing.
     pub fn of(file: &File, offset_bytes: u64, length_bytes: usize) -> io::Result<Self> {
         let map = MmapOptions::new().offset(offset_bytes).len(length_bytes).map_raw(file)?;
         Ok(Self { map })
     }
 
-    /// Stores bytes.
+    /// Stores bytes at `offset`.
     ///
     /// # Panics
-    /// If they do not lie inside it.
+    /// If the bytes do not lie inside the mapping.
     #[allow(unsafe_code)]
     pub fn store(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len());
@@ -42,7 +43,8 @@ impl FileMemory {
         }
     }
 
-    /// Stores a number after all earlier stores: a reader that sees it sees them as well.
+    /// Stores a number after all earlier stores. A reader that sees the number sees those stores as
+    /// well.
     ///
     /// # Panics
     /// If `offset` is no multiple of 8, or the number does not fit into the memory.

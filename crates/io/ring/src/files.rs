@@ -24,16 +24,16 @@ use io_uring::IoUring;
 /// An open file or socket; stays open while an operation holds it.
 pub type Descriptor = Arc<OwnedFd>;
 
-/// Maximum of files that one ring knows: all members of a large array, twice.
+/// Maximum number of files that one ring knows: twice the members of a large array.
 const FILES: u16 = 512;
 
 const NONE: u16 = u16::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// By number; empty if the kernel has no such table.
+    /// The registered files, indexed by number; empty if the kernel has no such table.
     entries: Vec<Option<Descriptor>>,
-    /// Numbers by descriptor.
+    /// Registered numbers, indexed by descriptor.
     numbers: Vec<u16>,
 }
 
@@ -49,7 +49,7 @@ impl Files {
         self.numbers.get(index).copied().filter(|number| *number != NONE)
     }
 
-    /// Registers a file with the ring, unless it is registered or the table is full.
+    /// Registers a file with the ring, unless the ring knows the file already or the table is full.
     pub(crate) fn add(&mut self, ring: &IoUring, file: &Descriptor) {
         let (descriptor, free) = (file.as_raw_fd(), self.entries.iter().position(Option::is_none));
         let Some(number) = free.filter(|_| self.number(descriptor).is_none()) else { return };
@@ -65,7 +65,7 @@ impl Files {
         }
     }
 
-    /// Unregisters a file. Panics if the kernel refuses: the file would stay open.
+    /// Unregisters a file. Panics if the kernel refuses, since the file would stay open.
     pub(crate) fn remove(&mut self, ring: &IoUring, file: &Descriptor) {
         let Some(name) = self.number(file.as_raw_fd()) else { return };
         let updated = ring.submitter().register_files_update(u32::from(name), &[-1]);
@@ -76,7 +76,7 @@ impl Files {
 
     pub(crate) fn clear(&mut self, ring: &IoUring) {
         if !self.entries.is_empty() {
-            // The ring's own end would do the same, later.
+            // The end of the ring unregisters the files as well, but later.
             let _ = ring.submitter().unregister_files();
         }
         (self.entries, self.numbers) = (Vec::new(), Vec::new());

@@ -25,14 +25,14 @@ pub(crate) struct FixedBuffers {
 }
 
 impl FixedBuffers {
-    /// Makes a table for all slabs in the ring, none of them registered.
+    /// Makes a table for all slabs in the ring, with no slab registered.
     pub(crate) fn new(ring: &IoUring) -> Self {
         let room = u32::try_from(SLABS).expect("few");
         let is_known = ring.submitter().register_buffers_sparse(room).is_ok();
         Self { slabs: [if is_known { SlabState::Unseen } else { SlabState::Refused }; SLABS] }
     }
 
-    /// The registered name of these bytes.
+    /// The registered number of the slab that holds these bytes.
     #[allow(unsafe_code)]
     pub(crate) fn name_of(
         &mut self,

@@ -28,17 +28,17 @@ use crate::fixed_buffers::FixedBuffers;
 use crate::memory::Segments;
 use crate::operation::{Completion, Handler, Operation, Zeroing};
 
-/// Names of entries that are no operations.
+/// User data of entries that are no operations.
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// Maximum of segments of one operation; the kernel takes 1024.
+/// Maximum number of segments of one operation; the kernel takes 1024.
 const SEGMENTS_MAX: usize = 256;
 
-/// Maximum of bytes of one entry; the kernel moves 2 GiB less a page at once.
+/// Maximum bytes of one entry; the kernel moves 2 GiB less a page at once.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// How many `EAGAIN`s from a file are retried.
+/// Maximum number of retries after `EAGAIN` from a file.
 const BUSY_MAX: u32 = 1000;
 
 /// One operation, and the structures beside its memory to which its entry points.
@@ -52,7 +52,7 @@ struct PendingOperation {
     operation: Operation,
     handler: Arc<dyn Handler>,
     token: u64,
-    /// Bytes moved so far, and bytes in all.
+    /// Bytes moved so far, then bytes in total.
     moved: usize,
     length_bytes: usize,
     busy_answers: u32,
@@ -64,7 +64,7 @@ pub(crate) struct EndedOperation {
     pub(crate) completion: Completion,
 }
 
-/// The next step of an operation after the end of an entry.
+/// The next step of an operation after one of its entries has ended.
 enum Step {
     Again,
     End(io::Result<usize>),
@@ -72,12 +72,12 @@ enum Step {
 
 pub(crate) struct Flight {
     ring: IoUring,
-    // Boxed, since entries point into them.
+    // The slots are boxed, since entries point into them.
     #[allow(clippy::vec_box)]
     slots: Vec<Box<Slot>>,
     free: Vec<u32>,
     overflow: VecDeque<squeue::Entry>,
-    /// Completions from the kernel: name, result, whether more will come.
+    /// Completions from the kernel: the entry's user data, the result, whether more will come.
     reaped: Vec<(u64, i32, bool)>,
     fixed_buffers: FixedBuffers,
     files: Files,
@@ -99,12 +99,13 @@ impl Flight {
         }
     }
 
-    /// Operations whose end has not been reaped.
+    /// Number of operations whose end has not been reaped.
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Queues an operation. Panics if it would write into a constant, or has too many segments.
+    /// Queues an operation. Panics if the operation would write into a constant, or has too many
+    /// segments.
     pub(crate) fn submit(
         &mut self,
         mut operation: Operation,
@@ -138,9 +139,9 @@ impl Flight {
         let Self { ring, slots, fixed_buffers, files, tally, .. } = self;
         let slot = &mut slots[index as usize];
         let descriptor = slot.descriptor();
-        // Operations that wait for a peer never go by number. Before Linux 6.13 a ring releases
-        // files in the order of the requests on them. An endless request would keep every later
-        // file.
+        // Operations that wait for a peer always name the descriptor, never a registered number.
+        // Before Linux 6.13 a ring releases files in the order of the requests on them, so an
+        // endless request would keep every later file.
         let number = files.number(descriptor).filter(|_| slot.is_on_file());
         let fd = Fd(number.map_or(descriptor, RawFd::from));
         let mut entry = slot.entry(fd, |bytes| {
@@ -155,14 +156,14 @@ impl Flight {
         self.push(entry.user_data(u64::from(index)));
     }
 
-    /// Registers a file: see [`Files`].
+    /// Registers a file with the ring: see [`Files`].
     pub(crate) fn register(&mut self, file: &Descriptor) {
         self.files.add(&self.ring, file);
     }
 
-    /// Unregisters a file. The kernel looks numbers up when it takes entries. So none may wait with
-    /// a number that could then mean another file. If the kernel takes none just now, the file
-    /// stays registered until the worker ends.
+    /// Unregisters a file. The kernel looks registered numbers up when it takes entries, so no
+    /// queued entry may name a number that could then mean another file. If the kernel takes no
+    /// entries just now, the file stays registered until the worker ends.
     pub(crate) fn unregister(&mut self, file: &Descriptor) {
         for _ in 0..BUSY_MAX {
             if self.overflow.is_empty() && self.ring.submission().is_empty() {
@@ -176,14 +177,14 @@ impl Flight {
         self.files.clear(&self.ring);
     }
 
-    /// Has the kernel report every write to `bell`.
+    /// Makes the kernel report every write to `bell`.
     pub(crate) fn watch(&mut self, bell: BorrowedFd<'_>) {
         let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).multi(true);
         self.push(poll.build().user_data(BELL));
     }
 
-    /// Asks the kernel to end the operations that `is_meant` picks early. Each ends as cancelled,
-    /// or by itself.
+    /// Asks the kernel to end early the operations that `is_meant` selects. Each of them ends as
+    /// cancelled, or with its own result.
     pub(crate) fn cancel(&mut self, is_meant: impl Fn(&Arc<dyn Handler>, u64, &Operation) -> bool) {
         for index in 0..self.slots.len() {
             let Some(pending) = &mut self.slots[index].pending else { continue };
@@ -221,8 +222,8 @@ impl Flight {
         }
     }
 
-    /// Submits all queued entries. With `sleep`, if there is no completion yet, waits for one, no
-    /// longer than it says. Panics on an error that only a bug here can cause.
+    /// Submits all queued entries. With `sleep`, if no completion is ready, waits for one, at most
+    /// for the given time. Panics on an error that only a bug here can cause.
     pub(crate) fn enter(&mut self, sleep: Option<Option<Duration>>) {
         loop {
             self.refill();
@@ -245,7 +246,8 @@ impl Flight {
                     }
                 }
                 Err(error) => match error.raw_os_error() {
-                    // The sleep is over; a signal; or completions must be reaped first.
+                    // The call failed for a harmless reason: the sleep is over, a signal came, or
+                    // completions must be reaped first.
                     Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => return,
                     _ => panic!("io_uring_enter: {error}"),
                 },
@@ -253,7 +255,8 @@ impl Flight {
         }
     }
 
-    /// Whether there are completions, without sleeping. Has the kernel post ended operations first.
+    /// Whether completions are ready. Makes the kernel post the completions of ended operations
+    /// first, and does not sleep.
     pub(crate) fn has_ended(&mut self) -> bool {
         if !self.ring.completion().is_empty() {
             return true;
@@ -275,7 +278,7 @@ impl Flight {
         }
     }
 
-    /// Takes all completions; those that end an operation are added to `ended`. Returns whether the
+    /// Takes all completions, and adds the operations that ended to `ended`. Returns whether the
     /// bell must be watched anew.
     pub(crate) fn reap(&mut self, ended: &mut Vec<EndedOperation>) -> bool {
         let mut reaped = std::mem::take(&mut self.reaped);
@@ -320,7 +323,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if self.in_flight() > 0 {
-            // The kernel may be using memory that unwinding would free.
+            // Abort, since unwinding would free memory that the kernel may be using.
             std::process::abort();
         }
     }
@@ -330,7 +333,8 @@ impl PendingOperation {
     #[allow(unsafe_code)]
     fn accepted(&self, result: i32) -> Option<OwnedFd> {
         let is_socket = matches!(self.operation, Operation::Accept { .. }) && result >= 0;
-        // SAFETY: the kernel has just opened it for this completion, which is handled once.
+        // SAFETY: the kernel has just opened this descriptor for this completion, which is handled
+        // once.
         is_socket.then(|| unsafe { OwnedFd::from_raw_fd(result) })
     }
 
@@ -386,7 +390,7 @@ impl Slot {
         Self { pending: None, vectors: SmallVec::new(), header }
     }
 
-    /// Whether the operation is on a file, so that it ends without a peer.
+    /// Whether the operation is on a file, so that it ends without an action of a peer.
     fn is_on_file(&self) -> bool {
         let operation = &self.pending.as_ref().expect("a slot in use").operation;
         !operation.waits_for_a_peer() && !matches!(operation, Operation::Send { .. })
@@ -397,7 +401,7 @@ impl Slot {
     }
 
     /// The entry for the rest of the operation, on `fd`, a descriptor or a registered number.
-    /// `name_of` looks up the name of registered memory.
+    /// `name_of` returns the number of registered memory.
     fn entry(
         &mut self,
         fd: Fd,
@@ -470,7 +474,7 @@ impl Slot {
     }
 }
 
-/// A message header, and the vectors that it will name.
+/// A message header, and the vectors to which it will point.
 type Message<'a> = (&'a mut libc::msghdr, &'a mut SmallVec<[libc::iovec; 4]>);
 
 fn receive(socket: Fd, aimed: &EntryBytes, message: Message<'_>, whole: bool) -> squeue::Entry {
@@ -496,14 +500,14 @@ fn send(socket: Fd, aimed: &EntryBytes, message: Message<'_>, more: bool) -> squ
     }
 }
 
-/// An entry's bytes: one run, or several runs named by `vectors`.
+/// An entry's bytes: one run of memory, or several runs listed in `vectors`.
 enum EntryBytes {
     One(*mut u8, u32),
     Many(u32),
 }
 use EntryBytes::{Many, One};
 
-/// Points at `memory` beyond the first `moved` bytes.
+/// Makes the vectors point at `memory` beyond the first `moved` bytes.
 fn aim(
     memory: &mut Segments,
     moved: usize,
@@ -527,10 +531,10 @@ fn aim(
     }
 }
 
-/// Points a message header at the vectors.
+/// Makes a message header point at the vectors.
 fn point((header, vectors): Message<'_>, count: u32) -> &mut libc::msghdr {
     header.msg_iov = vectors.as_mut_ptr();
-    // A word in glibc, as in the kernel; half of one in musl.
+    // The field is as wide as the kernel's word in glibc, and half as wide in musl.
     header.msg_iovlen = count.try_into().expect("capped");
     header
 }
@@ -552,7 +556,7 @@ mod tests {
     #[test]
     fn a_ring_does_what_braid_does_and_nothing_else() {
         let Some(nothing) = answer(opcode::Nop::new().build()) else {
-            // Rings are not allowed here; tests of workers fail if they are required.
+            // This system allows no rings. Tests of workers fail here if rings are required.
             return;
         };
         assert_eq!(nothing, 0);
@@ -561,7 +565,7 @@ mod tests {
             opcode::OpenAt::new(Fd(libc::AT_FDCWD), path.as_ptr()).build(),
             opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
             opcode::MkDirAt::new(Fd(libc::AT_FDCWD), path.as_ptr()).build(),
-            // Nor with a flag that is not listed.
+            // Operations with a flag that is not listed are refused as well.
             opcode::Nop::new().build().flags(squeue::Flags::IO_LINK),
         ];
         for entry in refused {

@@ -22,7 +22,7 @@ use braid_concurrency::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 struct State<T> {
     items: Vec<T>,
-    /// Only workers may still push.
+    /// Closed to all threads but workers.
     is_closed: bool,
 }
 
@@ -30,11 +30,11 @@ struct State<T> {
 #[derive(Debug)]
 pub struct Inbox<T> {
     state: Mutex<State<T>>,
-    /// Whether items wait, for a taker that polls without getting in the way of pushers. Set under
-    /// the lock; it may be outdated.
+    /// Whether items wait, so that a taker can poll without locking out pushers. Set under the
+    /// lock; a read without the lock may be outdated.
     has_items: AtomicBool,
     /// Whether the taker sleeps and no thread has rung yet. Set under the lock as well. A thread
-    /// that reads it without the lock has optional work, which another may do.
+    /// that reads it without the lock only has optional work, which another thread may do.
     is_asleep: AtomicBool,
 }
 
@@ -42,14 +42,14 @@ pub struct Inbox<T> {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bell {
-    /// The taker sleeps: wake it.
+    /// The taker sleeps: the pusher must wake it.
     Ring,
-    /// The taker will look by itself.
+    /// The taker will check the inbox by itself.
     Leave,
 }
 
 impl<T> Inbox<T> {
-    /// An empty inbox, whose taker is awake or sleeps.
+    /// An empty inbox, with the taker asleep or awake as given.
     pub fn new(is_asleep: bool) -> Self {
         let state = State { items: Vec::new(), is_closed: false };
         let (has_items, is_asleep) = (AtomicBool::new(false), AtomicBool::new(is_asleep));
@@ -59,7 +59,7 @@ impl<T> Inbox<T> {
     /// Leaves an item. A closed inbox takes items from workers (`is_inside`) only.
     ///
     /// # Errors
-    /// It is closed; returns the item.
+    /// The inbox is closed; the error returns the item.
     pub fn push(&self, item: T, is_inside: bool) -> Result<Bell, T> {
         let mut state = self.state.lock().expect("pushing does not panic");
         if state.is_closed && !is_inside {
@@ -70,24 +70,24 @@ impl<T> Inbox<T> {
         Ok(self.bell(&state))
     }
 
-    /// Wakes the taker for work outside its inbox.
+    /// Wakes the taker for work that is not in the inbox.
     pub(crate) fn disturb(&self) -> Bell {
         self.bell(&self.state.lock().expect("pushing does not panic"))
     }
 
-    /// Closes it to all threads but the workers.
+    /// Closes the inbox to all threads but the workers.
     pub fn close(&self) -> Bell {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_closed = true;
         self.bell(&state)
     }
 
-    /// Called under the lock, as its state proves.
+    /// What the pusher must do; called under the lock, as the state's reference proves.
     fn bell(&self, _: &State<T>) -> Bell {
         if self.awakes() { Bell::Ring } else { Bell::Leave }
     }
 
-    /// Marks the taker as awake. Returns whether it slept.
+    /// Marks the taker as awake. Returns whether the taker slept.
     fn awakes(&self) -> bool {
         let was_asleep = self.is_asleep.load(Ordering::Relaxed);
         if was_asleep {
@@ -96,7 +96,7 @@ impl<T> Inbox<T> {
         was_asleep
     }
 
-    /// Takes everything, into an empty list. The taker is awake.
+    /// Marks the taker as awake and moves all items into `items`, which must be empty.
     pub fn take(&self, items: &mut Vec<T>) {
         debug_assert!(items.is_empty());
         let mut state = self.state.lock().expect("pushing does not panic");
@@ -105,12 +105,12 @@ impl<T> Inbox<T> {
         self.has_items.store(false, Ordering::Relaxed);
     }
 
-    /// Whether items wait, or did a moment ago. Before it sleeps the taker calls [`Self::sleep`].
+    /// Whether items wait, now or a moment ago. Before it sleeps the taker calls [`Self::sleep`].
     pub(crate) fn has_items(&self) -> bool {
         self.has_items.load(Ordering::Relaxed)
     }
 
-    /// Whether the taker sleeps, or did a moment ago.
+    /// Whether the taker sleeps, now or a moment ago.
     pub(crate) fn seems_asleep(&self) -> bool {
         self.is_asleep.load(Ordering::Relaxed)
     }

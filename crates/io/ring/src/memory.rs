@@ -1,8 +1,8 @@
-//! Memory that an operation has while it is in flight.
+//! Memory that an operation owns or leases while it is in flight.
 //!
-//! The kernel reads or writes it at any time between submission and completion, whatever this
-//! process does. So an operation *has* its memory: it owns the memory, or holds the keeper of a
-//! [`Lease`]. The memory comes back with the completion, and not before.
+//! The kernel reads or writes this memory at any time between submission and completion, whatever
+//! this process does. So an operation owns its memory, or holds the keeper of a [`Lease`]. The
+//! memory comes back with the completion, and not before.
 
 use std::fmt;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Lease {
     ///
     /// # Safety
     /// The bytes are initialised, and keep their address for as long as `keeper` is held. Until the
-    /// lease is dropped no other code writes them, nor reads them if the operation fills them.
+    /// lease is dropped no other code writes the bytes, nor reads them if the operation fills them.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
         Self { start, length_bytes, _keeper: keeper }
@@ -60,18 +60,18 @@ impl fmt::Debug for Lease {
 /// The memory of a segment.
 #[derive(Debug)]
 pub enum Memory {
-    /// Owned, aligned.
+    /// Owned memory at an aligned address.
     Payload(Payload),
-    /// Owned, small: a header, a reply.
+    /// Owned memory for small data: a header, a reply.
     Bytes(Vec<u8>),
-    /// Another owner's.
+    /// Another owner's memory.
     Lease(Lease),
-    /// Constant; for writes only.
+    /// Constant memory, for writes only.
     Constant(&'static [u8]),
 }
 
 impl Memory {
-    /// Its length.
+    /// The length of the memory.
     pub fn length_bytes(&self) -> usize {
         match self {
             Self::Payload(payload) => payload.len(),
@@ -91,27 +91,27 @@ impl Memory {
     }
 }
 
-/// A run of bytes in some memory.
+/// A run of bytes in one memory.
 #[derive(Debug)]
 pub struct Segment {
     memory: Memory,
     range: Range<usize>,
 }
 
-/// Runs of bytes that one operation moves, in order.
+/// The runs of bytes that one operation moves, in order.
 pub type Segments = SmallVec<[Segment; 2]>;
 
 impl Segment {
-    /// All of some memory.
+    /// A segment that covers all of `memory`.
     pub fn whole(memory: Memory) -> Self {
         let range = 0..memory.length_bytes();
         Self { memory, range }
     }
 
-    /// A part of some memory.
+    /// A segment that covers a part of `memory`.
     ///
     /// # Panics
-    /// If `range` exceeds it.
+    /// If `range` exceeds `memory`.
     pub fn part(memory: Memory, range: Range<usize>) -> Self {
         assert!(
             range.start <= range.end && range.end <= memory.length_bytes(),
@@ -120,12 +120,12 @@ impl Segment {
         Self { memory, range }
     }
 
-    /// Its length.
+    /// The length of the segment.
     pub fn length_bytes(&self) -> usize {
         self.range.len()
     }
 
-    /// Returns the memory.
+    /// Returns the whole memory of the segment.
     pub fn into_memory(self) -> Memory {
         self.memory
     }

@@ -1,19 +1,19 @@
-//! Models of the hand-over to a worker that may be asleep: under loom every schedule of a small
-//! one, under shuttle many of a larger one.
+//! Models of the hand-over to a worker that may be asleep. Under loom a small model runs under
+//! every schedule, under shuttle a larger model under many.
 //!
 //! The bell is a flag to wait for, like the eventfd. A worker that is left asleep is a deadlock,
-//! which both checkers find. The models with a flaw show that they would.
+//! which both checkers find. The models with a flaw show that the checkers would.
 
 use braid_concurrency::{Arc, Condvar, Mutex, thread};
 
 use crate::inbox::{Bell, Inbox};
 
-/// The deliberate error of a flawed model.
+/// The line that a flawed model leaves out.
 #[cfg_attr(loom, allow(dead_code))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The worker sleeps although items waited.
+    /// The worker sleeps although items wait.
     SleepsAnyway,
     /// A pushing thread never rings.
     Silent,
@@ -54,7 +54,8 @@ impl Door {
     }
 }
 
-/// Each of `threads` leaves `each` items. The worker gets all, and each thread's items in order.
+/// Each of `threads` threads leaves `each` items. The worker gets all items, and those of each
+/// thread in order.
 fn hand_over(threads: u32, each: u32, flaw: Flaw) {
     let door = Arc::new(Door {
         inbox: Inbox::new(false),
@@ -91,7 +92,7 @@ fn a_worker_is_never_left_asleep() {
     explore("a worker's inbox", 2, 2, Flaw::None);
 }
 
-// Loom cannot unwind out of a deadlock.
+// Runs under shuttle only: loom cannot unwind out of a deadlock.
 #[cfg(shuttle)]
 #[test]
 #[should_panic]
@@ -99,7 +100,7 @@ fn a_worker_that_does_not_look_before_it_sleeps_is_noticed() {
     explore("flawed", 1, 2, Flaw::SleepsAnyway);
 }
 
-// Loom cannot unwind out of a deadlock.
+// Runs under shuttle only: loom cannot unwind out of a deadlock.
 #[cfg(shuttle)]
 #[test]
 #[should_panic]

@@ -8,12 +8,12 @@ use crate::files::Descriptor;
 use crate::memory::{Segment, Segments};
 use crate::worker::Worker;
 
-/// A way of making zeroes without writing them (fallocate(2)); the file's size stays.
+/// A way to make zeroes without writing them (fallocate(2)). Neither way changes the file's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroing {
     /// Give the space back.
     PunchHole,
-    /// Keep it allocated.
+    /// Keep the space allocated.
     ZeroRange,
 }
 
@@ -21,20 +21,22 @@ pub enum Zeroing {
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Operation {
-    /// Fill all segments from a file, or fail; the end of the file is `UnexpectedEof`.
+    /// Fill all segments from a file, or fail. The end of the file is the error `UnexpectedEof`.
     Read { file: Descriptor, offset: u64, memory: Segments },
-    /// Write all segments to a file, or fail; `durable` before it completes (`RWF_DSYNC`).
+    /// Write all segments to a file, or fail. With `durable` the data is on stable storage when the
+    /// write completes (`RWF_DSYNC`).
     Write { file: Descriptor, offset: u64, memory: Segments, durable: bool },
-    /// Make everything written before durable (`fdatasync`).
+    /// Make all earlier writes to the file durable (`fdatasync`).
     Sync { file: Descriptor },
     /// Make a range of a file read as zeroes.
     Zero { file: Descriptor, offset: u64, length: u64, how: Zeroing },
-    /// Wait for a client; [`Completion::accepted`] is its socket.
+    /// Wait for a client to connect; [`Completion::accepted`] is the client's socket.
     Accept { socket: Descriptor },
-    /// Wait until the file is readable; reads nothing.
+    /// Wait until the file is readable, without reading.
     Poll { file: Descriptor },
-    /// Receive. With `whole` it completes when all segments are full, or the peer has closed its
-    /// end; otherwise with the first bytes. The result is the number of bytes; 0 is the end.
+    /// Receive into the segments. With `whole` it completes when all segments are full, or the peer
+    /// has closed its end; otherwise with the first bytes. The result is the number of bytes; 0
+    /// means that the peer has closed its end.
     Receive { socket: Descriptor, memory: Segments, whole: bool },
     /// Send all segments, or fail. With `more` the kernel may wait to fill a packet.
     Send { socket: Descriptor, memory: Segments, more: bool },
@@ -65,7 +67,7 @@ impl Operation {
         }
     }
 
-    /// Whether it may take for ever, since it waits for a client.
+    /// Whether the operation may take for ever, since it waits for a client.
     pub(crate) fn waits_for_a_peer(&self) -> bool {
         matches!(self, Self::Accept { .. } | Self::Poll { .. } | Self::Receive { .. })
     }
@@ -88,12 +90,12 @@ pub struct Completion {
     pub result: io::Result<usize>,
     /// The socket of a client, after a successful [`Operation::Accept`].
     pub accepted: Option<OwnedFd>,
-    /// The operation with its memory.
+    /// The operation, which returns its memory.
     pub operation: Operation,
 }
 
-/// Receives the ends of operations. A worker calls it. It must not wait and must not panic: a panic
-/// ends the process, since unwinding would free memory that the kernel may be using.
+/// Receives the completions of operations from a worker. It must not wait and must not panic: a
+/// panic ends the process, since unwinding would free memory that the kernel may be using.
 pub trait Handler: Send + Sync {
     /// An operation has ended.
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion);
@@ -101,7 +103,8 @@ pub trait Handler: Send + Sync {
 
 /// Receives a worker's calls for tasks and timers. The rules of [`Handler`] apply.
 pub trait Wake: Send + Sync {
-    /// Asked for by [`crate::Workers::wake`], [`Worker::afterwards`] or [`Worker::wake_at`].
+    /// Called after [`crate::Workers::wake`], [`Worker::afterwards`] or [`Worker::wake_at`] asked
+    /// for it.
     fn wake(self: Arc<Self>, worker: &Worker, token: u64);
 
     /// The worker ends, and the timer with `token` will not fire. Workers take no more work.

@@ -1,26 +1,22 @@
 //! Payloads: bytes between a client and the members, aligned so that no copy is needed.
 //!
-//! Place in the flow: a front end receives into one, the runtime writes members from it, and vice
-//! versa. Unless it was cut, its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], for direct
-//! I/O.
-//!
+//! Place in the flow: a front end receives into a payload, the runtime writes members from it, and
+//! vice versa. Unless the payload was cut, its address is a multiple of
+//! [`PAYLOAD_ALIGNMENT_BYTES`], for direct I/O.
 //! ```text
 //!  capacity        from                          given back to
 //!  8 KiB .. 2 MiB  the arena, while it has room  the list of its size, for ever: rings have it registered
 //!  up to 128 KiB   the allocator                 the list of its size, while little is kept; or the allocator
 //!  from there on   a mapping of its own          the list of mappings, while little is kept; or the system
 //! ```
-//!
-//! A mapping takes addresses at once, and memory only for written pages. It grows without a copy.
-//!
-//! A client's number may decide the length, so each kind has a fallible constructor; if memory is
+//! A mapping takes addresses at once, and memory only for written pages. It grows without a copy. A
+//! client's number may decide the length, so each kind has a fallible constructor; if memory is
 //! lacking, only that request fails. Two kinds:
-//!
 //! - [`Payload::zeroed`]: an earlier payload's bytes are gone
 //!   [check: a_zeroed_payload_forgets_the_last_one].
-//! - [`Payload::for_overwriting`]: they may still be there, and the taker promises to write every
-//!   byte before any client sees it. Debug builds fill it with a pattern, which a test that breaks
-//!   the promise sees [check: an_unwritten_payload_shows_in_debug_builds].
+//! - [`Payload::for_overwriting`]: an earlier payload's bytes may still be there. The taker
+//!   promises to write every byte before any client sees it. Debug builds fill it with a pattern,
+//!   which a test that breaks the promise sees [check: an_unwritten_payload_shows_in_debug_builds].
 //!
 //! Either way every byte is initialised: new memory comes zeroed.
 //!
@@ -45,31 +41,32 @@ const CLASSES: usize = 10;
 
 const _: () = assert!(PAYLOAD_ALIGNMENT_BYTES << (CLASSES - 1) == SLAB_BYTES);
 
-/// Memory of at least this length, if not the arena's, is a mapping of its own.
+/// Memory of at least this length is a mapping of its own, unless the arena has it.
 const MAPPED_BYTES_MIN: usize = 256 << 10;
 
-/// Lengths of mappings beyond the classes are multiples of this, which makes reuse likely.
+/// Mappings longer than the largest class have a length that is a multiple of this, which makes
+/// reuse likely.
 const MAPPED_BYTES_STEP: usize = 64 << 10;
 
-/// Memory kept beside the arena's, altogether: two of the longest requests of common clients.
+/// Maximum of kept memory outside the arena: two of the longest requests of common clients.
 const POOL_BYTES_MAX: usize = 64 << 20;
 
-/// Debug builds fill a recycled payload with it.
+/// The byte with which debug builds fill a recycled payload.
 const UNWRITTEN: u8 = 0xa5;
 
 /// There is no memory for a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for {bytes} bytes")]
 pub struct NoMemory {
-    /// The length requested.
+    /// The length requested, in bytes.
     pub bytes: usize,
 }
 
 /// Owned, aligned, recycled bytes.
 pub struct Payload {
-    /// The start of its memory.
+    /// The start of the payload's memory.
     start: NonNull<u8>,
-    /// Where the bytes begin in it.
+    /// Where the payload's bytes begin in that memory.
     skip_bytes: usize,
     length_bytes: usize,
     capacity_bytes: usize,
@@ -83,25 +80,25 @@ unsafe impl Send for Payload {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Payload {}
 
-/// Unused memory with initialised bytes.
+/// Memory that no payload uses, with initialised bytes.
 struct SpareMemory {
     start: NonNull<u8>,
     capacity_bytes: usize,
 }
 
-// SAFETY: there is one copy of the pointer; its holder owns the memory.
+// SAFETY: only one copy of the pointer exists, and its holder owns the memory.
 #[allow(unsafe_code)]
 unsafe impl Send for SpareMemory {}
 
-/// The unused memory for payloads of this process.
+/// The process's memory that is kept for later payloads.
 struct PayloadPool {
     classes: [Mutex<Vec<SpareMemory>>; CLASSES],
     mappings: Mutex<Vec<SpareMemory>>,
-    /// Bytes kept, without the arena's.
+    /// Bytes kept outside the arena.
     bytes: AtomicUsize,
-    /// Bytes kept, and bytes of payloads, without the arena's.
+    /// Bytes kept plus bytes of payloads, both outside the arena.
     taken_bytes: AtomicUsize,
-    /// Beyond this no memory is kept.
+    /// While `taken_bytes` exceeds this, no memory is kept.
     taken_bytes_max: AtomicUsize,
 }
 
@@ -113,8 +110,8 @@ static POOL: PayloadPool = PayloadPool {
     taken_bytes_max: AtomicUsize::new(PAYLOAD_MEMORY_BYTES - PAYLOAD_MEMORY_BYTES / 3),
 };
 
-/// Sets the process's memory for payloads. At most a third of it is the arena's, which is never
-/// given back; the rest is for all other payloads, idle memory included. Payloads beyond that are
+/// Sets the process's memory for payloads. The arena has at most a third of it, and never gives
+/// that back. The rest is for all other payloads, idle memory included. Payloads beyond that are
 /// not refused here (their granter counts them), but nothing is kept while any exist. Best called
 /// before the first payload is taken, which reserves the arena's addresses.
 pub fn set_payload_memory(bytes: usize) {
@@ -125,7 +122,7 @@ pub fn set_payload_memory(bytes: usize) {
     }
 }
 
-/// The smallest class that holds so many bytes.
+/// The smallest class that holds this many bytes.
 fn class_of(length_bytes: usize) -> Option<usize> {
     let pages = length_bytes.div_ceil(PAYLOAD_ALIGNMENT_BYTES).checked_next_power_of_two()?;
     let class = usize::try_from(pages.trailing_zeros()).ok()?;
@@ -137,7 +134,7 @@ fn capacity_of(class: usize) -> usize {
 }
 
 impl SpareMemory {
-    /// Whether it is the arena's, which is never freed.
+    /// Whether the memory is the arena's, which is never freed.
     fn is_carved(&self) -> bool {
         Arena::of_process().is_some_and(|arena| arena.holds(self.start.as_ptr()))
     }
@@ -166,7 +163,7 @@ impl SpareMemory {
         Some(Self { start, capacity_bytes })
     }
 
-    /// Returns it to the allocator or the system; not for the arena's memory.
+    /// Returns the memory to the allocator or the system; not for the arena's memory.
     #[allow(unsafe_code)]
     fn free(self) {
         POOL.taken_bytes.fetch_sub(self.capacity_bytes, Ordering::Relaxed);
@@ -180,7 +177,7 @@ impl SpareMemory {
     }
 
     /// The same memory, longer, perhaps at another address; the added bytes are zeroed. If memory
-    /// is lacking, or it is no mapping, the error returns it unchanged.
+    /// is lacking, or this memory is no mapping, the error returns it unchanged.
     #[allow(unsafe_code)]
     fn grow(self, capacity_bytes: usize) -> Result<Self, Self> {
         if !self.is_mapped() {
@@ -214,7 +211,8 @@ impl PayloadPool {
             Some(class) => self.class(class).pop()?,
             None => {
                 let mut mappings = self.mappings();
-                // A somewhat longer one will do: that client's next request fits it again.
+                // A mapping that is up to an eighth longer will do: the same client's next request
+                // fits it again.
                 let most = capacity_bytes + capacity_bytes / 8;
                 let fits =
                     |spare: &SpareMemory| (capacity_bytes..=most).contains(&spare.capacity_bytes);
@@ -247,7 +245,7 @@ impl PayloadPool {
         }
     }
 
-    /// New memory; if memory is short, kept memory is freed first.
+    /// Takes new memory. If memory is short, frees kept memory and tries again.
     fn take_new(&self, capacity_bytes: usize) -> Option<SpareMemory> {
         let sum = self.taken_bytes.load(Ordering::Relaxed).saturating_add(capacity_bytes);
         if sum > self.taken_bytes_max.load(Ordering::Relaxed) {
@@ -279,7 +277,7 @@ fn layout(capacity_bytes: usize) -> Layout {
 
 #[allow(unsafe_code)]
 impl Payload {
-    /// A payload of zeroes, of a length that no client decides.
+    /// A payload of zeroes, for a length that no client decides.
     pub fn zeroed(length_bytes: usize) -> Self {
         Self::try_zeroed(length_bytes)
             .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
@@ -288,7 +286,7 @@ impl Payload {
     /// A payload of zeroes.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is no memory for the payload.
     pub fn try_zeroed(length_bytes: usize) -> Result<Self, NoMemory> {
         let (mut payload, is_fresh) = Self::take(length_bytes)?;
         if !is_fresh {
@@ -297,18 +295,18 @@ impl Payload {
         Ok(payload)
     }
 
-    /// A payload that may show an earlier one's bytes, of a length that no client decides. The
+    /// A payload that may show an earlier payload's bytes, for a length that no client decides. The
     /// taker promises to write every byte before another process sees it.
     pub fn for_overwriting(length_bytes: usize) -> Self {
         Self::try_for_overwriting(length_bytes)
             .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
     }
 
-    /// A payload that may show an earlier one's bytes. The taker promises to write every byte
+    /// A payload that may show an earlier payload's bytes. The taker promises to write every byte
     /// before another process sees it.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is no memory for the payload.
     pub fn try_for_overwriting(length_bytes: usize) -> Result<Self, NoMemory> {
         let (mut payload, _) = Self::take(length_bytes)?;
         if cfg!(debug_assertions) {
@@ -327,7 +325,8 @@ impl Payload {
         }
     }
 
-    /// The inverse: the most memory, up to `bytes`, that a payload can take.
+    /// The inverse of [`Self::capacity_for`]: the most memory, at most `bytes`, that a payload can
+    /// take.
     #[must_use]
     pub fn capacity_before(bytes: usize) -> usize {
         if bytes > capacity_of(CLASSES - 1) {
@@ -337,7 +336,7 @@ impl Payload {
         pages.checked_ilog2().map_or(0, |class| capacity_of(class as usize))
     }
 
-    /// Memory, and whether it is all zeroes.
+    /// A payload, and whether it is all zeroes.
     fn take(length_bytes: usize) -> Result<(Self, bool), NoMemory> {
         let capacity_bytes = Self::capacity_for(length_bytes);
         if capacity_bytes == 0 {
@@ -369,14 +368,15 @@ impl Payload {
         (capacity_bytes > 0).then_some(SpareMemory { start, capacity_bytes })
     }
 
-    /// Makes it longer. Its first `used_bytes` bytes stay; the taker promises to write the others,
-    /// as with [`Self::for_overwriting`].
+    /// Makes the payload longer. Its first `used_bytes` bytes stay. The taker promises to write the
+    /// others, as with [`Self::for_overwriting`].
     ///
     /// # Errors
     /// There is no memory for it; the payload is unchanged.
     ///
     /// # Panics
-    /// If `length_bytes` is not longer, if it has fewer than `used_bytes`, or after [`Self::cut`].
+    /// If `length_bytes` is not longer, if the payload has fewer than `used_bytes`, or after
+    /// [`Self::cut`].
     pub fn try_grow(&mut self, length_bytes: usize, used_bytes: usize) -> Result<(), NoMemory> {
         assert!(length_bytes >= self.length_bytes, "growing lengthens");
         assert!(
@@ -408,21 +408,22 @@ impl Payload {
 
     /// The address of the bytes; valid until the payload is dropped, wherever it is moved.
     pub fn as_non_null(&self) -> NonNull<u8> {
-        // SAFETY: within its memory, or no bytes behind a dangling pointer.
+        // SAFETY: the address is within the payload's memory; an empty payload has a dangling
+        // pointer and skips no bytes.
         unsafe { self.start.add(self.skip_bytes) }
     }
 
-    /// Drops all bytes but the first ones.
+    /// Drops all bytes but the first `length_bytes`.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the payload has fewer.
     pub fn truncate(&mut self, length_bytes: usize) {
         assert!(length_bytes <= self.length_bytes, "truncating does not lengthen");
         self.length_bytes = length_bytes;
     }
 
-    /// Drops all bytes but those in `range`. Its start need not be a multiple of
-    /// [`PAYLOAD_ALIGNMENT_BYTES`] then.
+    /// Drops all bytes but those in `range`. Afterwards the payload's address need not be a
+    /// multiple of [`PAYLOAD_ALIGNMENT_BYTES`].
     ///
     /// # Panics
     /// If `range` exceeds the payload.
@@ -449,9 +450,9 @@ impl Deref for Payload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: one live allocation of at least this length behind the skipped bytes, initialised
-        // since it was made, and borrowed with `self`. An empty payload has a dangling pointer,
-        // which a slice may have.
+        // SAFETY: the start points to one live allocation of at least this length behind the
+        // skipped bytes. It has been initialised since it was made, and is borrowed with `self`. An
+        // empty payload has a dangling pointer, which a slice may have.
         unsafe { std::slice::from_raw_parts(self.as_non_null().as_ptr(), self.length_bytes) }
     }
 }
@@ -459,7 +460,7 @@ impl Deref for Payload {
 #[allow(unsafe_code)]
 impl DerefMut for Payload {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as `deref`, and `self` is borrowed alone.
+        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.as_non_null().as_ptr(), self.length_bytes) }
     }
 }

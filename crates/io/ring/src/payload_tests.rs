@@ -1,8 +1,9 @@
-//! Payloads: their memory, their content, how much of it is kept, and how a lack of memory ends.
+//! Tests of payloads: their memory, their content, how much memory is kept, and how a lack of
+//! memory ends.
 
 use super::*;
 
-/// Kept memory belongs to the process, so tests that look at it take turns.
+/// Kept memory belongs to the process, so tests that look at it run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -19,7 +20,7 @@ fn payloads_are_aligned_and_of_their_length() {
 #[test]
 fn a_zeroed_payload_forgets_the_last_one() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // A size that no other test uses, so that the same memory comes back.
+    // A size that no other test uses, so that this test gets the same memory back.
     let bytes = (4 << 20) - 100;
     let mut first = Payload::zeroed(bytes);
     first.fill(7);

@@ -1,7 +1,7 @@
 //! A large range of memory that costs nothing until it is used.
 //!
 //! It is reserved once, at its maximum size, and used from its beginning. So its content can grow
-//! while others use it, and no address ever changes. The kernel is asked for huge pages.
+//! while other threads use it, and no address ever changes. The kernel is asked for huge pages.
 
 use std::io;
 use std::ops::Range;
@@ -16,28 +16,29 @@ pub struct Region {
 }
 
 impl Region {
-    /// Reserves addresses for so many bytes, at least one page. It takes no memory yet.
+    /// Reserves addresses for this many bytes, at least one page. It takes no memory yet.
     ///
     /// # Errors
     /// The process has too few addresses left (`ENOMEM`, or a limit on them).
     pub fn reserve(length_bytes: usize) -> io::Result<Self> {
         let map = MmapOptions::new().len(length_bytes.max(4096)).no_reserve_swap().map_anon()?;
-        // A kernel without huge pages refuses; small pages work as well, only slower.
+        // A kernel without huge pages refuses this; small pages work as well, only slower.
         let _ = map.advise(Advice::HugePage);
         Ok(Self { map: map.into() })
     }
 
-    /// Its address; valid until the region is dropped.
+    /// The region's address; valid until the region is dropped.
     pub fn as_non_null(&self) -> NonNull<u8> {
         NonNull::new(self.map.as_mut_ptr()).expect("a mapping is never at address zero")
     }
 
-    /// Bytes reserved.
+    /// Number of bytes reserved.
     pub fn length_bytes(&self) -> usize {
         self.map.len()
     }
 
-    /// Gives the memory of a range of whole pages back: it reads as zeroes, and costs nothing.
+    /// Gives the memory of a range of whole pages back to the system. The range then reads as
+    /// zeroes, and costs nothing.
     ///
     /// # Safety
     /// No thread reads or writes these bytes meanwhile, and no reference to them is alive.
@@ -57,8 +58,8 @@ impl Region {
     }
 }
 
-/// Limits C's allocator, which is Rust's as well, to few heaps, for a process with limited
-/// addresses. Each heap reserves 64 MiB; the default is up to eight for each processor.
+/// Limits C's allocator, which Rust uses as well, to few heaps, for a process with limited
+/// addresses. Each heap reserves 64 MiB; the default is up to eight heaps for each processor.
 #[allow(unsafe_code)]
 pub fn few_heaps() {
     #[cfg(target_env = "gnu")]
@@ -68,7 +69,8 @@ pub fn few_heaps() {
     debug_assert_eq!(is_heard, 1, "the allocator knows how many heaps it may have");
 }
 
-/// For [`few_heaps`]: one heap, and one for threads that contend for it.
+/// The number of heaps after [`few_heaps`]: one, and a second for threads that contend for the
+/// first.
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
 
@@ -83,7 +85,7 @@ mod tests {
         let region = Region::reserve(1 << 40).expect("a terabyte of addresses");
         assert_eq!(region.length_bytes(), 1 << 40);
         let last = region.as_non_null().as_ptr().wrapping_add((1 << 40) - 4096);
-        // SAFETY: inside the region, which is ours alone.
+        // SAFETY: the addresses are inside the region, which only this test uses.
         unsafe {
             assert_eq!(last.read(), 0);
             last.write(9);

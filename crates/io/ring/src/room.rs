@@ -1,10 +1,10 @@
-//! How much memory this process may still take, and which limit says so.
+//! How much memory this process may still take, and which limit bounds it.
 //!
 //! Place in the flow: read once at the start, and when the operator sets the memory to use. Three
 //! limits bound a process. The first is the machine's available memory. The second is the rest of
-//! its control group (v2 and v1, up to the root). The third are the process's limits on addresses
-//! (`RLIMIT_AS`) and data (`RLIMIT_DATA`). The latter two count addresses, used or not, so they are
-//! a number of their own. A limit that cannot be read bounds nothing.
+//! its control group (v2 and v1, up to the root). The third is the process's limits on addresses
+//! (`RLIMIT_AS`) and data (`RLIMIT_DATA`). These count addresses, used or not, so they are a
+//! separate number. A limit that cannot be read bounds nothing.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 pub enum Limit {
     /// The machine's available memory.
     Machine,
-    /// The control group, or one above it.
+    /// The process's control group, or one above it.
     ControlGroup,
     /// `RLIMIT_AS` (`ulimit -v`).
     Addresses,
@@ -35,21 +35,22 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// The room left, in bytes.
+/// The memory and the addresses that this process may still take, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Memory, and its limit.
+    /// Memory left, and the limit that bounds it.
     pub memory: (u64, Limit),
-    /// Addresses, and their limit, if there is one.
+    /// Addresses left, and the limit that bounds them, if one does.
     pub addresses: Option<(u64, Limit)>,
 }
 
 impl Room {
-    /// The room at the moment.
+    /// The room left at the moment.
     #[must_use]
     pub fn now() -> Self {
         let machine = text("/proc/meminfo").and_then(|text| field_kib(&text, "MemAvailable:"));
-        // In a root without `/proc`: free memory, without what the page cache would give back.
+        // In a root folder without `/proc`: free memory, not counting memory that the page cache
+        // would give back.
         let machine = machine.or_else(|| {
             let said = rustix::system::sysinfo();
             Some(said.freeram.saturating_mul(u64::from(said.mem_unit)))
@@ -72,7 +73,7 @@ impl Room {
         }
     }
 
-    /// The smallest of them.
+    /// The smaller of memory and addresses, with its limit.
     #[must_use]
     pub fn least(&self) -> (u64, Limit) {
         self.addresses
@@ -92,7 +93,7 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
     read_to_string(path).ok()
 }
 
-/// Bytes of a line `NAME   123 kB`.
+/// The bytes that a line `NAME 123 kB` states.
 fn field_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
@@ -117,13 +118,13 @@ fn group_left(groups: &str, mount: &Path) -> Option<u64> {
     left.min()
 }
 
-/// Files of a group: the limit, the memory in use, and the field in `memory.stat` for memory that
-/// the kernel reclaims by itself.
+/// Files of a control group: the limit, the memory in use, and the field in `memory.stat` for
+/// memory that the kernel reclaims by itself.
 const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file "];
 const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "];
 
-/// The least room in the group at `path` and those above it. In a container the path may be the
-/// host's and the mount the group itself: then only the mount's root exists.
+/// The least room in the control group at `path` and the groups above it. In a container the path
+/// may be the host's and the mount the group itself: then only the mount's root exists.
 fn left_up_to(root: &Path, path: &str, files: [&str; 3]) -> Option<u64> {
     let inside = root.join(path.trim_start_matches('/'));
     let mut folders: Vec<PathBuf> =
@@ -186,7 +187,7 @@ mod tests {
         group(root, "memory/x", &v1);
         assert_eq!(group_left("4:cpu,memory:/x\n0::/a/b\n", root), Some(290));
         assert_eq!(group_left("4:cpu:/x\n", root), None);
-        // The host's path, in a container.
+        // This path is the host's, as seen in a container.
         group(root, "memory", &[("memory.limit_in_bytes", "70"), ("memory.usage_in_bytes", "0")]);
         assert_eq!(group_left("4:memory:/of/the/host\n", root), Some(70));
     }

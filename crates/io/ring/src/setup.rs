@@ -1,8 +1,9 @@
-//! Makes a ring: with all features that this kernel has, and restricted to the operations of braid.
+//! Makes a ring with all features that this kernel has, restricted to the operations that braid
+//! uses.
 //!
-//! Filters of system calls do not see a ring's operations. So a ring refuses all operations outside
-//! its list from its first one on, and all registering but that of files and buffers. An attacker
-//! with the ring cannot open, connect or run anything through it.
+//! Filters of system calls do not see a ring's operations. So from the first operation on, a ring
+//! refuses all operations outside its list. It also refuses all registrations except those of files
+//! and buffers. An attacker with the ring cannot open, connect or run anything through it.
 //!
 //! Invariants
 //! - an operation that is not on the list is refused
@@ -15,7 +16,8 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::error::RingError;
 
-/// Features that a kernel may lack, most wanted first. Each try does without one more.
+/// Features that a kernel may lack, the most important first. Each attempt to make a ring does
+/// without one more.
 #[derive(Clone, Copy, Debug)]
 struct RingFeatures {
     /// Completions become ready only when this thread asks for them (6.1).
@@ -36,16 +38,17 @@ const TRIES: [RingFeatures; 5] = [
     RingFeatures { defer: false, single_issuer: false, cooperative: false, submit_all: false },
 ];
 
-/// Size of the completion queue for each entry; the kernel keeps any excess.
+/// Size of the completion queue, in completions for each submission entry. The kernel keeps
+/// completions that exceed it.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
 
-/// Kernel threads for one worker's operations that block. The kernel starts one more only if the
-/// others are blocked. Its default is four for each processor: a few members that hang would take
-/// them all, and the other members would queue behind. This is more than two members may have out
-/// (`braid_runtime`'s `members/ring_admission.rs`).
+/// Maximum number of kernel threads for one worker's operations that block. The kernel starts one
+/// more only if the others are blocked. Its default is four for each processor: a few members that
+/// hang would take them all, and the other members would queue behind. This is more than two
+/// members may have out (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
-/// Operations of [`crate::Operation`], and those for waking and cancelling.
+/// The allowed operations: those of [`crate::Operation`], and those that wake and cancel.
 const OPERATIONS: [u8; 16] = [
     opcode::Nop::CODE,
     opcode::Readv::CODE,
@@ -76,7 +79,7 @@ const REGISTERED: [u8; 7] = [
     16, // IORING_REGISTER_BUFFERS_UPDATE
 ];
 
-/// A ring for the calling thread only.
+/// A ring that only the calling thread may use.
 pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
     let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
     for features in TRIES {
@@ -130,7 +133,8 @@ fn check(ring: IoUring) -> Result<IoUring, RingError> {
         (parameters.is_feature_nodrop(), "completions that are never dropped"),
         (parameters.is_feature_submit_stable(), "arguments that are taken at submission"),
         (parameters.is_feature_ext_arg(), "waiting with a timeout"),
-        // Came with the same kernel as polls that fire more than once, which have no flag.
+        // Polls that fire more than once have no flag of their own. They came with the same kernel
+        // as this feature.
         (parameters.is_feature_resource_tagging(), "polls that fire more than once"),
     ];
     if let Some((_, lacks)) = needs.into_iter().find(|(has, _)| !has) {

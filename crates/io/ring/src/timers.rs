@@ -1,4 +1,5 @@
-//! Moments at which a worker must wake. A heap; the nearest bounds the worker's sleep.
+//! Timers: the moments at which a worker must wake, in a heap. The nearest moment bounds the
+//! worker's sleep.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -28,7 +29,7 @@ impl PartialOrd for Timer {
 }
 
 impl Ord for Timer {
-    /// The nearest is the greatest, since a heap yields the greatest first.
+    /// The nearest timer compares as the greatest, since a heap yields its greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
     }

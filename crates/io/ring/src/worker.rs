@@ -1,7 +1,7 @@
 //! One worker: a thread, its ring, and the loop around them.
 //!
-//! Only the worker's own thread touches it; other threads leave items in its inbox. Handlers are
-//! called with nothing borrowed, so they may call back.
+//! Only the worker's own thread touches this state; other threads leave items in the worker's
+//! inbox. Handlers are called with nothing borrowed, so they may call back.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::operation::{Handler, Operation, Wake};
 use crate::timers::Timers;
 use crate::workers::{Item, Mailbox, Shared};
 
-/// How long a stop waits for peers to take pending sends.
+/// How long a stop waits for peers to receive pending sends.
 const SENDING_GRACE: Duration = Duration::from_secs(2);
 
 enum Task {
@@ -25,21 +25,21 @@ enum Task {
     Posted(Item),
 }
 
-/// A worker, as the code that runs on it sees it.
+/// A worker, as code that runs on its thread sees it.
 pub struct Worker {
     index: usize,
     shared: Arc<Shared>,
     flight: RefCell<Flight>,
     timers: RefCell<Timers>,
     tasks: RefCell<Vec<Task>>,
-    /// Whether this worker counts as under way: see [`Shared`].
+    /// Whether this worker counts as work under way: see [`Shared`].
     is_counted: Cell<bool>,
     sends_until: Cell<Option<Instant>>,
-    /// The number of the current batch of completions.
+    /// The number of the current batch of completions, as in [`Self::batch`].
     batch: Cell<u64>,
 }
 
-/// The last batch of any worker.
+/// The last batch number that any worker used.
 static BATCHES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -73,22 +73,25 @@ impl Worker {
         self.index
     }
 
-    /// The number of the batch of completions that is being delivered, unique in this process. All
-    /// of a batch ended before the first was delivered. 0 before the first batch.
+    /// The number of the batch of completions that is being delivered, unique in this process; 0
+    /// before the first batch. All operations of a batch ended before the first completion was
+    /// delivered.
     pub fn batch(&self) -> u64 {
         self.batch.get()
     }
 
-    /// Gives an operation to this worker's ring. It reaches the kernel at the end of this turn.
+    /// Gives an operation to this worker's ring. The operation reaches the kernel at the end of
+    /// this turn.
     ///
     /// # Panics
-    /// If it would write into constant memory, or has more than 256 segments.
+    /// If the operation would write into constant memory, or has more than 256 segments.
     pub fn submit(&self, operation: Operation, handler: Arc<dyn Handler>, token: u64) {
         self.flight.borrow_mut().submit(operation, handler, token);
     }
 
-    /// Registers a file with this worker's ring, which makes operations on it a little cheaper. It
-    /// stays open until [`Self::unregister`], or the worker's end. A full table takes none.
+    /// Registers a file with this worker's ring, which makes operations on it a little cheaper. The
+    /// file stays open until [`Self::unregister`], or the worker's end. If the ring's table is
+    /// full, nothing happens.
     pub fn register(&self, file: &Descriptor) {
         self.flight.borrow_mut().register(file);
     }
@@ -98,8 +101,8 @@ impl Worker {
         self.flight.borrow_mut().unregister(file);
     }
 
-    /// Ends the operations of `handler` with `token` on this worker early. Each still completes: as
-    /// `ECANCELED`, or, if it was too late, with its own result.
+    /// Ends the operations of `handler` with `token` on this worker early. Each of them still
+    /// completes: as `ECANCELED`, or, if the cancel came too late, with its own result.
     pub fn cancel(&self, handler: &Arc<dyn Handler>, token: u64) {
         let is_meant = |of: &Arc<dyn Handler>, name: u64, _: &Operation| {
             name == token && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(handler))
@@ -112,8 +115,9 @@ impl Worker {
         self.tasks.borrow_mut().push(Task::Wake(sleeper, token));
     }
 
-    /// Calls [`Wake::wake`] at a moment, or soon after. It cannot be cancelled: a sleeper that has
-    /// changed its mind ignores the call. A stop drops it and reports that ([`Wake::forgotten`]).
+    /// Calls [`Wake::wake`] at the moment `at`, or soon after. The call cannot be cancelled: a
+    /// sleeper that no longer needs it ignores it. A stop drops the timer and reports that
+    /// ([`Wake::forgotten`]).
     pub fn wake_at(&self, at: Instant, sleeper: Arc<dyn Wake>, token: u64) {
         self.timers.borrow_mut().add(at, sleeper, token);
     }
@@ -126,7 +130,7 @@ impl Worker {
         &self.shared.mailboxes[self.index]
     }
 
-    /// The thread's body: runs until a stop, and until no work is left.
+    /// The thread's body: runs until a stop is requested and no work is left.
     pub(crate) fn run(self: Rc<Self>) {
         CURRENT.set(Some(Rc::clone(&self)));
         self.flight.borrow_mut().watch(self.mailbox().bell.as_fd());
@@ -196,7 +200,8 @@ impl Worker {
         }
     }
 
-    /// Submits this turn's entries, then polls for up to `busy_poll`. True if it found work.
+    /// Submits this turn's entries, then polls for up to `busy_poll`. Returns whether it found
+    /// work.
     fn polls(&self) -> bool {
         let longest = self.shared.busy_poll;
         if longest.is_zero() || !self.tasks.borrow().is_empty() || self.shared.is_stopping() {
@@ -223,8 +228,9 @@ impl Worker {
         if self.polls() {
             return;
         }
-        // Checked only after this worker said that it sleeps. The thread that ends the last
-        // operation checks for sleepers after that.
+        // Checked only after this worker has marked itself as asleep. The thread that ends the last
+        // operation checks for sleepers after that operation's end, so one of the two sees the
+        // other.
         let is_idle = self.tasks.borrow().is_empty()
             && self.mailbox().inbox.sleep()
             && !self.shared.is_over();

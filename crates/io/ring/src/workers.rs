@@ -40,15 +40,15 @@ pub struct Settings {
     pub entries: u32,
     /// The name of the threads.
     pub name: &'static str,
-    /// How long an idle worker polls before it sleeps. Meanwhile it occupies a processor, and new
-    /// work begins without a wake-up.
+    /// How long an idle worker polls before it sleeps. Meanwhile the worker occupies a processor,
+    /// and new work begins without a wake-up.
     pub busy_poll: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        // With more than four, a further worker costs the others more than it gains on one array.
+        // Beyond four workers, a further one costs the others more than it gains on one array.
         Self {
             workers: cores.min(4),
             entries: 256,
@@ -76,7 +76,7 @@ pub struct WorkersStopped;
 
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Item>,
-    /// Written to wake a sleeping worker. Never read: the kernel reports each write.
+    /// Written to wake a sleeping worker. No code reads it: the kernel reports each write.
     pub(crate) bell: OwnedFd,
     pub(crate) tally: Arc<Tally>,
 }
@@ -110,7 +110,8 @@ impl Shared {
         self.is_stopping() && self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// Subtracts from the work under way. At zero all workers look.
+    /// Subtracts `things` from the work under way. At zero, wakes all workers, so that they see
+    /// that they may end.
     pub(crate) fn uncount(&self, things: usize) {
         if things == 0 {
             return;
@@ -138,7 +139,7 @@ impl Mailbox {
         self.tally.wakes.fetch_add(1, Ordering::Relaxed);
         loop {
             match rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
-                // Full after 2^64 wakes, and then it is ringing anyway.
+                // The eventfd is full after 2^64 wakes, and a full eventfd still wakes the worker.
                 Ok(_) | Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
                 Err(errno) => panic!("an eventfd can be written to: {errno}"),
@@ -147,7 +148,7 @@ impl Mailbox {
     }
 }
 
-/// Threads with a ring each. Dropping them stops them.
+/// Threads with one ring each. Dropping the value stops them.
 pub struct Workers {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -173,7 +174,7 @@ impl Workers {
             match thread {
                 Ok(thread) => workers.lock().push(thread),
                 Err(error) => {
-                    // The workers without a thread are not under way.
+                    // The workers that got no thread do not count as work under way.
                     workers.shared.uncount(count - index);
                     return Err(error);
                 }
@@ -193,13 +194,13 @@ impl Workers {
         self.shared.mailboxes.len()
     }
 
-    /// This thread's worker, if it is one of these.
+    /// The worker that this thread runs, if this thread is one of these workers.
     pub fn current(&self) -> Option<Rc<Worker>> {
         Worker::current().filter(|worker| worker.is_of(&self.shared))
     }
 
-    /// Gives an operation to this thread's own ring if it is one of these workers, else to that of
-    /// worker `otherwise` (modulo their number).
+    /// Gives an operation to this thread's own ring if this thread is one of these workers, else to
+    /// the ring of worker `otherwise` (modulo the number of workers).
     ///
     /// # Errors
     /// After [`Self::stop`], from a thread that is no worker; the handler is not called.
@@ -219,17 +220,18 @@ impl Workers {
         }
     }
 
-    /// [`Worker::register`] on each worker, soon.
+    /// Soon calls [`Worker::register`] on each worker.
     pub fn register(&self, file: &Descriptor) {
         for on in 0..self.count() {
             let file = Descriptor::clone(file);
-            // Stopping workers no longer need it.
+            // Fails only if the workers are stopping, and then they need no registration.
             let _ = self.post(on, Box::new(move |worker| worker.register(&file)));
         }
     }
 
-    /// [`Worker::unregister`] on each worker. When this returns, all of them have released the
-    /// file. On a worker's own thread the others do so soon: workers do not wait for each other.
+    /// Calls [`Worker::unregister`] on each worker. When this returns, all workers have released
+    /// the file. If called on a worker's own thread, the other workers release it soon: workers do
+    /// not wait for each other.
     pub fn unregister(&self, file: &Descriptor) {
         let (done, all_done) = mpsc::channel();
         for on in 0..self.count() {
@@ -237,7 +239,7 @@ impl Workers {
             let unregister = move |worker: &Worker| {
                 worker.unregister(&file);
                 drop(file);
-                // The caller may have stopped waiting.
+                // Fails if the caller has stopped waiting.
                 let _ = done.send(());
             };
             let _ = self.post(on, Box::new(unregister));
@@ -248,18 +250,18 @@ impl Workers {
         }
     }
 
-    /// Runs code on worker `on` (modulo their number).
+    /// Runs code on worker `on` (modulo the number of workers).
     ///
     /// # Errors
-    /// As [`Self::submit`].
+    /// As for [`Self::submit`].
     pub fn post(&self, on: usize, call: Call) -> Result<(), WorkersStopped> {
         self.leave(on, Item::Call(call))
     }
 
-    /// Calls [`Wake::wake`] on worker `on` (modulo their number), without allocating.
+    /// Calls [`Wake::wake`] on worker `on` (modulo the number of workers), without allocating.
     ///
     /// # Errors
-    /// As [`Self::submit`].
+    /// As for [`Self::submit`].
     pub fn wake(
         &self,
         on: usize,
@@ -269,7 +271,8 @@ impl Workers {
         self.leave(on, Item::Wake(sleeper, token))
     }
 
-    /// Another worker that sleeps, if this thread is a worker; it may have been woken since.
+    /// If this thread is a worker: another worker that sleeps. That worker may have been woken
+    /// since.
     #[must_use]
     pub fn sleeper(&self) -> Option<usize> {
         let (own, count) = (self.current()?.index(), self.count());
@@ -277,11 +280,11 @@ impl Workers {
         others.find(|on| self.shared.mailboxes[*on].inbox.seems_asleep())
     }
 
-    /// [`Worker::wake_at`] on this thread's own worker if it is one of these, else on worker
-    /// `otherwise` (modulo their number).
+    /// Calls [`Worker::wake_at`] on this thread's own worker if this thread is one of these
+    /// workers, else on worker `otherwise` (modulo the number of workers).
     ///
     /// # Errors
-    /// As [`Self::submit`].
+    /// As for [`Self::submit`].
     pub fn wake_at(
         &self,
         otherwise: usize,
@@ -298,10 +301,10 @@ impl Workers {
         }
     }
 
-    /// [`Worker::cancel`] on worker `on` (modulo their number).
+    /// Calls [`Worker::cancel`] on worker `on` (modulo the number of workers).
     ///
     /// # Errors
-    /// As [`Self::submit`].
+    /// As for [`Self::submit`].
     pub fn cancel(
         &self,
         on: usize,
@@ -341,8 +344,8 @@ impl Workers {
 
     /// Stops the workers once all their work is done. Operations on files run to their end.
     /// Operations that wait for a peer end as cancelled, sends after two seconds; timers are
-    /// dropped ([`Wake::forgotten`]). From then on only workers may give work to workers. On a
-    /// worker's own thread this asks, and does not wait.
+    /// dropped ([`Wake::forgotten`]). From then on only workers may give work to workers. Called on
+    /// a worker's own thread, it requests the stop and does not wait for it.
     pub fn stop(&self) {
         self.shared.stop();
         if self.current().is_some() {
@@ -387,13 +390,13 @@ fn run(
         Ok(ring) => ring,
         Err(error) => {
             shared.uncount(1);
-            // The starting thread waits for this; if it has gone, no thread needs it.
+            // Fails only if the starting thread has ended, and then no thread needs the error.
             let _ = ready.send(Err(error));
             return;
         }
     };
     let _ = ready.send(Ok(()));
-    // The starting thread listens until all workers have reported.
+    // Dropped so that the starting thread, which listens until all senders are gone, goes on.
     drop(ready);
     let tally = Arc::clone(&shared.mailboxes[index].tally);
     let _guard = AbortOnPanic;

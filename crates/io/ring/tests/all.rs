@@ -1,4 +1,4 @@
-//! The tests of rings, in one program, since linking one for each file takes long.
+//! All tests of rings in one program, since linking a program for each file takes long.
 
 mod common;
 mod files;

@@ -73,7 +73,7 @@ fn registered_memory_is_read_and_written_by_name() {
         }
     }
     let registered = workers.counters().registered;
-    // A process with a low limit on pinned memory has only the first slabs registered.
+    // In a process with a low limit on pinned memory, only the first slabs are registered.
     assert!(
         (1..=by_name).contains(&registered),
         "{registered}; what is short, or longer than a slab, has no name"
@@ -185,7 +185,8 @@ fn one_submission_carries_many_operations() {
     (0..50).for_each(|_| drop(receiver.next()));
     let after = workers.counters();
     assert!(after.entries - before.entries >= 50);
-    // The worker may return to sleep once for each operation: only calls that submit count.
+    // Only calls that submit are counted, since the worker may return to sleep once for each
+    // operation.
     assert!(after.submissions - before.submissions < 50, "{before:?} {after:?}");
 }
 
@@ -218,7 +219,7 @@ fn registered_files_are_used_like_others() {
             workers.unregister(&file);
         }
     }
-    // A kernel without such a table (before 5.19) has none.
+    // A kernel before 5.19 has no such table, so no operation names a number there.
     let has_table = io_uring::IoUring::new(2).expect("a ring").submitter().register_files_sparse(8);
     let expected = if has_table.is_ok() { 8 } else { 0 };
     assert_eq!(workers.counters().numbered - before, expected, "while they were registered");

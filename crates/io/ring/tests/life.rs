@@ -23,7 +23,7 @@ fn tasks_run_on_the_worker_they_are_meant_for() {
 
 #[test]
 fn afterwards_comes_after_everything_of_the_turn() {
-    /// Counts completions, and records their number at its wake-up.
+    /// A handler that counts completions, and records the count when it is woken.
     struct Batch {
         completed: AtomicU64,
         sender: Arc<crate::common::EventSender>,
@@ -43,7 +43,7 @@ fn afterwards_comes_after_everything_of_the_turn() {
     }
     let (workers, (sender, receiver)) = (workers(1, 64), event_channel());
     let batch = Arc::new(Batch { completed: AtomicU64::new(0), sender });
-    // Empty reads: all have completed when the submission returns.
+    // Empty reads complete within the submission, so all completions are in one batch.
     let submit = move |worker: &Worker| {
         let file = file(100);
         for token in 0..20 {
@@ -175,7 +175,7 @@ fn sleepers_are_woken_from_many_threads() {
     assert!(counters.wakes <= counters.posted);
 }
 
-/// Whether all other ends of a pipe are closed.
+/// Whether all write ends of a pipe are closed.
 fn is_over(reader: &mut std::io::PipeReader) -> bool {
     use std::os::fd::AsFd;
     let mut polled =

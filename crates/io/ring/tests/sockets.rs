@@ -150,7 +150,7 @@ fn a_look_tells_that_there_is_something_and_takes_nothing() {
         workers.submit(0, look(), sender.clone(), token + 1).expect("running");
     }
     assert_eq!(receiver.next().token, 3);
-    // An endless poll ends by a cancel, and by a stop as well.
+    // A cancel ends an endless poll, and so does a stop.
     let (quiet, _theirs) = pair();
     workers
         .submit(0, Operation::Poll { file: Arc::clone(&quiet) }, sender.clone(), 7)

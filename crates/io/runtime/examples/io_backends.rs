@@ -1,9 +1,10 @@
-//! Rings against threads, on the same files, in turns: `cargo run --release --example io_backends`.
+//! Compares rings with threads on the same files, in turns: `cargo run --release --example
+//! io_backends`.
 //!
-//! RAID-5 of four files of 64 MiB in the folder for temporary files (`TMPDIR`), chunk 64 KiB, past
-//! the page cache (`cached` as an argument: through it; `writeback`: writes are acknowledged
-//! early). Each line is one workload: the median of the rounds by ring and by threads, their
-//! spread, the ratio, and the cost of each request.
+//! The array is a RAID-5 of four files of 64 MiB in the folder for temporary files (`TMPDIR`), with
+//! chunks of 64 KiB. I/O bypasses the page cache; with the argument `cached` it does not. With
+//! `writeback` writes are acknowledged early. Each line is one workload: the median of the rounds
+//! by ring and by threads, their spread, the ratio, and the cost of each request.
 
 #[path = "../tests/kit/files.rs"]
 #[allow(dead_code)]
@@ -47,7 +48,7 @@ struct Round {
     requests: u64,
     seconds: f64,
     switches: u64,
-    /// Processor time of this process, of all threads.
+    /// Processor time of all threads of this process.
     ticks: u64,
     counters: Counters,
 }
@@ -83,7 +84,7 @@ fn open(array: &Files, workers: &Arc<Workers>, io: Io, manner: &Options) -> Arc<
     Arc::new(array.open(&options, |_| {}))
 }
 
-/// Writes everything once, so that no file has holes.
+/// Writes the whole array once, so that no file has holes.
 fn fill(array: &Files, workers: &Arc<Workers>, manner: &Options) {
     let volume = open(array, workers, Io::Ring, manner);
     for offset in (0..volume.size_bytes() - (1 << 20)).step_by(1 << 20) {
@@ -101,7 +102,7 @@ fn compare(
 ) {
     let mut rounds: [Vec<Round>; 2] = Default::default();
     for round in 0..ROUNDS {
-        // In turns, and each begins as often as the other.
+        // Rings and threads take turns, and each begins as often as the other.
         for turn in 0..2 {
             let way = (round + turn) % 2;
             let volume = open(array, workers, [Io::Ring, Io::Threads][way], manner);
@@ -121,7 +122,7 @@ fn compare(
     println!("{:>42}{}\n{:>42}{}", "ring: ", ring.2, "threads: ", other.2);
 }
 
-/// The median rate, its spread in percent, and costs per request.
+/// The median rate, its spread in percent, and the costs of each request.
 fn summary(rounds: &[Round]) -> (f64, f64, String) {
     let mut rates: Vec<f64> =
         rounds.iter().map(|round| round.requests as f64 / round.seconds).collect();
@@ -203,7 +204,7 @@ fn client(volume: &Volume, thread: u64, workload: Workload, depth: usize) -> u64
         outcome.result.expect("no errors");
         requests += 1;
         if start.elapsed() < ROUND {
-            // A write that was acknowledged early keeps its payload.
+            // A write that was acknowledged early keeps its payload, so the next one needs another.
             let another = || Payload::for_overwriting(workload.bytes);
             submit(outcome.payload.unwrap_or_else(another));
         } else {
@@ -221,7 +222,7 @@ fn ticks() -> u64 {
     numbers[11..13].iter().map(|number| number.parse::<u64>().expect("a number")).sum()
 }
 
-/// Of this process, of either kind.
+/// Context switches of this process, voluntary and involuntary.
 fn context_switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("proc");
     let of_task = |task: std::fs::DirEntry| -> u64 {

@@ -46,21 +46,22 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{self, Condvar, Mutex};
 
-/// Interval between looks for vanished members.
+/// Interval between checks for vanished members.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Longest sleep of the thread: every change wakes it. Tests and models wait in shorter steps.
+/// Longest sleep of the thread. It can be long, since every change wakes the thread. Tests and
+/// models wait in shorter steps.
 const SLEEP_MAX: Duration =
     if cfg!(any(test, loom, shuttle)) { LOOK_INTERVAL } else { Duration::from_secs(3600) };
 
 struct State {
-    /// By place: the array's moment, the next look at members, the shards' moments, then moments of
-    /// members that hold operations. The last part is as long as it was ever needed.
+    /// The moment of each place: the array, the next check of the members, the shards, then members
+    /// that hold operations back. The last part grows to the length that was ever needed.
     due: Vec<Option<Instant>>,
-    /// For each place, the moments that sleepers were given and that have not come yet; each is
-    /// nearer than the one before.
+    /// For each place, the moments that were given to sleepers and have not come yet; each is
+    /// nearer than the one before it.
     armed: Vec<SmallVec<[Instant; 4]>>,
-    /// Moments that the thread sleeps for, with their places; `None` while workers sleep.
+    /// The moments for which the thread sleeps, with their places; `None` while workers sleep.
     with_thread: Option<BinaryHeap<Reverse<(Instant, usize)>>>,
     stopped: bool,
 }
@@ -68,15 +69,16 @@ struct State {
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
-    /// Copies of the shards' moments (0 for none): a turn that changes nothing takes no lock.
+    /// Copies of the shards' moments (0 for none), so that a turn that changes no moment takes no
+    /// lock.
     shards: Vec<AtomicU64>,
     start: OnceLock<Start>,
 }
 
-/// Starts the thread that sleeps for the alarm, unless the machines are gone.
+/// Starts the thread that sleeps for the alarm, unless the machines have been dropped.
 pub(crate) type Start = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// A moment for a worker, and the place it belongs to.
+/// A moment for which a worker must sleep, and the place to which it belongs.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arm {
@@ -97,23 +99,23 @@ pub(crate) enum SleepEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeTarget {
     Due(Machine),
-    /// The slice of operations held at this member may have come.
+    /// The time slice of operations held back at this member may have come.
     Held(MemberId),
-    /// The members are due for a look.
+    /// The members are due for a check.
     Look,
 }
 
-/// Result when a moment of a sleeper has come.
+/// What a sleeper must do after its moment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlarmOutcome {
     Wake(WakeTarget),
-    /// The moment was put off to this one.
+    /// Sleep until this moment, to which the place's moment was put off.
     Later(Arm),
-    /// The moment no longer counts.
+    /// Nothing: the moment no longer counts.
     Nothing,
 }
 
-/// Places of the array and of the next look; the shards' places follow.
+/// Places of the array and of the next check of the members; the shards' places follow.
 const ARRAY: usize = 0;
 const LOOK: usize = 1;
 const SHARDS: usize = 2;
@@ -126,8 +128,8 @@ fn place(machine: Machine) -> usize {
 }
 
 impl State {
-    /// Arms the place's moment, unless a sleeper already has it or a nearer one. The moment goes to
-    /// the thread, or is returned for a worker.
+    /// Arms the place's moment, unless a sleeper already has that moment or a nearer one. The
+    /// moment goes to the thread, or is returned for a worker.
     fn arm(&mut self, place: usize, changed: &Condvar) -> Option<Arm> {
         let (due, armed) = (self.due[place], &mut self.armed[place]);
         let at = due.filter(|due| armed.last().is_none_or(|nearest| due < nearest))?;
@@ -140,7 +142,7 @@ impl State {
 }
 
 impl Alarm {
-    /// An alarm for which workers sleep.
+    /// An alarm for whose moments the workers sleep.
     pub(crate) fn new(shards: u16) -> Self {
         let places = SHARDS + usize::from(shards);
         let (due, armed) = (vec![None; places], vec![SmallVec::new(); places]);
@@ -152,25 +154,25 @@ impl Alarm {
         }
     }
 
-    /// Sets the way to start the thread.
+    /// Sets the function that starts the thread.
     pub(crate) fn connect(&self, start: Start) {
         let is_first = self.start.set(start).is_ok();
         assert!(is_first, "the time is kept once");
     }
 
-    /// Sets or clears a machine's moment.
+    /// Sets or clears a machine's moment. Returns the moment that a worker must sleep for, if any.
     #[must_use]
     pub(crate) fn set(&self, machine: Machine, due: Option<Instant>) -> Option<Arm> {
         self.set_place(place(machine), due)
     }
 
-    /// Sets the moment to look at operations held at a member.
+    /// Sets the moment at which to check the operations held back at a member.
     #[must_use]
     pub(crate) fn set_held(&self, member: MemberId, due: Instant) -> Option<Arm> {
         self.set_place(SHARDS + self.shards.len() + usize::from(member.0), Some(due))
     }
 
-    /// Sets the moment of the next look at members.
+    /// Sets the moment of the next check of the members.
     #[must_use]
     pub(crate) fn set_look(&self, due: Instant) -> Option<Arm> {
         self.set_place(LOOK, Some(due))
@@ -190,8 +192,9 @@ impl Alarm {
         state.arm(place, &self.changed)
     }
 
-    /// Sets a shard's moment if it has none or a later one. A moment that is too early does no
-    /// harm: the shard looks, and reports the next. Only the shard's owner calls this.
+    /// Sets a shard's moment if the shard has none or a later one. A moment that is too early does
+    /// no harm: the shard checks its state, and reports its next moment. Only the shard's owner
+    /// calls this.
     #[must_use]
     pub(crate) fn bring_forward(&self, shard: ShardIndex, due: Option<Instant>) -> Option<Arm> {
         let (due, known) = (due?, &self.shards[usize::from(shard.0)]);
@@ -213,8 +216,8 @@ impl Alarm {
         self.state.lock().expect("setting does not panic").stopped
     }
 
-    /// The machine or member to wake at a place. It clears the shard's copy before the shard looks,
-    /// so that a new moment of the shard counts.
+    /// The machine or member to wake for a place. It clears the copy of a shard's moment before the
+    /// shard checks its state, so that a new moment of the shard counts.
     fn wake_up(&self, place: usize) -> WakeTarget {
         let Some(shard) = place.checked_sub(SHARDS) else {
             return if place == LOOK { WakeTarget::Look } else { WakeTarget::Due(Machine::Array) };
@@ -228,7 +231,7 @@ impl Alarm {
         WakeTarget::Held(MemberId(member))
     }
 
-    /// The thread's sleep: once, or not at all if a moment is due.
+    /// The thread's sleep until the nearest moment or a change; no sleep if a moment is due.
     pub(crate) fn sleep(&self, clock: &Clock) -> SleepEnd {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped {
@@ -249,10 +252,11 @@ impl Alarm {
         SleepEnd::Disturbed
     }
 
-    /// A moment of `place` that a sleeper had has come. Armed moments up to `now` are over.
+    /// Called when a moment of `place` has come at its sleeper. All armed moments up to `now` are
+    /// over.
     pub(crate) fn rang(&self, place: usize, now: Instant) -> AlarmOutcome {
         let mut state = self.state.lock().expect("setting does not panic");
-        // The sleeper was late, and another one answered for both moments.
+        // This sleeper was late, and another sleeper has handled both moments.
         if state.stopped || state.armed[place].last().is_none_or(|armed| *armed > now) {
             return AlarmOutcome::Nothing;
         }
@@ -274,14 +278,15 @@ impl Alarm {
         }
     }
 
-    /// Makes a thread sleep for all moments; false if one does already, or the alarm stopped.
+    /// Makes a thread sleep for all moments. Returns false if a thread does so already, or the
+    /// alarm has stopped.
     pub(crate) fn hand_over(&self) -> bool {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped || state.with_thread.is_some() {
             return false;
         }
         state.with_thread = Some(BinaryHeap::new());
-        // Workers may have dropped the moments they were given.
+        // Arm every moment: workers may have dropped the moments they were given.
         for place in 0..state.due.len() {
             state.armed[place].clear();
             let with_thread = state.arm(place, &self.changed);
@@ -290,8 +295,8 @@ impl Alarm {
         true
     }
 
-    /// Makes a thread sleep for all moments, unless one does already or the alarm stopped. Fails if
-    /// the thread cannot be started; a later call tries again.
+    /// Makes a thread sleep for all moments, unless one does so already or the alarm has stopped.
+    /// Fails if the thread cannot be started; a later call tries again.
     pub(crate) fn keep_by_thread(&self) -> io::Result<()> {
         if !self.hand_over() {
             return Ok(());
@@ -302,13 +307,13 @@ impl Alarm {
 
     /// The workers have stopped: the thread takes their moments.
     pub(crate) fn keep_without_workers(&self) {
-        // If the thread cannot be started, the caller that sets the next moment tries again; it
-        // then looks at the members, too.
+        // If the thread cannot be started, the caller that sets the next moment tries again. The
+        // thread then checks the members, too.
         let _next_time = self.keep_by_thread();
     }
 
-    /// The thread could not be started, and no worker has a moment either. All moments stay. The
-    /// next set arms its moment again, even if it is the same one.
+    /// Called if the thread could not be started while no worker has a moment either. All moments
+    /// stay. The next set arms its moment again, even if it is the same one.
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
         state.with_thread = None;
@@ -328,7 +333,7 @@ mod tests {
         alarm
     }
 
-    /// The machine or member that is woken next; `None` if the thread would sleep.
+    /// The machine or member that is woken next; `None` if the thread would sleep on.
     fn next(alarm: &Alarm, clock: &Clock) -> Option<WakeTarget> {
         loop {
             match alarm.sleep(clock) {
@@ -342,7 +347,8 @@ mod tests {
         }
     }
 
-    /// Before, the alarm rang until heard, and filled the inbox while the array's owner rested.
+    /// Regression: the alarm rang until the machine took the event, and filled the inbox while the
+    /// array's owner rested.
     #[test]
     fn an_alarm_that_rang_is_silent() {
         let (alarm, clock) = (with_thread(1), Clock::new());
@@ -375,7 +381,7 @@ mod tests {
         assert_eq!(next(&alarm, &clock), None);
     }
 
-    /// A worker's moments, and how often it was woken.
+    /// The moments given to a worker, and how often the worker was woken.
     struct Worker<'a> {
         alarm: &'a Alarm,
         armed: Vec<Arm>,
@@ -387,7 +393,7 @@ mod tests {
             self.armed.extend(self.alarm.set(Machine::Array, Some(Instant(due))));
         }
 
-        /// Passes every moment up to `now`, each at its time; returns the number of wake-ups.
+        /// Lets every moment up to `now` come, each at its time. Returns the number of wake-ups.
         fn pass(&mut self, now: u64) -> usize {
             let mut woken = 0;
             while let Some(next) = (0..self.armed.len()).min_by_key(|at| self.armed[*at].at) {
@@ -413,17 +419,18 @@ mod tests {
     fn a_worker_is_woken_once_for_each_moment() {
         let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
-        // Put off repeatedly, as by writes: armed once, and again when the first has come.
+        // A moment that is put off repeatedly, as by writes, is armed once, and again when the
+        // first armed one has come.
         (100..200).for_each(|due| worker.set(due));
         assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
         assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));
-        // Brought forward: the rest of the later moment wakes nothing.
+        // A moment is brought forward: when the armed later moment comes, it wakes nothing.
         worker.set(300);
         worker.set(250);
         worker.set(310);
         assert_eq!((worker.pass(250), worker.pass(309)), (0, 0));
         assert_eq!((worker.pass(310), worker.pass(u64::MAX), worker.armed.len()), (1, 0, 0));
-        // The same moment set again counts anew; a cleared moment wakes nothing.
+        // The same moment set again wakes again; a cleared moment wakes nothing.
         worker.set(310);
         assert_eq!(worker.pass(310), 1);
         worker.set(400);
@@ -431,7 +438,7 @@ mod tests {
         assert_eq!(worker.pass(u64::MAX), 0);
     }
 
-    /// Before, each near moment left the far one behind and armed it anew, thousands of times.
+    /// Regression: each near moment left the far one behind and armed it anew, thousands of times.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
         let alarm = Alarm::new(1);
@@ -448,7 +455,8 @@ mod tests {
         assert!(worker.wakes <= 2001, "it was woken {} times", worker.wakes);
     }
 
-    /// Before, a shard's own copy of its moment kept the moment from ever coming back.
+    /// Regression: after the thread failed to start, a shard's copy of its moment kept the moment
+    /// from being set again.
     #[test]
     fn moments_for_which_there_was_no_thread_are_set_again() {
         let (alarm, shard) = (Alarm::new(1), ShardIndex(0));
@@ -461,7 +469,7 @@ mod tests {
         assert_eq!(later.at, Instant(6));
         let same = alarm.set(Machine::Array, Some(Instant(7))).expect("armed anew");
         assert_eq!(same.at, Instant(7));
-        // The thread that starts now knows all moments.
+        // A thread that starts now knows all moments.
         assert!(alarm.hand_over());
         let clock = Clock::new();
         assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Shard(shard))));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use braid_ring::{Completion, Descriptor, Handler, Settings, Wake, Worker, Workers};
 
-/// The worker number of a dropped timer.
+/// The number reported in place of a worker's for a dropped timer.
 pub const FORGOTTEN: usize = usize::MAX;
 
 /// Sends completions and wake-ups to the test's thread.
@@ -16,7 +16,7 @@ pub struct EventSender {
     wakes: Mutex<Sender<(usize, u64)>>,
 }
 
-/// The other end.
+/// The test's end of an [`EventSender`].
 pub struct EventReceiver {
     pub completions: Receiver<Completion>,
     pub wakes: Receiver<(usize, u64)>,
@@ -31,7 +31,7 @@ pub fn event_channel() -> (Arc<EventSender>, EventReceiver) {
 
 impl Handler for EventSender {
     fn complete(self: Arc<Self>, _: &Worker, completion: Completion) {
-        // A test may end while one of its operations is being cancelled.
+        // Fails if the test has ended while one of its operations is being cancelled.
         let _ = self.completions.lock().expect("no panic").send(completion);
     }
 }
@@ -47,7 +47,7 @@ impl Wake for EventSender {
 }
 
 impl EventReceiver {
-    /// The next completion; none after some seconds is a failure.
+    /// The next completion. If none comes within some seconds, the test fails.
     pub fn next(&self) -> Completion {
         self.completions.recv_timeout(Duration::from_secs(20)).expect("a completion")
     }
