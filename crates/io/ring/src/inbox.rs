@@ -82,7 +82,7 @@ impl<T> Inbox<T> {
         self.bell(&state)
     }
 
-    /// What the pusher must do; called under the lock, as the state's reference proves.
+    /// The pusher's duty after a push. Called under the lock, as the state's reference proves.
     fn bell(&self, _: &State<T>) -> Bell {
         if self.awakes() { Bell::Ring } else { Bell::Leave }
     }

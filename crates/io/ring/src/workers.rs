@@ -199,8 +199,8 @@ impl Workers {
         Worker::current().filter(|worker| worker.is_of(&self.shared))
     }
 
-    /// Gives an operation to this thread's own ring if this thread is one of these workers, else to
-    /// the ring of worker `otherwise` (modulo the number of workers).
+    /// Gives an operation to this thread's own ring if this thread is one of these workers.
+    /// Otherwise worker `otherwise` (modulo the number of workers) gets it.
     ///
     /// # Errors
     /// After [`Self::stop`], from a thread that is no worker; the handler is not called.

@@ -78,7 +78,7 @@ pub(crate) struct Alarm {
 /// Starts the thread that sleeps for the alarm, unless the machines have been dropped.
 pub(crate) type Start = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// A moment for which a worker must sleep, and the place to which it belongs.
+/// A moment for which a worker must sleep, with its place.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arm {
@@ -105,7 +105,7 @@ pub(crate) enum WakeTarget {
     Look,
 }
 
-/// What a sleeper must do after its moment has come.
+/// A sleeper's next step after its moment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlarmOutcome {
     Wake(WakeTarget),

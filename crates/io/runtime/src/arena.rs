@@ -7,9 +7,10 @@
 //! to its client only once every piece is answered and released. The compiler cannot see this, so
 //! the access is `unsafe` in a few places, behind an interface that takes the engine's own names.
 //!
-//! An abandoned read is the exception. Its run stays its own, and reconstruction fills the
-//! request's shadow buffer instead. The request, with the client's payload, lives until the last
-//! read that may write it has released it. A read that finds its request gone ends without effect.
+//! An abandoned read is the exception: it may still write its run of the payload. Reconstruction
+//! fills the request's shadow buffer instead of that run. The request, with the client's payload,
+//! lives until the last read that may write it has released it. A read that finds its request gone
+//! ends without effect.
 //!
 //! Release builds check that every run lies inside its memory. Debug builds also check a
 //! computation's targets against each other and against its sources.
@@ -28,7 +29,7 @@ use crate::shared_bytes::SharedBytes;
 use crate::sync::Arc;
 use crate::sync::witness::{AccessGuard, Witness};
 
-/// Runs lent at once, on the stack: more than a step of work names on most arrays.
+/// Runs that one step of work borrows at once, kept on the stack: enough for a step on most arrays.
 type Few<T> = SmallVec<[T; 16]>;
 
 /// The memory that one shard's effects name: its own blocks, and clients' payloads.
@@ -39,7 +40,7 @@ pub(crate) struct ShardMemory {
     requests: Arc<Requests>,
 }
 
-/// A resolved buffer: its memory, and the offset in it.
+/// A buffer found by its name: its memory, and the offset in it.
 enum ResolvedBuffer {
     Block(usize),
     Payload(Arc<Request>, usize),
@@ -51,8 +52,8 @@ fn to_bytes(sectors: u32) -> usize {
 }
 
 impl ShardMemory {
-    /// Memory for `blocks` blocks of `block_sectors` sectors. Pages that are never used cost
-    /// nothing. Fails if the address space has no room for them.
+    /// Memory for `blocks` blocks of `block_sectors` sectors each. Pages that are never used cost
+    /// nothing. Fails if the address space has no room for the blocks.
     pub(crate) fn new(
         blocks: u32,
         block_sectors: u32,
@@ -68,7 +69,7 @@ impl ShardMemory {
         self.find(buffer).expect("a request in flight")
     }
 
-    /// `None` if the request is over.
+    /// Finds a buffer's memory; `None` if its request is over.
     fn find(&self, buffer: Buffer) -> Option<ResolvedBuffer> {
         Some(match buffer {
             Buffer::Block { block, offset_sectors } => {
@@ -89,7 +90,8 @@ impl ShardMemory {
         })
     }
 
-    /// As `find`, for bytes that are about to be written.
+    /// As `find`, for bytes that are about to be written. Notes the run if it is in a shadow
+    /// buffer.
     fn find_target(&self, span: Span) -> Option<ResolvedBuffer> {
         let buffer = self.find(span.buffer)?;
         if let ResolvedBuffer::Shadow(shadow, offset) = &buffer {
@@ -102,12 +104,14 @@ impl ShardMemory {
     pub(crate) fn read<R>(&self, span: Span, write: impl FnOnce(&[u8]) -> R) -> R {
         let buffer = self.resolve(span.buffer);
         let _guard = self.see(&buffer, span.length_bytes, Witness::read);
-        // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
-        // is in flight. The client has lent its payload until every piece is answered and released.
+        // SAFETY: the engine has handed out an effect that reads this run, so no effect that writes
+        // the run is in flight. The client has lent its payload until every piece is answered and
+        // released.
         write(unsafe { self.bytes(&buffer, span.length_bytes) })
     }
 
-    /// Lends a member read's bytes to `fill`; `None` if it was abandoned and its request is over.
+    /// Lends a member read's bytes to `fill`; `None` if the read was abandoned and its request is
+    /// over.
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let buffer = self.find_target(span)?;
@@ -180,7 +184,7 @@ impl ShardMemory {
     }
 }
 
-/// Lends the bytes of several member writes at once, also of several shards.
+/// Lends the bytes of several member writes at once, also writes of several shards.
 #[allow(unsafe_code)]
 pub(crate) fn read_all<R>(
     spans: &[(&ShardMemory, Span)],
@@ -198,8 +202,8 @@ pub(crate) fn read_all<R>(
     write(&mut buffers)
 }
 
-/// Lends the bytes that several member reads fill at once, also of several shards. `None` if a read
-/// was abandoned and its request has ended.
+/// Lends the bytes that several member reads fill at once, also reads of several shards. `None` if
+/// a read was abandoned and its request has ended.
 #[allow(unsafe_code)]
 pub(crate) fn write_all<'a, R>(
     spans: &[(&'a ShardMemory, Span)],
@@ -214,14 +218,14 @@ pub(crate) fn write_all<'a, R>(
     let _guard: Few<AccessGuard> = resolved.iter().map(see).collect();
     let mut buffers: Few<IoSliceMut<'_>> = resolved
         .iter()
-        // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own,
-        // so no two of these overlap either.
+        // SAFETY: as for `ShardMemory::write`, for each of the effects. No two effects fill the
+        // same bytes, so no two of these slices overlap either.
         .map(|(memory, run, length)| IoSliceMut::new(unsafe { memory.bytes_mut(run, *length) }))
         .collect();
     Some(fill(&mut buffers))
 }
 
-/// Resolved bytes: memory, buffer and length.
+/// A span found by its name: memory, buffer and length.
 type ResolvedSpan<'a> = (&'a ShardMemory, ResolvedBuffer, usize);
 
 fn resolve_all<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<ResolvedSpan<'a>> {
@@ -251,8 +255,8 @@ impl Memory for ShardMemory {
         let _guard: Few<AccessGuard> = writes.chain(reads).collect();
         let mut targets: Few<&mut [u8]> = targets
             .iter()
-            // SAFETY: a computation's targets are its own (no member request on them is in flight)
-            // and overlap neither each other nor its sources.
+            // SAFETY: no member request is in flight on a computation's targets, and the targets
+            // overlap neither each other nor a source.
             .map(|(buffer, length)| unsafe { self.bytes_mut(buffer, *length) })
             .collect();
         let sources: Few<&[u8]> = sources

@@ -22,7 +22,7 @@ use crate::volume::Volume;
 /// Why a change of the bitmap failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapError {
-    /// The array refused.
+    /// The array refused the change.
     #[error(transparent)]
     Refused(#[from] BitmapRefusal),
     /// A member has no room for the bitmap.
@@ -33,7 +33,8 @@ pub enum BitmapError {
         /// The smallest chunk, in bytes for each bit, that fits; `None` if no chunk fits.
         fitting_bytes: Option<u32>,
     },
-    /// A bitmap file failed during the change: the array has no bitmap, or not the wanted one.
+    /// A bitmap file failed during the change: the array now has no bitmap, or another than the
+    /// wanted one.
     #[error("a bitmap file failed while it was changed")]
     FileFailed,
     /// Threads for a bitmap file could not be started.
@@ -43,7 +44,7 @@ pub enum BitmapError {
 
 /// The bitmap to create.
 pub struct WantedBitmap {
-    /// Bytes that a bit stands for.
+    /// Bytes of the array that a bit stands for.
     pub chunk_bytes: u32,
     /// Where the bitmap lies.
     pub home: BitmapHome,
@@ -55,7 +56,7 @@ pub enum BitmapHome {
     Members,
     /// In the current bitmap file.
     SameFile,
-    /// In this file, which is empty.
+    /// In this file, which must be empty.
     File(Box<dyn Member>),
 }
 
@@ -68,10 +69,11 @@ impl Volume {
         members.get(id).map(|file| file.path().to_path_buf())
     }
 
-    /// A plan for a bitmap in a file of this length. A bit is `asked_bytes`, or mdadm's choice.
+    /// A plan for a bitmap in a file of this length. A bit stands for `asked_bytes`, or for mdadm's
+    /// choice.
     ///
     /// # Errors
-    /// The file has no room for it.
+    /// The file has no room for the bitmap.
     pub fn plan_bitmap_in_file(
         &self,
         file: &Path,
@@ -94,17 +96,20 @@ impl Volume {
         members.get(id).map(|file| file.device.size_bytes())
     }
 
-    /// A plan for a bitmap on every member, spares too. A bit is `asked_bytes`, or mdadm's choice.
+    /// A plan for a bitmap on every member and spare. A bit stands for `asked_bytes`, or for
+    /// mdadm's choice.
     ///
     /// # Errors
-    /// A member has no room for it.
+    /// A member has no room for the bitmap.
     pub fn plan_bitmap(&self, asked_bytes: Option<u32>) -> Result<BitmapSuperblock, BitmapError> {
         let sectors = resync_sectors(self.geometry());
-        // A write journal is dropped first.
+        // A change to a bitmap drops the write journal first, so the journal's device needs no
+        // room.
         let journal = self.journal().map(|journal| journal.member);
         let looks = self.look_at_members().into_iter();
         let looks = looks.filter(|look| look.is_in && Some(look.id) != journal);
-        // Computed as for superblocks that name no bitmap yet, even if they name one elsewhere.
+        // Computed as for superblocks without a bitmap, even if they name a current one at another
+        // place.
         let none = BitmapPlace { offset_sectors: 0, room_sectors: 0 };
         let places = looks.map(|look| (look.superblock.bitmap_place().unwrap_or(none), look.path));
         let least = places.min_by_key(|(place, _)| place.room_sectors);
@@ -123,8 +128,8 @@ impl Volume {
         self.core().look(Array::bitmap_sectors)
     }
 
-    /// Whether a bitmap can be created now, also in place of the current one; or, without
-    /// `is_to_be_there`, dropped.
+    /// Whether a bitmap can be created now, also in place of the current one. Without
+    /// `is_to_be_there`: whether the bitmap can be dropped.
     ///
     /// # Errors
     /// The array needs its bitmap, or takes no changes.
@@ -134,11 +139,11 @@ impl Volume {
     }
 
     /// `Some` creates a bitmap ([`Self::plan_bitmap`]) in place of the current one, `None` drops
-    /// it. Returns when superblocks record the change. Clients go on meanwhile.
+    /// the current one. Returns when superblocks record the change. Clients go on meanwhile.
     ///
     /// # Errors
-    /// The change is refused, and nothing changed; or superblocks do not record it yet
-    /// ([`BitmapRefusal::Busy`]) and will if members answer.
+    /// The change is refused, and nothing changed. With [`BitmapRefusal::Busy`] the change was
+    /// made, but superblocks do not record it yet; they will if members answer.
     pub fn change_bitmap(&self, wanted: Option<WantedBitmap>) -> Result<(), BitmapError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -154,7 +159,7 @@ impl Volume {
         asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
         if !core.comes_to(Array::is_bitmap_settled) {
-            // The refusal carries the reason.
+            // The array's refusal says more than a plan's error.
             self.may_change_bitmap(planned.is_some())?;
         }
         let file = core.look(Array::bitmap_file);
@@ -165,7 +170,7 @@ impl Volume {
         if is_so { Ok(()) } else { Err(BitmapError::FileFailed) }
     }
 
-    /// Closes the bitmap files that the array has dropped or lost, except `but`.
+    /// Closes the bitmap files that the array has dropped or lost, except the file `but`.
     fn close_files(&self, but: Option<MemberId>) {
         let core = self.core();
         let is_old = |id: &MemberId| Some(*id) != but;
@@ -177,7 +182,8 @@ impl Volume {
         files.into_iter().for_each(|file| core.close_member(file));
     }
 
-    /// The bitmap with its place. A member may have joined since the plan was made.
+    /// The wanted bitmap with its place, computed anew: a member may have joined since the plan was
+    /// made.
     fn planned(
         &self,
         wanted: WantedBitmap,

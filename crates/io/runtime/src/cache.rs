@@ -9,7 +9,8 @@ use braid_engine::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_ring::Room;
 
-/// Stripes of a shard, at least: fewer would make writers wait for each other without saving much.
+/// Minimum number of stripes of a shard: with fewer, writers would wait for each other without
+/// saving much.
 pub(crate) const STRIPES_MIN: u64 = 4;
 
 const STRIPES_MAX: u64 = 64 << 10;
@@ -18,15 +19,15 @@ const STRIPES_MAX: u64 = 64 << 10;
 /// address space is reserved; unused pages take no memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// If address space is limited, one part in this many of the rest is reserved.
+/// If address space is limited, reserve the rest of it divided by this number.
 const ADDRESSES_PART: u64 = 8;
 
-/// Bytes up to which a cache can be tuned in this process.
+/// Maximum bytes to which a cache can be tuned in this process.
 pub(crate) fn room_bytes() -> u64 {
     room_of(Room::now().addresses.map(|(left, _)| left))
 }
 
-/// As `room_bytes`, with this much address space left; `None` is no limit.
+/// As `room_bytes`, for a process with this much address space left; `None` if it has no limit.
 fn room_of(addresses: Option<u64>) -> u64 {
     addresses.map_or(MEMORY_BYTES_MAX, |left| (left / ADDRESSES_PART).min(MEMORY_BYTES_MAX))
 }
@@ -36,15 +37,16 @@ fn room_of(addresses: Option<u64>) -> u64 {
 pub struct Cache {
     /// When a write is acknowledged.
     pub mode: CacheMode,
-    /// Bytes of memory for stripes: they bound the writes in progress, and the remembered bytes.
+    /// Bytes of memory for stripes. It bounds the writes in progress, and the remembered data.
     pub memory_bytes: u64,
-    /// Bytes of a stripe unit: a power of two from 512 to 65536, up to the chunk. Fixed at start.
+    /// Bytes of a stripe unit: a power of two from 512 to 65536, at most the chunk size. Fixed at
+    /// the start.
     pub unit_bytes: u32,
-    /// How often full-width writes go ahead of a stripe that must read first (md's
-    /// `preread_bypass_threshold`); 0: always.
+    /// How often full-width writes may go ahead of a stripe that must read first (md's
+    /// `preread_bypass_threshold`); 0: without limit.
     pub bypass_threshold: u32,
-    /// Limit of bytes that are acknowledged and not on the members. A write beyond it is
-    /// acknowledged once it is written.
+    /// Limit of bytes that are acknowledged and not yet on the members. A write beyond the limit is
+    /// acknowledged only once it is on the members.
     pub dirty_bytes_max: u64,
     /// Milliseconds that a partial stripe waits to fill up.
     pub age_max_ms: u64,
@@ -65,7 +67,8 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// The configuration of each of `shards` shards, if the cache can be tuned up to `room_bytes`.
+    /// The configuration of each of `shards` shards, for a cache that can be tuned up to
+    /// `room_bytes`.
     pub(crate) fn config(&self, geometry: &Geometry, shards: u16, room_bytes: u64) -> CacheConfig {
         let room = Self { memory_bytes: self.memory_bytes.max(room_bytes), ..*self };
         CacheConfig {
@@ -79,7 +82,7 @@ impl Cache {
     pub(crate) fn tuning(&self, geometry: &Geometry, shards: u16) -> Tuning {
         let dirty = self.dirty_bytes_max / SECTOR_BYTES / u64::from(shards);
         Tuning {
-            // Until the runtime knows whether members seek ([`crate::elevators`]).
+            // False until the runtime knows whether members seek ([`crate::elevators`]).
             expects_flushes: false,
             stripes: self.stripes(geometry, shards),
             mode: self.mode,
@@ -94,14 +97,14 @@ impl Cache {
         matches!(geometry, Geometry::Stripe(_)) && self.mode == CacheMode::WriteBack
     }
 
-    /// Sectors that are acknowledged and not on the members, at most.
+    /// Maximum sectors that are acknowledged and not yet on the members.
     pub(crate) fn dirty_sectors_max(&self) -> u64 {
         self.dirty_bytes_max / SECTOR_BYTES
     }
 
     /// The settings as an array applies them. A unit is at most a chunk, memory is whole stripes,
     /// and the dirty limit is whole sectors, the same in each shard. Levels without a cache ignore
-    /// them.
+    /// the settings.
     #[must_use]
     pub fn in_force(&self, geometry: &Geometry, shards: u16) -> Self {
         if !matches!(geometry, Geometry::Stripe(_)) {
@@ -119,7 +122,8 @@ impl Cache {
         }
     }
 
-    /// Bounds of the cache memory, by the number of stripes; any amount without a cache.
+    /// Bounds of the cache memory that follow from the bounds of the number of stripes. Without a
+    /// cache any amount is allowed.
     #[must_use]
     pub fn memory_range(&self, geometry: &Geometry, shards: u16) -> RangeInclusive<u64> {
         if !matches!(geometry, Geometry::Stripe(_)) {
@@ -141,7 +145,7 @@ impl Cache {
         sectors.clamp(1, UNIT_SECTORS_MAX).next_power_of_two()
     }
 
-    /// Stripes of each shard: a block of a unit for each slot.
+    /// Stripes of each shard. A stripe has a block of one unit for each slot.
     fn stripes(&self, geometry: &Geometry, shards: u16) -> u32 {
         let count = self.memory_bytes / self.stripes_bytes(geometry, shards);
         u32::try_from(count.clamp(STRIPES_MIN, STRIPES_MAX)).expect("clamped")
@@ -159,7 +163,7 @@ mod tests {
         let geometry = Geometry::new(&Shape::uniform(Level::Raid5, 2, 1024, 4, 1 << 20)).unwrap();
         let cache = Cache::default();
         let config = cache.config(&geometry, 4, room_of(None));
-        // A unit of 64 KiB for each of four slots: 256 KiB.
+        // A stripe is a unit of 64 KiB for each of four slots: 256 KiB.
         assert_eq!((config.unit_sectors_max, config.tuning.stripes), (128, 64));
         assert_eq!(config.stripes_max, 4096);
         assert_eq!(config.tuning.dirty_sectors_max, 32 << 10);

@@ -42,20 +42,20 @@ use crate::sync::{Mutex, MutexGuard};
 
 const MAGIC: [u8; 8] = *b"braidCF1";
 const HEADER_BYTES: usize = 4096;
-/// Offset of the first stamp, and the distance between the two.
+/// Offset of the first stamp, and the distance to the second.
 const STAMPS: (usize, usize) = (512, 256);
 const STAMP_BYTES: usize = 72;
 const RECORD_BYTES: usize = 64;
 const BLOCK_BYTES: usize = 4096;
-/// Blocks of a shard are a multiple of this: its records fill whole pages.
+/// The number of a shard's blocks is a multiple of this, so that its records fill whole pages.
 const BLOCKS_UNIT: u32 = 64;
-/// Blocks of a stripe unit: most writes need no more.
+/// Blocks of a stripe unit of 64 KiB: most writes need no more.
 const UNIT_BLOCKS: usize = 16;
-/// No file of braid has more shards or more blocks.
+/// Maximum for shards and for blocks: no file of braid has more of either.
 const SHARDS_MAX: u32 = 1 << 12;
 const BLOCKS_MAX: u32 = 1 << 24;
 
-/// Content of a record.
+/// The kind of a record whose content is the bytes in its block.
 const BYTES: u32 = 1;
 const ZEROES: u32 = 2;
 const ZEROES_PUNCHED: u32 = 3;
@@ -86,12 +86,12 @@ pub struct CacheFile {
     blocks: u32,
 }
 
-/// Where updates of superblocks are stamped, and the last stamp.
+/// The files in which updates of superblocks are stamped, and the last stamp.
 #[derive(Debug)]
 struct StampState {
     stamp: CacheStamp,
     number: u64,
-    /// The file of the process before, until all of its content is on the members.
+    /// The file of the previous process, until all of its content is on the members.
     found: Option<File>,
 }
 
@@ -100,13 +100,13 @@ pub(crate) struct ShardFile {
     memory: FileMemory,
     blocks: u32,
     free: Vec<u32>,
-    /// Blocks of each write, by the write's name.
+    /// Numbers of the blocks of each write, indexed by the write's name.
     of_writes: Vec<SmallVec<[u32; UNIT_BLOCKS]>>,
 }
 
 impl CacheFile {
     /// Makes a file of an array with this many shards, with room for `bytes` of acknowledged
-    /// writes. Memory is not taken yet ([`CacheFile::reserve`]).
+    /// writes. Memory is not taken before [`CacheFile::reserve`].
     ///
     /// # Errors
     /// The file cannot be extended, written, or mapped.
@@ -135,7 +135,7 @@ impl CacheFile {
         Ok(Self { file, stamped: Mutex::new(stamped), shards, blocks })
     }
 
-    /// Reserves the memory: without it a store to the file could kill the process.
+    /// Reserves the file's memory: without it a store to the file could kill the process.
     ///
     /// # Errors
     /// Memory is short, or the file system cannot reserve it.
@@ -149,7 +149,7 @@ impl CacheFile {
         self.blocks
     }
 
-    /// Whether the members have all writes.
+    /// Whether the members have all acknowledged writes, so that the file has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_empty = |shard: &Mutex<ShardFile>| {
@@ -159,16 +159,17 @@ impl CacheFile {
         self.shards.iter().all(is_empty)
     }
 
-    /// The content of the previous process's file is being written to the array. Updates of
-    /// superblocks are stamped there as well until [`CacheFile::unfollow`], so that a third process
-    /// accepts it if this one is killed.
+    /// Tells the file that the content of the previous process's file is being written to the
+    /// array. Updates of superblocks are stamped in that file as well until
+    /// [`CacheFile::unfollow`]. So a third process accepts the previous file if this process is
+    /// killed.
     pub fn follow(&self, found: File, stamp: &CacheStamp) {
         let mut stamped = self.stamped();
         stamped.stamp = stamp.clone();
         stamped.found = Some(found);
     }
 
-    /// All content of the previous file is on the members.
+    /// Tells the file that all content of the previous process's file is on the members.
     pub fn unfollow(&self) {
         self.stamped().found = None;
     }
@@ -194,14 +195,14 @@ impl CacheFile {
         self.stamped.lock().expect("noting does not panic")
     }
 
-    /// A shard's part, for the owner of the shard.
+    /// A shard's part of the file, for the owner of the shard.
     pub(crate) fn part_of(&self, shard: ShardIndex) -> MutexGuard<'_, ShardFile> {
         self.shards[usize::from(shard.0)].lock().expect("storing does not panic")
     }
 }
 
 impl ShardFile {
-    /// Carries out the shard's orders on its copies.
+    /// Carries out the shard's orders on its copies of acknowledged writes.
     pub(crate) fn carry_out(&mut self, record: CacheRecord, memory: &ShardMemory) {
         match record {
             CacheRecord::Put(run) => self.put(&run, memory),
@@ -250,7 +251,7 @@ impl ShardFile {
     }
 }
 
-/// Writes the record of a block, once the block's bytes are stored.
+/// Writes the record of a block. The block's bytes must be stored already.
 fn record(
     file: &mut FileMemory,
     block: u32,
@@ -262,7 +263,8 @@ fn record(
     file.publish(place, order);
 }
 
-/// The fields after the order in a record: sectors, kind of content, a checksum of both.
+/// The fields of a record after the order: the sectors, the kind of content, and a checksum of
+/// both.
 fn record_fields(start: u64, sectors: u32, kind: u32) -> [u8; 20] {
     let mut fields = [0; 20];
     fields[..8].copy_from_slice(&start.to_ne_bytes());
@@ -298,7 +300,7 @@ fn write_stamp(file: &File, number: u64, stamp: &CacheStamp) -> io::Result<()> {
 /// Sectors of an acknowledged write that an earlier process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundWrite {
-    /// First sector of the array.
+    /// First sector on the array.
     pub start: LogicalSector,
     /// Number of sectors.
     pub sectors: u32,
@@ -311,7 +313,7 @@ pub struct FoundWrite {
 pub enum FoundContent {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Zeroes; true allows the members to deallocate the space.
+    /// Zeroes. True allows the members to deallocate the space.
     Zeroes(bool),
 }
 
@@ -320,7 +322,7 @@ pub enum FoundContent {
 pub struct FoundWrites {
     /// The superblocks that the earlier process wrote last.
     pub stamp: CacheStamp,
-    /// The writes, in the order for the array.
+    /// The writes, in the order in which the array must receive them.
     pub writes: Vec<FoundWrite>,
 }
 

@@ -38,7 +38,7 @@ impl fmt::Display for CauseWords<'_> {
     }
 }
 
-/// The answer of a member, in words.
+/// A member's answer, in words.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerWords(pub Answer);
 

@@ -29,7 +29,7 @@ impl Clock {
         Duration::from_nanos(moment.0.saturating_sub(self.now().0))
     }
 
-    /// `moment` as a time of the operating system; `None` if out of its range.
+    /// `moment` as a time of the operating system; `None` if it is out of that type's range.
     pub(crate) fn at(&self, moment: Instant) -> Option<std::time::Instant> {
         self.origin.checked_add(Duration::from_nanos(moment.0))
     }

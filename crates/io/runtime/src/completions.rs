@@ -1,9 +1,8 @@
-//! Ends of member operations: reports them to the machines, and drives these.
+//! Ends of member operations: reports them to the machines, and drives the machines.
 //!
 //! Place in the flow: above the loop. Rings call a port here for each operation that has ended. A
 //! member's own threads carry an operation out and report its end. The executor
-//! ([`crate::executor::submitter`]) decides what the end means, the same for both.
-//!
+//! ([`crate::executor::submitter`]) decides what the end means, for rings and threads alike.
 //! ```text
 //!   worker ──▶ Port::complete ──▶ ring::after ─┬─ the next one ──▶ ring
 //!                                              └─ ended ─┐
@@ -26,7 +25,8 @@ use crate::members::operation::Operation;
 use crate::members::threads::Start;
 use crate::sync::{Arc, Weak, thread};
 
-/// Connects a new member: its port for ring completions, and the body of its threads.
+/// Connects a new member: gives it a port for completions from rings, and the function that its
+/// threads run.
 pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
     member.threads.connect(start_of(core, member));
     let is_first = member.ports.set(ports(core, member.id())).is_ok();
@@ -37,7 +37,8 @@ pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
 struct Port {
     core: Weak<Core>,
     member: MemberId,
-    /// The shard of plain transfers, whose token is the [`IoId`]. Other tokens are those of places.
+    /// The shard of plain transfers, whose token is the [`IoId`]. The tokens of other operations
+    /// are places.
     shard: Option<ShardIndex>,
 }
 
@@ -68,7 +69,7 @@ impl Handler for Port {
                 ),
                 _ => unreachable!("a plain transfer reads or writes"),
             };
-            // The lease goes back before any machine hears of the end.
+            // Dropped first, so that the lease goes back before any machine receives the end.
             drop(done);
             let result = ring::ended(raw, raw_operation, result, worker.batch());
             member.admission.leave();
@@ -105,14 +106,15 @@ fn start_of(core: &Arc<Core>, member: &Arc<MemberHandle>) -> Start {
     })
 }
 
-/// A thread's body: works the queue until it is stopped.
+/// The function that a member's thread runs: carries out queued operations until the queue is
+/// stopped.
 fn run(core: &Weak<Core>, member: &MemberHandle) {
     while let Some(operation) = member.threads.next() {
         let Some(core) = core.upgrade() else { return };
-        // The member's scheduler is a machine as well.
+        // The member's scheduler is a machine as well, so a panic inside it ends the process.
         let _guard = AbortOnPanic::new();
         let submitter = Submitter::new(&core, member);
-        // A look is no request: its end says nothing about the others.
+        // A look is no client's request: its end says nothing about the member's other operations.
         let is_request = !matches!(operation, Operation::Look);
         if is_request {
             member.admission.begin_aside();

@@ -39,7 +39,7 @@ use crate::write_admission::WriteAdmission;
 pub(crate) struct ShardCell {
     pub(crate) combiner: Combiner<Shard, ShardEvent>,
     pub(crate) memory: ShardMemory,
-    /// Computations to run before their results are written; at least one.
+    /// Maximum number of computations that run before their results are written; at least one.
     pub(crate) computations_max: usize,
 }
 
@@ -65,42 +65,42 @@ pub(crate) struct Core {
     pub(crate) shards: Vec<ShardCell>,
     pub(crate) array: Combiner<Array, ArrayEvent>,
     pub(crate) members: Members,
-    /// The newest view, for code that only reads.
+    /// The newest view of the array, for code that only reads it.
     pub(crate) view: Mutex<Arc<ArrayView>>,
     pub(crate) clients: Clients,
     pub(crate) kernel: &'static Kernel,
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
-    /// Whether members are looked at.
+    /// Whether members are looked at periodically.
     pub(crate) looks: Looks,
     pub(crate) turns: Turns,
     pub(crate) pacing: Pacing,
     pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
-    /// Times of superblock updates, and the last recorded state.
+    /// Times of superblock updates, and the last state that all members recorded.
     pub(crate) updates: Updates,
     /// Keeps copies of acknowledged writes beyond the process.
     pub(crate) cache_file: Option<Arc<CacheFile>>,
-    /// Held while the operator changes the membership: one change at a time.
+    /// Held while the operator changes the membership, so that changes happen one at a time.
     pub(crate) membership: Mutex<()>,
     pub(crate) tuning: Mutex<Tuning>,
-    /// When members sit out, as the operator has set it.
+    /// When a slow member sits out, as the operator has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// How long the array waits for members, as the operator has set it.
     pub(crate) patience: Mutex<Patience>,
-    /// The workers, where io_uring is used.
+    /// The workers, if io_uring is used.
     pub(crate) workers: Option<Drivers>,
 }
 
-/// Whether the array has stopped, and how; and the threads that end with it.
+/// Whether and how the array has stopped, and the threads that end with it.
 #[derive(Default)]
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
     changed: Condvar,
-    /// Watches for members that vanish without a look, once that was requested.
+    /// Watches for members that vanish while no look is due; present once that was requested.
     pub(crate) sentinel: OnceLock<Arc<Sentinel>>,
-    /// The alarm's thread, where no worker keeps the time, and the sentinel's thread.
+    /// The alarm's thread, if no worker keeps the time, and the sentinel's thread.
     pub(crate) threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -132,10 +132,11 @@ impl End {
     }
 }
 
-/// Ends the process when a thread panics inside a machine. Its effects are lost then, so requests
-/// would hang for ever; the on-disk format is made to survive a crash.
+/// Ends the process when a thread panics inside a machine. The machine's effects are lost then, so
+/// requests would hang for ever; the on-disk format is made to survive a crash.
 ///
-/// A thread that panics elsewhere and drops its volume does not count: it stops the array in order.
+/// A thread that was panicking before and drops its volume does not count: it stops the array in
+/// order.
 pub(crate) struct AbortOnPanic {
     was_panicking: bool,
 }
@@ -148,7 +149,7 @@ impl AbortOnPanic {
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        // A model shall fail, not end the process.
+        // A model must report a failure, not end the process.
         if std::thread::panicking() && !self.was_panicking && !cfg!(shuttle) {
             std::process::abort();
         }
@@ -160,7 +161,8 @@ impl Core {
         &self.shards[usize::from(index.0)]
     }
 
-    /// Changes how shards work. Returns the shards to drive, which received the tunings in order.
+    /// Changes the tuning of all shards. Returns the shards to drive, which received the tunings in
+    /// order.
     pub(crate) fn tune(&self, change: impl FnOnce(&mut Tuning)) -> Vec<Machine> {
         let mut tuning = self.tuning.lock().expect("setting does not panic");
         let before = *tuning;
@@ -175,7 +177,7 @@ impl Core {
         told.collect()
     }
 
-    /// Notes that a member was asked for something.
+    /// Notes that an operation was given to a member, and starts looks if they rested.
     pub(crate) fn note_asked(&self) {
         if self.looks.note_asked() {
             self.set_next_look();

@@ -1,5 +1,5 @@
-//! The seam between doors and the array: a door serves a `Disk`, and other things that hold bytes
-//! can stand in for the array.
+//! The interface between doors and the array: a door serves a `Disk`, and other things that hold
+//! bytes can stand in for the array.
 
 use braid_ring::client::{ClientRequest, Completion};
 
@@ -8,22 +8,23 @@ use crate::volume::Volume;
 
 /// A range of sectors that doors serve, with requests in bytes.
 pub trait Disk: Send + Sync + 'static {
-    /// Its size, which does not change.
+    /// The disk's size, which does not change.
     fn size_bytes(&self) -> u64;
 
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
 
-    /// Bytes that are best written as a whole.
+    /// The unit in bytes that is best written as a whole.
     fn unit_bytes(&self) -> u64;
 
-    /// Whether zeroing this range is faster than writing zeroes; the range need not be whole units.
+    /// Whether zeroing this range is faster than writing zeroes. The range need not be whole units.
     fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         false
     }
 
-    /// Holes and data of a range, in order, at most `runs_max`; the last may end beyond the range.
+    /// Holes and data of a range, in order, at most `runs_max` of them. The last one may end beyond
+    /// the range.
     fn extents(&self, offset: u64, length: u64, runs_max: usize) -> Vec<Extent> {
         let _ = (offset, runs_max);
         vec![Extent { length_bytes: length, is_hole: false }]

@@ -1,19 +1,18 @@
 //! The one loop that drives machines: it takes effects, carries some out, and queues the rest.
 //!
 //! Any thread with an event enters at [`Core::drive`] and stays until it finds nothing more to do.
-//! A list of machines in its [`DriveScratch`] takes the place of recursion: a shard's report wakes
-//! the array, whose view wakes the shards, and so on. Layers below only add to it.
+//! A list of machines in the thread's [`DriveScratch`] takes the place of recursion: a shard's
+//! report wakes the array, whose view wakes the shards, and so on. Layers below only add to that
+//! list.
 //!
-//! With workers, the loop is theirs:
-//!
+//! If workers exist, they run the loop:
 //! ```text
 //!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
 //!   worker, a turn: completions → events (all of them) → shards driven → operations → one submit
 //! ```
-//!
 //! While workers exist, a thread that is no worker never drives a machine: it would have to hand
-//! over each operation, and this way it hands over one event. Once the workers have stopped it
-//! drives, and threads carry out the operations ([`crate::executor`]).
+//! over each operation, and this way it hands over one event. Once the workers have stopped, that
+//! thread drives machines, and members' threads carry out the operations ([`crate::executor`]).
 
 use std::collections::VecDeque;
 use std::iter;
@@ -38,12 +37,12 @@ use crate::scratch::{ArrayEffects, DriveScratch, ShardEffects};
 use crate::sync::Arc;
 use crate::sync::flaw::{self, Flaw};
 
-/// Parts of a vector without an elevator; as many as an elevator merges.
+/// Maximum parts of a vector that no elevator merged; the same as an elevator's maximum.
 const VECTOR_PARTS_MAX: usize = 64;
 
 impl Core {
-    /// Drives `first` and the machines that it wakes: on this thread, or on a worker if workers
-    /// exist and this thread is none.
+    /// Drives `first` and the machines that it wakes. Runs on a worker if workers exist and this
+    /// thread is no worker, otherwise on this thread.
     pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
         let mut scratch = DriveScratch::take();
         scratch.machines.push_back(first);
@@ -58,7 +57,8 @@ impl Core {
         self.drive_here(scratch);
     }
 
-    /// Leaves shards on the list to workers that sleep. If no worker sleeps they stay on the list.
+    /// Leaves shards on the list to workers that sleep. Shards for which no worker sleeps stay on
+    /// the list.
     pub(crate) fn hand_over(self: &Arc<Self>, machines: &mut VecDeque<Machine>) {
         if let Some(drivers) = &self.workers {
             machines.retain(|machine| {
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Drives the machines on the list, and those that they wake, until this thread has none left.
+    /// Drives the machines on the list, and those that they wake, until the list is empty.
     pub(crate) fn drive_here(self: &Arc<Self>, mut scratch: DriveScratch) {
         let _guard = AbortOnPanic::new();
         while let Some(machine) = scratch.machines.pop_front() {
@@ -79,8 +79,8 @@ impl Core {
         scratch.keep();
     }
 
-    /// Drives the machines that received events. A worker with completions waits for the turn's
-    /// others.
+    /// Drives the machines that received events. A worker with completions waits for the other
+    /// completions of its turn first.
     pub(crate) fn drive_notified(
         self: &Arc<Self>,
         notified: NotifiedMachines,
@@ -115,7 +115,7 @@ impl Core {
     }
 
     /// One turn with ownership: events in, effects out. Reports are passed on under ownership, so
-    /// that the array hears them in order.
+    /// that the array receives them in order.
     fn turn_shard(
         &self,
         index: ShardIndex,
@@ -160,8 +160,8 @@ impl Core {
         while let Some(io) = shard.poll_member_io() {
             member_ios.push((io, shard.purpose_of(&io)));
         }
-        // Under ownership, and before replies leave: the file has every acknowledged write, and
-        // nothing that an answer undid.
+        // Done under ownership, and before replies leave: the cache file has every acknowledged
+        // write, and no write that an answer has undone.
         let mut part = None;
         while let Some(record) = shard.poll_cache_record() {
             let file = self.cache_file.as_ref().expect("only where there is one");
@@ -218,8 +218,9 @@ impl Core {
         }
     }
 
-    /// Gives member operations to their members' schedulers: all of them first, so that adjacent
-    /// ones merge. Operations that ended at once are events for the shard, which turns again.
+    /// Gives member operations to their members' schedulers. All operations go there before any is
+    /// dispatched, so that adjacent ones merge. Operations that ended at once are events for the
+    /// shard, which then takes another turn.
     fn begin(
         &self,
         index: ShardIndex,
@@ -330,7 +331,7 @@ impl Core {
                             array.handle_write_mostly(now, member, is_it)
                         }
                     };
-                    // A caller that no longer waits needs no answer.
+                    // Fails if the caller no longer waits, and then no answer is needed.
                     let _ = answer.send(changed);
                 }
                 ArrayEvent::Bitmap(wanted, answer) => {
@@ -422,12 +423,12 @@ impl Core {
                 }
             }
         }
-        // Under ownership, so that an older moment never replaces a newer one.
+        // Set under ownership, so that an older moment never replaces a newer one.
         let due = array.poll_timeout().into_iter().chain(pace_at).min();
         self.arm(self.alarm.set(Machine::Array, due));
     }
 
-    /// All members have the last update of superblocks.
+    /// Called when all members have the last update of superblocks.
     fn note_recorded(&self) {
         let members = self.members.load();
         self.updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));
@@ -444,17 +445,18 @@ impl Core {
         }
     }
 
-    /// The operation that writes this record to a member; `None` if the member left.
+    /// The operation that writes this record to a member; `None` if the member has left.
     fn to_write(&self, member: MemberId, record: &MetadataRecord) -> Option<Operation> {
         let members = self.members.load();
         match record {
             MetadataRecord::Superblock(state) => {
-                // The update has begun, whether or not its members still exist.
+                // The update counts as begun, whether or not this member still exists.
                 let time = self.updates.begins(state);
                 if let Some(file) = &self.cache_file
                     && let Err(error) = file.note_update(state.events, time)
                 {
-                    // The next process will refuse the file, and say so.
+                    // The next process will refuse the file and report that, so a log message is
+                    // enough here.
                     log::cache_file_not_stamped(&error);
                 }
                 let handle = members.get(member)?;
@@ -478,7 +480,8 @@ impl Core {
         }
     }
 
-    /// Starts an operation of the array at a member; the caller looks at the array again anyway.
+    /// Starts an operation of the array at a member. The caller takes another turn of the array
+    /// anyway.
     fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
         let members = self.members.load();
         let kind = ArrayOperation::of(&operation).expect("the array asks for nothing else");
@@ -497,7 +500,7 @@ impl Core {
         );
     }
 
-    /// A member leaves the array: its pending operations fail.
+    /// Handles a member that leaves the array: its pending operations fail.
     fn member_leaves(&self, id: MemberId) {
         let members = self.members.load();
         let Some(member) = members.get(id) else { return };
@@ -506,7 +509,7 @@ impl Core {
         }
     }
 
-    /// Reports a failure to the array; the caller looks at the array again anyway.
+    /// Reports a failure to the array. The caller takes another turn of the array anyway.
     fn fail_for_array(
         &self,
         id: MemberId,

@@ -1,5 +1,5 @@
-//! Carries the settings of scheduling ([`crate::scheduling`]) to the members, and releases held
-//! requests when their slice comes.
+//! Carries the settings of scheduling ([`crate::scheduling`]) to the members, and releases a
+//! member's held requests when their time slice comes.
 //!
 //! Place in the flow: above the loop, which drives the requests that schedulers release.
 
@@ -13,21 +13,21 @@ use crate::scheduling::Scheduling;
 use crate::sync::Arc;
 
 impl Core {
-    /// Schedules all members by the changed settings from now on.
+    /// Changes the scheduling settings and applies them to all members.
     pub(crate) fn schedule(self: &Arc<Self>, change: impl FnOnce(&mut Scheduling)) {
         let _guard = AbortOnPanic::new();
         let mut chosen = self.scheduling.lock().expect("setting does not panic");
         change(&mut chosen);
         let members = self.members.load();
         let one_turns = members.iter().any(|member| member.turns());
-        // The lock stays held, so that all members receive the last of two settings.
+        // The lock stays held, so that all members end with the last of two settings.
         let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
         let each = members.iter().map(|member| (member.slot(), member.turns()));
         let sorting = chosen.sorting(each, turns.is_on);
         turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
-        // A write that begins before its flush costs a seek of its own. Spares, journals and bitmap
-        // files have no slot, and get no such write.
+        // On members that seek, a write that begins before its flush costs a seek of its own.
+        // Spares, journals and bitmap files have no slot, and get no such write.
         let seeks = members.iter().filter(|member| member.slot().is_some()).any(|member| {
             let settings = chosen.settings_of(member.slot(), member.turns(), turns.is_on);
             settings.policy == Policy::Deadline
@@ -56,7 +56,7 @@ impl Core {
         self.schedule(|_| {});
     }
 
-    /// The slice of a member that held requests has ended.
+    /// Called when the time slice for which a member held requests has ended.
     pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
         let _guard = AbortOnPanic::new();
         let members = self.members.load();

@@ -44,9 +44,9 @@ pub(crate) enum ArrayEvent {
     MemberLost(Cause),
     SitOut(SitOut),
     Patience(Patience),
-    /// A member that is away has failed.
+    /// A member that is away has failed, and does not come back.
     StaysAway(Cause),
-    /// Members with requests in flight, and the milliseconds since the last one ended.
+    /// Members with requests in flight, each with the milliseconds since its last request ended.
     Silence(Vec<(MemberId, u64)>),
     ReadErrorLimit(ReadErrorLimit),
     Job(JobRequest),
@@ -59,24 +59,24 @@ pub(crate) enum ArrayEvent {
     /// The speed of jobs is due for review.
     Pace,
     Timeout,
-    /// Whether losses are written to a record beside the members.
+    /// Whether losses are also written to a record beside the members.
     KeepsRecord(bool),
-    /// The record has the update with this count.
+    /// That record has the update with this event count.
     RecordKept(u64),
     Stop,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberChange {
-    /// A member joins, and takes this slot.
+    /// A member joins and wants this slot.
     Add(SpareSetup, Option<Wish>),
-    /// The first was away, and comes back as the second.
+    /// The member that was away comes back as this new member.
     Return(MemberId, SpareSetup),
     Fail(MemberId),
     Remove(MemberId),
-    /// The second, a spare, replaces the first.
+    /// The second member, a spare, replaces the first.
     Replace(MemberId, MemberId),
-    /// A member becomes write-mostly (read only without another copy), or normal again.
+    /// A member becomes write-mostly (read only if no other copy exists), or normal again.
     WriteMostly(MemberId, bool),
 }
 

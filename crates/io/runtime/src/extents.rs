@@ -18,7 +18,7 @@ use braid_geometry::{Geometry, LogicalSector, MemberSector, SECTOR_BYTES, Slot};
 use crate::core::Core;
 use crate::volume::Volume;
 
-/// Questions to members for one request, at most; the client asks again for the rest.
+/// Maximum questions to members for one request; the client asks again for the rest.
 const QUESTIONS_MAX: usize = 4096;
 
 /// A run of bytes of the array.
@@ -35,7 +35,7 @@ impl Volume {
     /// has at least one run if `length` is not zero; the caller asks again for the rest. The call
     /// may wait for the file systems below.
     ///
-    /// Partial sectors at the ends are never holes.
+    /// Partial sectors at the ends of the range are never holes.
     pub fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let end = offset.saturating_add(length).min(self.size_bytes());
         let left = end.saturating_sub(offset);
@@ -68,7 +68,8 @@ impl Volume {
     }
 }
 
-/// Whether a sector is in a hole, and how many sectors from there on are the same, at most `left`.
+/// Whether a sector is in a hole, and for how many sectors from there on that holds, at most
+/// `left`.
 fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool, u64) {
     let ask = |slot: Slot, sector: MemberSector, sectors: u64| {
         let view = core.view.lock().expect("setting does not panic");
@@ -76,7 +77,7 @@ fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool,
         drop(view);
         let members = core.members.load();
         let member = members.get(member)?;
-        // A worker asks, and must not block.
+        // Workers must not block, so a worker does not ask a suspected member.
         let may_keep = core.workers.is_some() && member.admission.is_suspect();
         Some(if may_keep { (false, sectors) } else { member.hole_at(sector, sectors) })
     };

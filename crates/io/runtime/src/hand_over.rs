@@ -1,10 +1,10 @@
-//! Decides whether a worker does a client's long write itself, or hands it to a worker that sleeps.
+//! Decides whether a worker does a client's long write itself, or hands the write to a worker that
+//! sleeps.
 //!
-//! A worker that has received a long write can carry it out and receive the next one afterwards. Or
-//! it wakes another worker for it, and receives the next one meanwhile. The second way is faster if
-//! a next write comes, and slower if none does: a client with one request at a time also waits for
-//! the wake-up. The worker infers which client it has:
-//!
+//! A worker that has received a long write can carry it out and receive the next write afterwards.
+//! Or it wakes another worker for the write, and receives the next one meanwhile. The second way is
+//! faster if a next write comes, and slower if none does: a client with one request at a time also
+//! waits for the wake-up. The worker infers which kind of client it has:
 //! ```text
 //!   a long write comes ── another request is under way? ──yes──▶ the client has several: credit is full
 //!                                     │ no
@@ -14,25 +14,25 @@
 //!                                     ▼
 //!                          every so many: hand it over, and see what comes meanwhile; else do it here
 //! ```
+//! A worker that does everything itself never sees two requests under way, whatever waits in the
+//! client's socket. So it hands a write over now and then, as a trial. Reads are never handed over:
+//! the sending thread does most of their work, and the lab found no gain (docs/lab.md).
 //!
-//! A worker that does everything at once never sees two requests under way, whatever waits in the
-//! client's socket. So it hands one over now and then, as a trial. Reads are never handed over: the
-//! sending thread does most of their work, and the lab found no gain (docs/lab.md).
-//!
-//! Invariant: a client with one request at a time pays for one wake-up in [`TRY_EVERY`]
+//! Invariant: a client with one request at a time pays for one wake-up in [`TRY_EVERY`] writes
 //! `[check: one_at_a_time_is_seldom_handed_over]`.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Lone long writes that are handed over after two were under way at once.
+/// Number of lone long writes that are handed over after two requests were under way at once.
 const CREDIT: u32 = 32;
 /// Without credit, one lone long write in this many is handed over.
 const TRY_EVERY: u32 = 64;
 
-/// Knowledge of the clients. Threads that count at once may lose a count, which costs a wake-up.
+/// What the workers infer about the clients. Threads that count at the same time may lose a count,
+/// which costs a wake-up.
 #[derive(Debug)]
 pub(crate) struct HandOver {
-    /// The smallest write that is worth a wake-up; 0 disables handing over.
+    /// The shortest write in bytes that is worth a wake-up; 0 disables handing over.
     bytes_min: u64,
     credit: AtomicU32,
     /// Long writes since the last hand-over without credit.
@@ -44,7 +44,8 @@ impl HandOver {
         Self { bytes_min, credit: AtomicU32::new(0), alone: AtomicU32::new(0) }
     }
 
-    /// Whether to hand over a write of `bytes`, with `under_way` requests including itself.
+    /// Whether to hand over a write of `bytes`. `under_way` counts the requests under way, this
+    /// write included.
     pub(crate) fn is_worth_it(&self, bytes: u64, under_way: usize) -> bool {
         if self.bytes_min == 0 || bytes < self.bytes_min {
             return false;

@@ -37,10 +37,11 @@
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
 #![deny(unsafe_code)]
-// Under loom only the modules of the explored hand-overs are used.
+// Under loom only the modules with explored hand-overs are used.
 #![cfg_attr(loom, allow(dead_code))]
 
-// The models and the executor's tests share the tests' kit, which names this crate from outside.
+// The models and the executor's tests share the tests' kit, which uses this crate's name from
+// outside.
 #[cfg(all(test, not(loom)))]
 extern crate self as braid_runtime;
 

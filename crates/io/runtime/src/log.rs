@@ -30,10 +30,10 @@ const ARRAY: &str = "braid_runtime::array";
 const MEMBER: &str = "braid_runtime::member";
 const REQUEST: &str = "braid_runtime::request";
 
-/// Nanoseconds between two warnings of failed requests.
+/// Minimum nanoseconds between two warnings of failed requests.
 const BETWEEN_WARNINGS_NS: u64 = 1_000_000_000;
 
-/// An event with the fields of a cause behind its own.
+/// Logs an event with its own fields, followed by the fields of a cause.
 macro_rules! with_cause {
     ($level:ident, $target:expr, $cause:expr, $member:expr, { $($fields:tt)* }, $text:literal) => {{
         let cause: Option<Cause> = $cause;
@@ -52,7 +52,7 @@ macro_rules! with_cause {
     }};
 }
 
-/// A request failed at a member. The array logs its reaction separately.
+/// Logs a request that failed at a member. The array logs its reaction separately.
 pub(crate) fn member_failed(member: &MemberHandle, cause: &Cause) {
     with_cause!(
         debug, MEMBER, Some(*cause), Some(member), { slot = member.slot(), },
@@ -60,7 +60,7 @@ pub(crate) fn member_failed(member: &MemberHandle, cause: &Cause) {
     );
 }
 
-/// The cache file could not be stamped with an update of superblocks.
+/// Logs that the cache file could not be stamped with an update of superblocks.
 pub(crate) fn cache_file_not_stamped(error: &std::io::Error) {
     error!(target: ARRAY, %error, "the file of answered writes cannot be written");
 }
@@ -97,7 +97,7 @@ pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
     );
 }
 
-/// All superblocks record every loss. Other reports of the array are logged as events.
+/// Logs that all superblocks record every loss. Other reports of the array are logged as events.
 pub(crate) fn recorded(events: u64, state: Option<Arc<SuperblockState>>) {
     info!(
         target: ARRAY,
@@ -162,7 +162,7 @@ impl Failures {
         }
     }
 
-    /// Failures since the last warning, if another warning is due.
+    /// The number of failures since the last warning, if another warning is due.
     fn is_due(&self, now: Instant) -> Option<u64> {
         self.unsaid.fetch_add(1, Ordering::Relaxed);
         let next_ns = self.next_ns.load(Ordering::Relaxed);
@@ -192,12 +192,12 @@ pub(crate) fn stopping() {
     info!(target: ARRAY, "array is being stopped");
 }
 
-/// A member that was away has ended all its operations, and does not come back by itself.
+/// Logs that a member that was away has ended all its operations, and does not come back by itself.
 pub(crate) fn stays_away(member: MemberId, why: &dyn std::fmt::Display) {
     warn!(target: ARRAY, member = member.0, %why, "a member stays away");
 }
 
-/// A setting has changed; `how` is its new value.
+/// Logs that a setting has changed; `how` is its new value.
 pub(crate) fn tuned(what: &str, how: &dyn std::fmt::Debug) {
     info!(target: ARRAY, what, how = ?how, "tuned");
 }

@@ -1,23 +1,22 @@
 //! Decides whether members are looked at periodically, or looks rest.
 //!
-//! Place in the flow: [`crate::timekeeper`] looks twice a second, and asks here whether to look
-//! again. An array without requests and without operations at its members needs no looks, and a
-//! processor that is not woken sleeps more deeply. Meanwhile the kernel reports what happens to a
-//! file ([`braid_member::Sentinel`]).
-//!
+//! Place in the flow: [`crate::timekeeper`] looks at the members twice a second, and asks here
+//! whether to look again. An array without requests and without operations at its members needs no
+//! looks, and a processor that is not woken sleeps more deeply. Meanwhile the kernel reports what
+//! happens to a file ([`braid_member::Sentinel`]).
 //! ```text
-//!   looking ──nothing asked, all idle, [`CALM_LOOKS`] times in a row──▶ resting
+//!   looking ──no request, all idle, [`CALM_LOOKS`] times in a row──────▶ resting
 //!      ▲                                                                  │
-//!      └────────── something is asked of a member, or a word is heard ◀───┘
+//!      └────────── a member gets a request, or the kernel reports one ◀───┘
 //! ```
-//!
-//! A thread that asks a member notes it first, then checks whether looks rest. The thread that lets
-//! looks rest sets that first, then checks whether a member was asked. One of the two sees the
-//! other [check: who_asks_and_who_rests_never_miss_each_other].
+//! A thread that gives a member a request notes that first, then checks whether looks rest. The
+//! thread that lets looks rest sets that first, then checks whether a member got a request. One of
+//! the two sees the other [check: who_asks_and_who_rests_never_miss_each_other].
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Idle looks in a row before looks rest; more than a stuck member needs to be trusted again.
+/// Number of idle looks in a row before looks rest; more than a stuck member needs to be trusted
+/// again.
 pub(crate) const CALM_LOOKS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +29,18 @@ pub(crate) enum Next {
 
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    /// A member was asked for something since the last look.
+    /// Whether a member was given a request since the last look.
     was_asked: AtomicBool,
     rests: AtomicBool,
-    /// Only the looking thread uses it, and looks do not overlap.
+    /// Idle looks in a row. Only the thread that looks uses it, and looks do not overlap.
     calm: AtomicU32,
 }
 
 impl Looks {
-    /// A member was asked for something, or the sentinel reported it. True if looks rested; the
-    /// caller must then start them.
+    /// Notes that a member was given a request, or that the sentinel reported a member. Returns
+    /// true if looks rested; the caller must then start them.
     pub(crate) fn note_asked(&self) -> bool {
-        // Twice a second at most the flag is clear: nearly all callers find it set.
+        // The flag is cleared at most twice a second, so nearly all callers find it set.
         if self.was_asked.load(Ordering::SeqCst) {
             return false;
         }
@@ -49,12 +48,13 @@ impl Looks {
         self.wake()
     }
 
-    /// Ends the rest; true if looks rested.
+    /// Makes looks go on; true if they rested.
     fn wake(&self) -> bool {
         self.rests.load(Ordering::SeqCst) && self.rests.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends a look that found all members idle and well, or not; returns the next step.
+    /// Ends a look. `are_idle` says whether all members were found idle and well. Returns the next
+    /// step.
     pub(crate) fn note_look(&self, are_idle: bool) -> Next {
         let was_asked = self.was_asked.swap(false, Ordering::SeqCst);
         let before = self.calm.load(Ordering::Relaxed);
@@ -68,12 +68,12 @@ impl Looks {
         }
         self.calm.store(0, Ordering::Relaxed);
         self.rests.store(true, Ordering::SeqCst);
-        // A thread that asked just now may have seen that looks do not rest.
+        // A thread that notes a request just now may have seen that looks do not rest yet.
         let is_asked = self.was_asked.load(Ordering::SeqCst);
         if is_asked && self.wake() { Next::Look } else { Next::Rest }
     }
 
-    /// Prevents the rest: the sentinel cannot report every change.
+    /// Keeps looks from ever resting, since the sentinel cannot report every change.
     pub(crate) fn stay_awake(&self) {
         self.calm.store(0, Ordering::Relaxed);
     }
@@ -108,7 +108,7 @@ mod tests {
         assert!(!looks.wake());
     }
 
-    /// A file is deleted during the last look, after the look has passed its member.
+    /// A file is deleted during the last look, after that look has passed the file's member.
     #[test]
     fn what_is_heard_during_the_last_look_is_looked_at() {
         let looks = Looks::default();

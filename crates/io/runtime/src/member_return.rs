@@ -1,13 +1,12 @@
 //! Brings back members that were away, once they answer.
 //!
 //! A member is away when the array has put it out because it did not answer
-//! ([`braid_engine::array`]). Its device stays open. Once all its operations have ended, it is
-//! flushed, and its superblock is read to learn what it holds. Then it is a member again, under a
-//! new name, so that no answer to an old request counts for a new one.
-//!
+//! ([`braid_engine::array`]). Its device stays open. Once all its operations have ended, the device
+//! is flushed, and its superblock is read to learn which content it holds. Then the device is a
+//! member again, under a new name, so that no answer to an old request counts for a new one.
 //! ```text
-//!   away ──all that was asked has ended──▶ well? ──yes──▶ a new name ──▶ recovered where it missed
-//!                                            └──no───▶ it has failed, as any other
+//!   away ──all operations have ended──▶ well? ──yes──▶ a new name ──▶ recovered where it missed
+//!                                         └──no───▶ it has failed, as any other
 //! ```
 
 use std::io;
@@ -36,7 +35,7 @@ pub(crate) enum ReturnError {
 }
 
 impl Core {
-    /// Looks after a member that has left and has no operation in flight.
+    /// Checks a member that has left and has no operation in flight.
     pub(crate) fn look_at_left(self: &Arc<Self>, id: MemberId) {
         let next = match self.members.load().get(id) {
             Some(member) => member.rejoining.look(),
@@ -53,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Flushes a member and reads its superblock, if it is away and may come back now.
+    /// Flushes a member and reads its superblock, if the member is away and may come back now.
     fn ask_to_rejoin(self: &Arc<Self>, id: MemberId) {
         let is_away = |array: &Array| array.away().iter().any(|(member, _)| *member == id);
         let (is_away, may_return) = self.look(|array| (is_away(array), array.may_return(id)));
@@ -72,7 +71,7 @@ impl Core {
         }
     }
 
-    /// Runs on a thread of its own, since it waits for superblocks.
+    /// Starts a thread for the return, since it waits for superblocks.
     fn begin_return(self: &Arc<Self>, id: MemberId, found: Box<Superblock>) {
         let core = Arc::clone(self);
         let bring_back = move || {
@@ -95,7 +94,7 @@ impl Core {
     fn bring_back(self: &Arc<Self>, id: MemberId, found: &Superblock) -> Result<(), ReturnError> {
         let _one = self.membership.lock().expect("changing members does not panic");
         let returns = match self.members.load().get(id) {
-            // The operator was faster.
+            // The operator has changed this member meanwhile.
             Some(_) if !self.look(|array| array.may_return(id)) => return Ok(()),
             Some(member) => member.returns_lately(),
             None => return Ok(()),
@@ -126,7 +125,7 @@ impl Core {
         Ok(())
     }
 
-    /// A member that was write-mostly is so again: all superblocks record it.
+    /// Makes a returned member write-mostly again: all superblocks record it.
     fn tell_write_mostly(self: &Arc<Self>, id: MemberId, number: u16) {
         let members = self.members.load();
         members.iter().for_each(|member| member.set_write_mostly(number.into(), true));

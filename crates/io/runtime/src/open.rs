@@ -35,7 +35,7 @@ use crate::volume::Volume;
 use crate::watch::Watch;
 use crate::workers::Drivers;
 
-/// A member as the caller opened it, at its index in the input of assembly.
+/// A member as the caller opened it. Its index is the same as in the input of assembly.
 pub struct OpenMember {
     /// The device, opened for writing unless the array is read-only.
     pub device: Box<dyn Member>,
@@ -46,11 +46,11 @@ pub struct OpenMember {
 /// Why an array could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The choice of assembly and the caller's open members do not match.
+    /// Assembly's choice and the members that the caller opened do not match.
     #[error(transparent)]
     Members(#[from] OpeningError),
-    /// A superblock needs an update first, and two writes of it failed; the array cannot run
-    /// without that member. Trying again later is safe.
+    /// A superblock must be updated before the start, and two writes of it failed. The array cannot
+    /// run without that member. Trying again later is safe.
     #[error("a superblock could not be written, and the array cannot do without its member")]
     NotRecorded {
         /// The member's index in the input of assembly.
@@ -79,14 +79,14 @@ pub enum OpenError {
     /// Assembly allows reading only.
     #[error("this array may only be read: {reason}")]
     ReadOnly {
-        /// The reason.
+        /// Why writes are not allowed.
         reason: String,
     },
 }
 
 impl Volume {
-    /// Starts the array. `members` have the indices of assembly's input; members that assembly did
-    /// not choose are dropped, or `None`. `watch` receives every notice for the operator.
+    /// Starts the array. `members` have the indices of assembly's input. A member that assembly did
+    /// not choose is dropped, or may be `None`. `watch` receives every notice for the operator.
     ///
     /// # Errors
     /// A chosen member is not open or its superblock cannot be written, the array is read-only, or
@@ -100,7 +100,7 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
-        // A journal has whole blocks, and one may be added while the array runs.
+        // A journal needs whole blocks, and a journal may be added while the array runs.
         let may_have = journal_sectors_min(&assembled.geometry).is_some();
         let unit_min = if may_have { JOURNAL_META_BYTES } else { 0 };
         let unit_min = u32::try_from(unit_min).expect("4 KiB");
@@ -191,11 +191,11 @@ impl Volume {
     }
 }
 
-/// A member whose superblock could not be written, by its index in the input of assembly, with
+/// A member whose superblock could not be written: its index in the input of assembly, then the
 /// offset, length and error of the write.
 type UnrecordedMember = (usize, (u64, u64), MemberError);
 
-/// A member whose superblock could not be written is lost from the start.
+/// Reports a member whose superblock could not be written as lost from the start.
 fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &UnrecordedMember) {
     let members = core.members.load();
     let member = members.get(id).expect("it was just taken in");
@@ -204,8 +204,8 @@ fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &UnrecordedMember) {
     core.drive(Machine::Array);
 }
 
-/// Sectors of stripes that are computed before they are written, for members in memory: as many as
-/// stay in a processor's own cache until then.
+/// For members in memory: sectors of stripes that are computed before they are written, at most. As
+/// many as stay in a processor's own cache until the write.
 const WARM_SECTORS_MAX: usize = 512;
 
 fn cell(
@@ -215,7 +215,7 @@ fn cell(
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
-    // With members that wait, operations that leave together merge.
+    // Members that wait for a device get all writes of a step together, since adjacent ones merge.
     let is_memory = members.iter().all(|one| handle::is_memory(&*one.open.device));
     let stripe_sectors = block_sectors as usize * members.len();
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
@@ -223,8 +223,8 @@ fn cell(
     Ok(ShardCell { combiner: Combiner::new(shard), memory, computations_max })
 }
 
-/// Flushes the superblocks that were read, and brings older members level with the newest. Returns
-/// those that could not be brought level: they are lost.
+/// Flushes the superblocks that were read, and updates older members' superblocks to the newest
+/// state. Returns the members whose superblock could not be updated: they are lost.
 fn bring_level(
     assembled: &AssembledArray,
     members: &mut [Option<OpenMember>],
@@ -235,13 +235,14 @@ fn bring_level(
     }
     for slot in assembled.occupants() {
         let member = members.get(slot.member).and_then(Option::as_ref);
-        // A killed process may have left a superblock in a cache: assembly read it and believed it,
-        // and a power cut would lose it. A member that fails a flush fails every later one.
+        // A killed process may have left a superblock in a cache. Assembly read and believed that
+        // superblock, and a power cut would lose it. A member that fails this flush fails every
+        // later one.
         let _fails_again = member.map(|member| member.device.flush());
     }
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
     let mut not_recorded = Vec::new();
-    // One after the other, so that a power cut tears at most one.
+    // The writes go one after the other, so that a power cut tears at most one superblock.
     for levelled in levelling(assembled, of).into_iter().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
@@ -261,7 +262,8 @@ fn bring_level(
     Ok(not_recorded)
 }
 
-/// Writes a superblock before the start, with one retry. An error comes with its offset and length.
+/// Writes a superblock before the start, with one retry. An error comes with the offset and length
+/// of the write.
 fn bring_one_level(
     member: &mut OpenMember,
     (_, superblock): &MemberSuperblock,
@@ -274,14 +276,14 @@ fn bring_one_level(
     Ok(())
 }
 
-/// Devices by their index in the input of assembly.
+/// Devices with their index in the input of assembly.
 fn open_devices(members: &[Option<OpenMember>]) -> impl Iterator<Item = (usize, &dyn Member)> {
     let members = members.iter().enumerate();
     members.filter_map(|(index, member)| Some((index, &*member.as_ref()?.device)))
 }
 
-/// Switches members to direct I/O as `direct` demands; returns those that refused although `direct`
-/// allows that, with the error.
+/// Switches members to direct I/O as `direct` demands. Returns the members that refused although
+/// `direct` allows that, each with the error.
 fn go_direct<'a>(
     devices: impl Iterator<Item = (usize, &'a dyn Member)>,
     (direct, read_only): (Direct, bool),
@@ -297,7 +299,7 @@ fn go_direct<'a>(
     Ok(left)
 }
 
-/// The names of the members that could not be brought level.
+/// The names of the members whose superblocks could not be updated.
 fn names(
     opening: &Opening,
     not_recorded: Vec<UnrecordedMember>,

@@ -21,35 +21,38 @@ use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// How long a call waits for a drained member, or for superblocks; its caller waits longer.
+/// How long a call waits for a drained member, or for superblocks. The caller's own limit must be
+/// longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A member whose device is open, as the operator sees it.
 #[derive(Clone, Debug)]
 pub struct MemberLook {
-    /// Its name.
+    /// The member's name.
     pub id: MemberId,
-    /// Its path, as the caller gave it.
+    /// The member's path, as the caller gave it.
     pub path: PathBuf,
-    /// Identity of the device, whatever its path leads to by now.
+    /// Identity of the device, whatever the path leads to by now.
     pub key: IdentityKey,
-    /// Whether it is in the array, with or without a slot. Otherwise it is out, and only held open.
+    /// Whether the member is in the array, with or without a slot. Otherwise it is out, and only
+    /// held open.
     pub is_in: bool,
-    /// Its superblock, as last written or being written.
+    /// The member's superblock, as last written or being written.
     pub superblock: Superblock,
 }
 
 /// A device that joins as a member.
 #[derive(Debug, Default)]
 pub struct Newcomer<'a> {
-    /// Its identity from now on.
+    /// The UUID that the device has from now on.
     pub uuid: [u8; 16],
-    /// The slot that it shall take.
+    /// The slot that the device shall take.
     pub wanted: Option<Wish>,
-    /// The newest superblock of this array on it. If the bitmap has its gaps, it keeps the rest.
+    /// The newest superblock of this array on the device. If the bitmap covers the writes that the
+    /// device missed, the device keeps the rest of its content.
     pub found: Option<&'a Superblock>,
-    /// Whether it is read only if no other copy exists.
+    /// Whether the device is read only if no other copy exists.
     pub write_mostly: bool,
 }
 
@@ -59,10 +62,10 @@ pub enum AddError {
     /// The array does not fit the device.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// The array takes no member.
+    /// The array takes no member now.
     #[error(transparent)]
     Refused(#[from] MemberRefusal),
-    /// No member is left whose superblock describes the array.
+    /// The array has no member left whose superblock describes it.
     #[error("no member is left to tell what the array is")]
     Alone,
     /// Threads for the device could not be started.
@@ -73,22 +76,22 @@ pub enum AddError {
 /// Why a member was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    /// The array needs it, or has no member of this name.
+    /// The array needs the member, or has no member of this name.
     #[error(transparent)]
     Refused(#[from] MemberRefusal),
-    /// It left the array with operations in flight. Try again later.
+    /// The member has left the array, and still has operations in flight. Try again later.
     #[error("it has not answered all that it was asked")]
     Busy,
 }
 
 impl Volume {
-    /// Adds a device as a member: it waits as a spare, takes a slot without a member (`wanted` if
-    /// that is one), and is recovered. Its old content is lost when the array first writes to it.
-    /// `named` receives its name before the array does, so that no notice names an unknown member.
-    /// Returns when superblocks name it, if all members answer soon.
+    /// Adds a device as a member. It waits as a spare, takes a slot without a member (`wanted` if
+    /// that slot is free), and is recovered. The device's old content is lost when the array first
+    /// writes to it. `named` receives its name before the array does, so that no notice names an
+    /// unknown member. Returns when superblocks name the device, if all members answer soon.
     ///
     /// # Errors
-    /// It does not fit, or the array takes none. Then nothing was written to it.
+    /// The device does not fit, or the array takes none. Then nothing was written to it.
     pub fn add_member(
         &self,
         device: Box<dyn Member>,
@@ -114,7 +117,7 @@ impl Volume {
         if write_mostly {
             self.set_write_mostly(id, true)?;
         }
-        // If a member does not answer now, its superblock is written later.
+        // A member that does not answer now gets its superblock later.
         let _in_time = core.comes_to(Array::tells_all);
         Ok(id)
     }
@@ -122,7 +125,7 @@ impl Volume {
     /// Whether a device of `device_bytes` bytes can become a member now.
     ///
     /// # Errors
-    /// It does not fit.
+    /// The device does not fit.
     pub fn may_add_member(&self, device_bytes: u64) -> Result<(), AddError> {
         let core = self.core();
         let (superblock, _) = core.joining(device_bytes, [0; 16])?;
@@ -158,25 +161,25 @@ impl Volume {
         self.core().change_members(MemberChange::Fail(id))
     }
 
-    /// The slot of a member, if it can be replaced now.
+    /// The slot of a member, if the member can be replaced now.
     ///
     /// # Errors
-    /// It has no slot, lacks content, or is being replaced already.
+    /// The member has no slot, lacks content, or is being replaced already.
     pub fn may_replace_member(&self, id: MemberId) -> Result<Slot, MemberRefusal> {
         let core = self.core();
         core.array.inspect(|array| array.may_replace(id), || core.drive(Machine::Array))
     }
 
-    /// Starts to replace a member by a spare; the member serves until then.
+    /// Starts to replace a member by a spare; the member serves until the spare has its content.
     ///
     /// # Errors
-    /// The member cannot be replaced, or the other is no spare. Then nothing changed.
+    /// The member cannot be replaced, or `spare` is no spare. Then nothing changed.
     pub fn replace_member(&self, id: MemberId, spare: MemberId) -> Result<(), MemberRefusal> {
         self.core().change_members(MemberChange::Replace(id, spare))
     }
 
-    /// Makes a member write-mostly (read only without another copy), or normal again. Returns when
-    /// superblocks record it, if all members answer soon.
+    /// Makes a member write-mostly (read only if no other copy exists), or normal again. Returns
+    /// when superblocks record the change, if all members answer soon.
     ///
     /// # Errors
     /// No member has this name.
@@ -193,17 +196,17 @@ impl Volume {
         Ok(())
     }
 
-    /// The member that replaces the one in `slot`, or waits to.
+    /// The spare that replaces the member in `slot`, or waits to replace it.
     #[must_use]
     pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
         let core = self.core();
         core.array.inspect(|array| array.replacement_of(slot), || core.drive(Machine::Array))
     }
 
-    /// Removes a member that is out, or a spare: its device is closed.
+    /// Removes a member that is out, or a spare, and closes its device.
     ///
     /// # Errors
-    /// It has a slot; or operations on it have not ended, and the next call closes it.
+    /// The member has a slot. Or operations on it have not ended: then a later call closes it.
     pub fn remove_member(&self, id: MemberId) -> Result<(), RemoveError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -218,7 +221,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Members that wait without a slot.
+    /// Spares: members that wait without a slot.
     #[must_use]
     pub fn spares(&self) -> Vec<MemberId> {
         let core = self.core();
@@ -231,13 +234,13 @@ impl Volume {
     pub fn waiting(&self) -> Vec<(MemberId, Option<Slot>)> {
         let core = self.core();
         let look = |array: &Array| -> Vec<(MemberId, Option<Slot>)> {
-            // The journal's device waits for no slot.
+            // The journal's device has no slot either, and does not wait for one.
             let journal = array.journal().map(|journal| journal.member);
             let members = array.members().into_iter().filter(|id| Some(*id) != journal);
             members.map(|id| (id, array.slot_to_replace(id))).collect()
         };
         let members = core.array.inspect(look, || core.drive(Machine::Array));
-        // Read the view last: a member that got its slot in between is in it.
+        // The view is read last, so that it includes a member that got its slot in between.
         let view = self.view();
         members.into_iter().filter(|(id, _)| !view.is_used(*id)).collect()
     }
@@ -257,7 +260,7 @@ impl Volume {
             is_in: is_in(member.id()),
             superblock: member.superblock(),
         };
-        // A bitmap file is no member here.
+        // A bitmap file is in the table, but is no member of the array.
         let members = core.members.load();
         members.iter().filter(|member| !member.is_bitmap_file()).map(look).collect()
     }
@@ -271,7 +274,7 @@ impl Volume {
 }
 
 impl Core {
-    /// Where a device that joins keeps a parity log, if members keep such logs.
+    /// The place of a parity log on a device that joins, if members keep such logs.
     pub(crate) fn parity_log_of(
         self: &Arc<Self>,
         superblock: &Superblock,
@@ -303,7 +306,7 @@ impl Core {
         returns(found, newest, numbers.collect::<Option<Vec<_>>>()?)
     }
 
-    /// The superblock of a device that joins, and its place in the role table.
+    /// The superblock of a device that joins, and the device's place in the role table.
     pub(crate) fn joining(
         self: &Arc<Self>,
         device_bytes: u64,
@@ -314,7 +317,7 @@ impl Core {
         Ok((template.joining(device_bytes, number, uuid)?, number))
     }
 
-    /// A superblock that describes the array.
+    /// A superblock of the array from which a new member's superblock can be made.
     pub(crate) fn template(self: &Arc<Self>) -> Option<Superblock> {
         let members = self.members.load();
         let view = Arc::clone(&self.view.lock().expect("looking does not panic"));
@@ -322,7 +325,7 @@ impl Core {
         in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
     }
 
-    /// Sends a change to the array, and waits for its answer.
+    /// Sends a change of members to the array, and waits for the answer.
     pub(crate) fn change_members(
         self: &Arc<Self>,
         change: MemberChange,
@@ -333,12 +336,12 @@ impl Core {
         answered.recv().expect("the array answers")
     }
 
-    /// Reads the array as it is now.
+    /// Gives the array's present state to `look`.
     pub(crate) fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
         self.array.inspect(look, || self.drive(Machine::Array))
     }
 
-    /// Waits until `is_so` holds; false if it does not in time.
+    /// Waits until `is_so` holds; returns false if it does not hold within [`PATIENCE`].
     pub(crate) fn comes_to(self: &Arc<Self>, is_so: impl Fn(&Array) -> bool) -> bool {
         let until = Instant::now() + PATIENCE;
         while !self.look(&is_so) {

@@ -1,4 +1,4 @@
-//! Options to run an array with, and the default of each; among them the delay until superblocks
+//! Options with which an array runs, and the default of each. One is the delay until superblocks
 //! turn clean (md's `safe_mode_delay`, 200 ms).
 
 use std::sync::Arc;
@@ -12,37 +12,39 @@ use crate::cache::Cache;
 use crate::cache_file::CacheFile;
 use crate::scheduling::Scheduling;
 
-/// How members are read and written.
+/// How the runtime reads and writes members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
-    /// By io_uring where it is allowed, else by threads.
+    /// By io_uring if it is allowed, otherwise by threads.
     #[default]
     Auto,
-    /// By io_uring, or the array does not start.
+    /// By io_uring. If it is not available, the array does not start.
     Ring,
-    /// By threads that wait.
+    /// By threads that wait for each operation.
     Threads,
 }
 
 /// Whether members bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// Block devices that support it ([`crate::Volume::through_page_cache`] lists the others), and
-    /// files of an array that is written. Files that are only read stay in the page cache
-    /// (docs/clients.md has figures).
+    /// The block devices that support direct I/O ([`crate::Volume::through_page_cache`] lists the
+    /// others), and the files of an array that is written. Files that are only read stay in the
+    /// page cache (docs/clients.md has figures).
     #[default]
     Auto,
-    /// All members, or the array does not start. Members in memory have no page cache.
+    /// All members. If one does not support direct I/O, the array does not start. Members in memory
+    /// have no page cache.
     On,
-    /// No member.
+    /// No member bypasses the page cache.
     Off,
 }
 
 impl Direct {
-    /// Switches a member to direct I/O, if the setting asks for it.
+    /// Switches a member to direct I/O, if the setting asks for that.
     ///
     /// # Errors
-    /// The member must switch and cannot; a file only counts if every member must.
+    /// The member must switch and cannot. For a file that is an error only if every member must
+    /// switch.
     pub fn apply(self, device: &dyn Member, read_only: bool) -> Result<(), DirectError> {
         let is_block = device.identity().kind == MemberKind::BlockDevice;
         match self {
@@ -63,26 +65,26 @@ impl Direct {
 /// Settings of a [`crate::Volume`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Refuse writes; nothing is written to any member, superblocks included.
+    /// Writes are refused, and nothing is written to any member, superblocks included.
     pub read_only: bool,
     /// Shards of the array; at least 1. Four for each worker keep workers apart.
     pub shards: u16,
     /// The stripe cache (levels 4, 5, 6).
     pub cache: Cache,
-    /// Keeps copies of acknowledged writes beyond the process, with a part for each shard; without
-    /// it the copies end with the process.
+    /// The file that keeps copies of acknowledged writes beyond the process, with a part for each
+    /// shard. Without it the copies end with the process.
     pub cache_file: Option<Arc<CacheFile>>,
     /// How members are scheduled.
     pub scheduling: Scheduling,
-    /// Threads of each member where io_uring is not used; at least 1.
+    /// Threads for each member if io_uring is not used; at least 1.
     pub threads_per_member: usize,
     /// When a slow member sits out.
     pub sit_out: SitOut,
-    /// How long the array waits for a member that answers nothing.
+    /// How long the array waits for a member that does not answer.
     pub patience: Patience,
-    /// Read errors that a member may have, and the consequence of more.
+    /// Maximum read errors of a member, and the consequence of more.
     pub read_errors: ReadErrorLimit,
-    /// Whether jobs (resync, recovery, check) wait for a request to go on
+    /// Whether jobs (resync, recovery, check) wait for a request to continue
     /// ([`crate::Volume::request_job`]).
     pub jobs_paused: bool,
     /// How jobs give way to clients.
@@ -93,9 +95,10 @@ pub struct Options {
     pub io: Io,
     /// Whether members bypass the page cache.
     pub direct: Direct,
-    /// The shortest write, in bytes, that a worker hands to a sleeping one; 0: never.
+    /// The shortest write, in bytes, that a worker hands to a worker that sleeps; 0: never.
     pub hand_over_bytes: u64,
-    /// Shared workers, which outlive the volume; without them the volume starts its own, if any.
+    /// Workers shared with others, which outlive the volume. Without them the volume starts its
+    /// own, if it uses any.
     pub workers: Option<Arc<Workers>>,
 }
 
@@ -129,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Before, small writes through the page cache went to a kernel thread each, unless the
+    /// Regression: small writes through the page cache went to a kernel thread each, unless the
     /// operator knew of `--direct on`.
     #[test]
     fn a_file_that_is_written_goes_past_the_page_cache_by_itself_and_one_that_is_read_does_not() {

@@ -1,9 +1,8 @@
-//! The speed of jobs: the rebuild governor ([`braid_pace`]) among threads.
+//! The speed of jobs: the rebuild governor ([`braid_pace`]), used from many threads.
 //!
 //! Place in the flow: beside [`crate::turns`]. While a job exists, the thread that owns the array
-//! calls it at every turn; threads that serve clients count how long their requests took. It wakes
-//! no thread itself: it returns the latest moment for the array's next turn.
-//!
+//! calls this file at every turn. Threads that serve clients count how long their requests took.
+//! This file wakes no thread itself: it returns the latest moment for the array's next turn.
 //! ```text
 //!   clients' threads ──how long requests took──▶ counts, a copy for every few threads
 //!        │                                          │ what is new in them, every 100 ms
@@ -18,7 +17,7 @@
 //! nothing.
 //!
 //! Reads and writes are timed. A flush takes as long as the writes before it, a trim or zeroes as
-//! long as the range. They say little of the job's effect on clients.
+//! long as the range. So these say little of the job's effect on clients.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
@@ -35,14 +34,14 @@ use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 /// Interval in which the governor receives the latencies of requests.
 const SLICE_NS: u64 = 100_000_000;
 
-/// Copies of the counts: threads that serve clients are few, and rarely more at once.
+/// Number of copies of the counts. More are not needed: few threads serve clients at once.
 const COPIES: usize = 8;
 
-/// Nothing is timed: no job exists.
+/// No job exists, so nothing is timed.
 const OFF: u8 = 0;
-/// A job runs without clients. The first request reports itself.
+/// A job runs and no client sends requests. The first request reports itself.
 const SILENT: u8 = 1;
-/// A job runs beside clients.
+/// A job runs beside clients that send requests.
 const HEARD: u8 = 2;
 
 /// One copy of the counts, on cache lines of its own.
@@ -60,12 +59,12 @@ struct Pacer {
     settings: GovernorSettings,
     /// Present while a job runs.
     governor: Option<Governor>,
-    /// The job's flow as last reported to the governor.
+    /// The job's totals when the governor last received them.
     told: JobFlow,
-    /// The counts as last read.
+    /// The counts when they were last read.
     seen: Vec<[u32; Latencies::BUCKETS]>,
     next_slice: Instant,
-    /// The state that clients' threads were given last.
+    /// The state that clients' threads were last given.
     state: u8,
 }
 
@@ -83,12 +82,12 @@ impl Pacing {
         Self { state: AtomicU8::new(OFF), counts: counts.collect(), pacer: Mutex::new(pacer) }
     }
 
-    /// A request of a client begins: the time, if the request is timed.
+    /// Begins a client's request. Returns the time if the request is timed.
     pub(crate) fn begins(&self, clock: &Clock) -> Option<Instant> {
         (self.state.load(Ordering::Relaxed) != OFF).then(|| clock.now())
     }
 
-    /// Whether this timed request ends a silence: then the array's next turn must not wait.
+    /// Whether this timed request ends a silence. If so, the array's next turn must not wait.
     pub(crate) fn ends_silence(&self) -> bool {
         let is_silent = self.state.load(Ordering::Relaxed) == SILENT;
         let change =
@@ -140,7 +139,7 @@ impl Pacing {
         }
         if pacer.governor.is_none() {
             pacer.governor = Some(Governor::new(pacer.settings, now.0));
-            // Counts up to now precede this job.
+            // Counts up to now belong to the time before this job, so skip them.
             self.gather(&mut pacer.seen);
             pacer.next_slice = Instant(now.0 + SLICE_NS);
             pacer.say(SILENT, &self.state);
@@ -186,7 +185,7 @@ impl Pacing {
 
 impl Pacer {
     /// Sets the state for clients' threads. If one of them ended a silence meanwhile, the state
-    /// turns silent again, and the next request reports it once more.
+    /// turns silent again, so that the next request reports itself once more.
     fn say(&mut self, state: u8, heard: &AtomicU8) {
         if std::mem::replace(&mut self.state, state) != state || state == SILENT {
             heard.store(state, Ordering::Release);
@@ -194,7 +193,7 @@ impl Pacer {
     }
 }
 
-/// Reports the job's flow since the last call.
+/// Reports the job's progress since the last call to the governor.
 fn tell(governor: &mut Governor, now: Instant, told: &mut JobFlow, flow: &JobFlow) {
     let JobFlow { idle, owed } = std::mem::replace(told, *flow);
     for (class, before, after) in
@@ -216,7 +215,7 @@ thread_local! {
     static OWN_COPY: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The copy that this thread counts in: threads take the copies in turns.
+/// The number of the copy in which this thread counts. Threads take the copies in turns.
 fn own_copy() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let take = |own: &Cell<Option<usize>>| {
@@ -226,7 +225,7 @@ fn own_copy() -> usize {
             copy
         })
     };
-    // A thread that is ending has lost its own.
+    // A thread that is ending has lost its own number, and counts in copy 0.
     OWN_COPY.try_with(take).unwrap_or(0)
 }
 
@@ -246,7 +245,7 @@ mod tests {
         });
         assert_eq!(pacing.gather(&mut seen).total(), 150);
         assert_eq!(pacing.gather(&mut seen).total(), 0);
-        // A count that overflows begins anew, and requests go on.
+        // A count that overflows wraps around, and requests go on.
         let bucket = Latencies::bucket_of(1000);
         pacing.counts[0].0[bucket].store(u32::MAX, Ordering::Relaxed);
         pacing.gather(&mut seen);

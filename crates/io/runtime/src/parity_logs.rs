@@ -29,7 +29,7 @@ pub enum LogKind {
 /// Why a change of the logs failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// The array refused.
+    /// The array refused the change.
     #[error(transparent)]
     Refused(#[from] LogRefusal),
     /// A member has no room for a log.
@@ -37,13 +37,13 @@ pub enum LogError {
     NoRoom {
         /// The member with the least room.
         member: PathBuf,
-        /// Sectors that a log needs at least.
+        /// The minimum number of sectors that a log needs.
         needed_sectors: u64,
     },
 }
 
 impl Volume {
-    /// Whether logs of a kind can be created now, or, with `None`, dropped.
+    /// Whether logs of this kind can be created now. With `None`: whether the logs can be dropped.
     ///
     /// # Errors
     /// The array keeps another safeguard, needs the logs, or takes no changes.
@@ -52,8 +52,8 @@ impl Volume {
         Ok(self.core().look(|array: &Array| array.may_change_logs(is_own))?)
     }
 
-    /// Whether every member, spares too, has room for a log of a kind beside a bitmap of
-    /// `bitmap_sectors`; 0 is no bitmap.
+    /// Whether every member and spare has room for a log of this kind beside a bitmap of
+    /// `bitmap_sectors` (0 for no bitmap).
     ///
     /// # Errors
     /// A member has no room.
@@ -61,7 +61,7 @@ impl Volume {
         self.log_places(kind, bitmap_sectors).map(|_| ())
     }
 
-    /// Whether braid's own log has room in the current bitmap file, beside its bitmap.
+    /// Whether the current bitmap file has room for braid's own log beside its bitmap.
     ///
     /// # Errors
     /// The file has no room.
@@ -77,7 +77,7 @@ impl Volume {
         bitmap_sectors: u64,
     ) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
         let looks = self.look_at_members();
-        // A write journal is dropped first.
+        // A change to logs drops the write journal first, so the journal's device needs no room.
         let journal = self.journal().map(|journal| journal.member);
         let is_to_have = |look: &&MemberLook| look.is_in && Some(look.id) != journal;
         let looks: Vec<&MemberLook> = looks.iter().filter(is_to_have).collect();
@@ -98,7 +98,7 @@ impl Volume {
         Ok(looks.iter().zip(places).map(named).collect())
     }
 
-    /// The place of the log of all members in the bitmap file.
+    /// Every member's place in the bitmap file for the log.
     fn log_place_in_file(&self, file: MemberId) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
         let sectors = self.core().look(Array::bitmap_file_sectors);
         let size_bytes = self.bitmap_file_bytes().unwrap_or(0);
@@ -114,8 +114,8 @@ impl Volume {
     /// change. Clients wait for a moment meanwhile.
     ///
     /// # Errors
-    /// The change is refused, and nothing changed; or superblocks do not record it yet
-    /// ([`LogRefusal::Busy`]) and will if members answer.
+    /// The change is refused, and nothing changed. With [`LogRefusal::Busy`] the change was made,
+    /// but superblocks do not record it yet; they will if members answer.
     pub fn change_logs(&self, kind: Option<LogKind>) -> Result<(), LogError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -132,7 +132,7 @@ impl Volume {
         answered.recv().expect("the array answers")?;
         log::tuned("parity-logs", &kind);
         if !core.comes_to(Array::are_logs_settled) {
-            // The refusal carries the reason.
+            // The array's refusal says more than a plan's error.
             self.may_change_logs(kind)?;
             return Err(LogRefusal::Busy.into());
         }
@@ -141,7 +141,7 @@ impl Volume {
     }
 }
 
-/// The place for a log of a kind on a member, if it fits.
+/// The place on a member for a log of this kind, if the log fits.
 fn place_on(superblock: &Superblock, kind: LogKind, bitmap_sectors: u64) -> Option<LogPlace> {
     let mut then = superblock.clone();
     then.name_ppl(None);

@@ -1,8 +1,8 @@
 //! A client's request between two of its steps, and the client that receives its outcome.
 //!
-//! Place in the flow: kept with the request in whole sectors that its step became
-//! ([`crate::requests`]). When that is answered, [`crate::steps`] takes it up again. The engine's
-//! [`RequestPlan`] decides the steps.
+//! Place in the flow: kept with the engine's request in whole sectors that the current step became
+//! ([`crate::requests`]). When that request is answered, [`crate::steps`] takes this one up again.
+//! The engine's [`RequestPlan`] decides the steps.
 
 use braid_engine::Instant;
 use braid_engine::request::{AdmissionMode, ByteRequest, Patch, RequestPlan};
@@ -17,15 +17,15 @@ use crate::waiter::Waiter;
 pub(crate) enum OutcomeReceiver {
     /// A completion of a door, or a function.
     Completion(Completion),
-    /// A caller that waits, and is woken.
+    /// A caller that waits, and is woken with the outcome.
     Caller(Arc<Waiter>),
 }
 
 pub(crate) struct Client {
     pub(crate) receiver: OutcomeReceiver,
-    /// Its request waits for the members.
+    /// Whether the request's client waits until the members have the data.
     pub(crate) is_urgent: bool,
-    /// When the request began, if it is timed ([`crate::pacing`]).
+    /// When the request began, if the request is timed ([`crate::pacing`]).
     pub(crate) began: Option<Instant>,
 }
 
@@ -39,21 +39,21 @@ impl Client {
 }
 
 pub(crate) struct PendingRequest {
-    /// Its steps; each begins when the one before has ended.
+    /// The request's steps; each step begins when the one before has ended.
     pub(crate) plan: RequestPlan,
-    /// Its write admission, until released.
+    /// The request's write admission, until it is released.
     pub(crate) admitted: Option<AdmissionMode>,
     pub(crate) payload: Option<Payload>,
-    /// Whole sectors around bytes that do not fill them.
+    /// Memory for the whole sectors around bytes that do not fill their sectors.
     around: Payload,
     pub(crate) client: Client,
 }
 
 /// The continuation kept with a request to the engine until it is answered.
 pub(crate) enum Resumption {
-    /// The only step of a request in whole sectors.
+    /// The only step of a request that is in whole sectors.
     Whole(PendingRequest),
-    /// Sectors at the edge of a patch, with the first sector and the count.
+    /// A read of the sectors at the edges of a patch, with their first sector and count.
     Fetched(PendingRequest, Patch, (LogicalSector, u64)),
     Stored(PendingRequest),
     /// The last step of a durable write that was patched.
@@ -68,17 +68,18 @@ impl PendingRequest {
         Self { plan, admitted, payload, around: Payload::default(), client }
     }
 
-    /// Reads change nothing, so they need no admission; a patch has memory around it.
+    /// Whether the request needs no write admission and no memory around a patch, since it changes
+    /// nothing.
     pub(crate) fn is_read(&self) -> bool {
         self.plan.mode().is_none()
     }
 
-    /// Takes the memory around a patch, to be written.
+    /// Takes the memory around a patch, which is to be written.
     pub(crate) fn take_around(&mut self) -> Payload {
         std::mem::take(&mut self.around)
     }
 
-    /// The memory around `patch`. Writes that need some run alone, so only one such memory exists.
+    /// The memory around `patch`. Writes that need such memory run alone, so only one exists.
     pub(crate) fn around(&mut self, patch: &Patch) -> Result<&mut [u8], RequestError> {
         let length = patch.sectors * SECTOR_BYTES;
         if self.around.len() as u64 != length {
@@ -87,7 +88,7 @@ impl PendingRequest {
         Ok(&mut self.around)
     }
 
-    /// Copies the payload, or zeroes, over the sectors that were read.
+    /// Copies the payload, or zeroes, over the sectors that were read around the patch.
     pub(crate) fn lay_over(&mut self, patch: &Patch) -> Result<(), RequestError> {
         let payload = self.payload.take();
         let middle = &mut self.around(patch)?[patch.middle()];
@@ -100,7 +101,7 @@ impl PendingRequest {
     }
 }
 
-/// Memory for as many sectors as a client asked for.
+/// Zeroed memory for as many sectors as a client asked for.
 pub(crate) fn zeroed(sectors: u64) -> Result<Payload, NoMemory> {
     let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("addresses have 64 bits here");
     Payload::try_zeroed(bytes)

@@ -15,20 +15,21 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex, MutexGuard, thread};
 
-/// Pieces of one request that shards may have at once. A request that zeroes a whole array has a
-/// million; the rest is cut as these are answered. Models use a low limit so that this happens.
+/// Maximum pieces of one request that shards may have at once. A request that zeroes a whole array
+/// has a million pieces; the rest is cut as earlier pieces are answered. Models use a low limit so
+/// that this happens.
 const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Tables, so that threads seldom meet at one lock.
+/// Number of tables: several, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
 
-/// Finished requests whose memory a table keeps; the lab's machines have no more in flight.
+/// Maximum finished requests whose memory a table keeps; the lab's machines have no more in flight.
 const SPARES_MAX: usize = 256;
 
 /// Kept with a request, and returned at its end.
 #[cfg(not(loom))]
 pub(crate) use crate::pending_request::Resumption;
-/// The same in models of requests alone.
+/// The same type in models of requests alone.
 #[cfg(loom)]
 pub(crate) type Resumption = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
 
@@ -41,11 +42,11 @@ pub(crate) struct Request {
     completion: Mutex<Option<Resumption>>,
 }
 
-/// A payload's shadow buffer. It takes the reconstruction of abandoned reads, which may write the
-/// client's own buffer until they end (`braid_engine::buffer`).
+/// A payload's shadow buffer. It takes the bytes reconstructed in place of abandoned reads, which
+/// may write the client's own buffer until they end (`braid_engine::buffer`).
 pub(crate) struct Shadow {
     bytes: SharedBytes,
-    /// Runs that are or will be reconstructed: offset and length.
+    /// Runs that are reconstructed or will be: offset and length.
     made: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -54,7 +55,7 @@ impl Shadow {
         &self.bytes
     }
 
-    /// Notes a run that is about to be written.
+    /// Notes a run that is about to be reconstructed.
     pub(crate) fn note_made(&self, offset: usize, length_bytes: usize) {
         self.made.lock().expect("noting does not panic").push((offset, length_bytes));
     }
@@ -64,18 +65,19 @@ impl Shadow {
 struct State {
     progress: Progress,
     pieces: Option<Split>,
-    /// Pieces that were acknowledged early and still need the payload. Below zero while a piece's
-    /// release arrived before its answer.
+    /// Pieces that were acknowledged early and still need the payload. The number is below zero
+    /// while a piece's release has arrived before the piece's answer.
     payload_users: i64,
     is_answered: bool,
-    /// Abandoned reads may still write the client's own buffer.
+    /// Whether abandoned reads may still write the client's own buffer.
     is_left: bool,
     /// The member's failure behind the last piece that failed, if any.
     cause: Option<Cause>,
 }
 
 impl Request {
-    /// A request's payload. Panics if it has none: the engine named bytes that no client lent.
+    /// The request's payload. Panics if the request has none: the engine named bytes that no client
+    /// lent.
     pub(crate) fn payload(&self) -> &SharedBytes {
         self.payload.as_ref().expect("an operation with a payload")
     }
@@ -84,7 +86,8 @@ impl Request {
     pub(crate) fn shadow(&self) -> Arc<Shadow> {
         let mut shadow = self.shadow.lock().expect("making it does not panic");
         Arc::clone(shadow.get_or_insert_with(|| {
-            // Zeroes: unreconstructed bytes stay with the client only if its request failed.
+            // The buffer begins as zeroes: bytes that were not reconstructed reach the client only
+            // if its request failed.
             let bytes = SharedBytes::new(Payload::zeroed(self.payload().length_bytes()));
             Arc::new(Shadow { bytes, made: Mutex::default() })
         }))
@@ -118,7 +121,7 @@ impl Request {
         self.asked.as_ref()
     }
 
-    /// Notes a member's failure behind one of its pieces.
+    /// Notes a member's failure as the cause of a failed piece.
     pub(crate) fn note_cause(&self, cause: Cause) {
         self.state.lock().expect("noting does not panic").cause = Some(cause);
     }
@@ -127,14 +130,16 @@ impl Request {
         self.state.lock().expect("looking does not panic").cause
     }
 
-    /// Gives `hand_out` the pieces that go out now. Returns the answer if no piece is awaited.
+    /// Gives `hand_out` the pieces that may go out now. Returns the request's answer if no piece is
+    /// in flight.
     pub(crate) fn cut(
         &self,
         mut hand_out: impl FnMut(ShardIndex, Piece),
     ) -> Option<Result<(), Fault>> {
         let mut state = self.state.lock().expect("cutting does not panic");
         while state.progress.outstanding() < PIECES_OUT_MAX {
-            // After a failure the rest is pointless: the client gets one answer for all of it.
+            // After a failure the remaining pieces are pointless: the client gets one answer for
+            // the whole request.
             let next = if state.progress.has_failed() {
                 None
             } else {
@@ -151,8 +156,9 @@ impl Request {
         None
     }
 
-    /// Notes a piece's answer: whether it still needs the payload, and whether it leaves the
-    /// client's own buffer to abandoned reads. Returns the request's answer with the last piece.
+    /// Notes a piece's answer. It says whether the piece still needs the payload, and whether it
+    /// leaves the client's own buffer to abandoned reads. Returns the request's answer with the
+    /// last piece.
     pub(crate) fn reply(
         &self,
         result: Result<(), Fault>,
@@ -164,8 +170,8 @@ impl Request {
         state.progress.reply(result)
     }
 
-    /// Marks the request answered. Returns whether its payload is still in use, and whether
-    /// abandoned reads may write it.
+    /// Marks the request as answered. Returns whether its payload is still in use, and whether
+    /// abandoned reads may write the payload.
     fn answer(&self) -> (bool, bool) {
         let mut state = self.state.lock().expect("counting does not panic");
         state.is_answered = true;
@@ -193,7 +199,7 @@ struct Table {
     spares: Vec<Arc<Request>>,
 }
 
-/// Spreads names, which are consecutive numbers that no client chooses.
+/// A hash that spreads names, which are consecutive numbers that no client chooses.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -203,8 +209,8 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, name: u64) {
-        // The golden ratio's bits spread consecutive numbers over the upper half. Names in one
-        // table share their last bits, which a map looks at.
+        // The golden ratio's bits spread consecutive numbers over the upper half. The rotation is
+        // needed because names in one table share their last bits, which a map looks at.
         self.0 = name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 
@@ -214,7 +220,7 @@ impl Hasher for Spread {
 }
 
 impl Requests {
-    /// A unique name.
+    /// A name that no other request has.
     pub(crate) fn name(&self) -> RequestId {
         RequestId(self.next.fetch_add(1, Ordering::Relaxed))
     }
@@ -246,12 +252,13 @@ impl Requests {
         request
     }
 
-    /// A request in flight. Panics if it is not: the engine named a request that was answered.
+    /// A request in flight. Panics if the request is not in flight: the engine named a request that
+    /// was answered.
     pub(crate) fn get(&self, id: RequestId) -> Arc<Request> {
         self.find(id).expect("a request in flight")
     }
 
-    /// A request, unless it is over: then a read of it was abandoned.
+    /// A request; `None` if the request is over, so that a read of it was abandoned.
     pub(crate) fn find(&self, id: RequestId) -> Option<Arc<Request>> {
         self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }
@@ -267,7 +274,8 @@ impl Requests {
         let completion = completion.expect("a request is answered once");
         let (is_used, is_left) = request.answer();
         if is_left {
-            // A read that may still write the client's buffer holds the request; the last ends it.
+            // A read that may still write the client's buffer holds the request, and the last such
+            // read ends it.
             let joined = request.join(result);
             drop(self.remove(id));
             return (completion, Some(joined));
@@ -277,7 +285,7 @@ impl Requests {
         (completion, payload)
     }
 
-    /// A piece that was acknowledged early no longer needs its request's payload.
+    /// Notes that a piece that was acknowledged early no longer needs its request's payload.
     pub(crate) fn release_payload(&self, id: RequestId) {
         let is_over = self.get(id).release_payload();
         if is_over && !flaw::has(Flaw::PayloadStays) {
@@ -293,7 +301,8 @@ impl Requests {
         self.tables.iter().map(in_flight).sum()
     }
 
-    /// Removes a request that no piece names any more, for its payload; its memory is reused.
+    /// Removes a request that no piece names any more, and returns its payload. The request's
+    /// memory is reused.
     fn end(&self, id: RequestId) -> Option<Payload> {
         let mut request = self.remove(id);
         if flaw::has(Flaw::KeptInUse) {
@@ -314,8 +323,8 @@ impl Requests {
     }
 }
 
-/// The sole reference. Another thread may still hold one for the end of a finished copy, or for a
-/// look at the answer; both are a few instructions from dropping it.
+/// Waits until this is the sole reference. Another thread may still hold one for the end of a
+/// finished copy, or for a look at the answer; both are a few instructions from dropping it.
 fn alone<T>(shared: &mut Arc<T>) -> &mut T {
     while Arc::get_mut(shared).is_none() {
         thread::yield_now();
