@@ -322,7 +322,7 @@ pub enum FoundContent {
 pub struct FoundWrites {
     /// The superblocks that the earlier process wrote last.
     pub stamp: CacheStamp,
-    /// The writes, in the order in which the array must receive them.
+    /// The writes, in the order in which the server applies them to the array.
     pub writes: Vec<FoundWrite>,
 }
 

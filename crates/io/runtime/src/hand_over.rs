@@ -28,7 +28,7 @@ const CREDIT: u32 = 32;
 /// Without credit, one lone long write in this many is handed over.
 const TRY_EVERY: u32 = 64;
 
-/// What the workers infer about the clients. Threads that count at the same time may lose a count,
+/// The workers' guess about the clients. Threads that count at the same time may lose a count,
 /// which costs a wake-up.
 #[derive(Debug)]
 pub(crate) struct HandOver {

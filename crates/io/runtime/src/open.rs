@@ -329,7 +329,7 @@ fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joini
     (0..).zip(&opening.members).map(join).collect()
 }
 
-/// Takes the members in and begins to keep the time. If a thread cannot be started, the running
+/// Takes the members in and starts the alarm. If a thread cannot be started, the running
 /// threads end and their devices close.
 fn begin(core: &Arc<Core>, joining: Vec<JoiningMember>) -> std::io::Result<()> {
     let begun = joining.into_iter().try_for_each(|JoiningMember { id, open, slot }| {

@@ -19,7 +19,7 @@ const NS_IN_MS: u64 = 1_000_000;
 /// Whether a member has an elevator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Elevator {
-    /// A deadline elevator if the member is rotational, else none.
+    /// A rotational member has a deadline elevator, any other member none.
     #[default]
     Auto,
     /// The deadline elevator.
@@ -31,16 +31,17 @@ pub enum Elevator {
 /// Whether reads and write-back take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multiplex {
-    /// If a member is rotational and writes are acknowledged early (a write-back cache before it).
+    /// Reads and write-back take turns if a member is rotational and writes are acknowledged early
+    /// (a write-back cache before the members).
     #[default]
     Auto,
-    /// At every member that has an elevator.
+    /// Reads and write-back take turns at every member that has an elevator.
     On,
-    /// At no member.
+    /// Reads and write-back take turns at no member.
     Off,
 }
 
-/// The settings of an elevator that the operator chose. The others have the best value for a
+/// The elevator settings that the operator chose. The other settings get the best value for a
 /// rotational member, which depends on whether the multiplexer is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElevatorTuning {
@@ -50,7 +51,7 @@ pub struct ElevatorTuning {
     pub write_expiry_ns: Option<u64>,
     /// How many batches of reads may go before waiting writes.
     pub writes_starved: Option<u32>,
-    /// Dispatches in one direction before the next choice.
+    /// Maximum dispatches in one direction before the direction is chosen again.
     pub batch: Option<u32>,
     /// Limit of dispatches in flight; a quarter is reserved for reads, a quarter for writes.
     pub depth: Option<u32>,
@@ -61,13 +62,13 @@ pub struct ElevatorTuning {
 pub struct Scheduling {
     /// Whether members have elevators.
     pub elevator: Elevator,
-    /// Slots that differ.
+    /// Slots whose elevator setting differs from the array's.
     pub exceptions: BTreeMap<u16, Elevator>,
-    /// Slots with a setting of their own.
-    pub tuning: ElevatorTuning,
     /// The operator's settings for elevators.
+    pub tuning: ElevatorTuning,
+    /// Whether reads and write-back take turns.
     pub multiplex: Multiplex,
-    /// The multiplexer's settings; [`Self::multiplex`] decides, `is_on` is ignored.
+    /// The multiplexer's settings. Its field `is_on` is ignored; [`Self::multiplex`] decides.
     pub turns: MultiplexerSettings,
 }
 
@@ -86,7 +87,7 @@ impl Scheduling {
             Elevator::Auto | Elevator::None => Policy::None,
         };
         let best = if is_multiplexed { Settings::multiplexed() } else { Settings::default() };
-        // At each member, the bound that the multiplexer keeps over all of them.
+        // At each member, the same bound that the multiplexer keeps over all members.
         let hold_max_ns = self.turns.period_ns.saturating_mul(2);
         let ElevatorTuning { read_expiry_ns, write_expiry_ns, writes_starved, batch, depth } =
             self.tuning;
@@ -104,7 +105,7 @@ impl Scheduling {
         }
     }
 
-    /// The settings of those `members` (slot, rotational) that have an elevator.
+    /// The settings of those `members` (slot, rotational) that get an elevator.
     pub(crate) fn sorting(
         &self,
         members: impl Iterator<Item = (Option<u16>, bool)>,
@@ -114,9 +115,9 @@ impl Scheduling {
         settings.filter(|settings| settings.policy == Policy::Deadline).collect()
     }
 
-    /// When members sit out, with the elevators' delays taken into account. An elevator holds a
-    /// write until it expires, and a second for its turn; a read until it expires, or as long as
-    /// the multiplexer allows.
+    /// The settings for when members sit out, with the elevators' delays taken into account. An
+    /// elevator may hold a write until it expires, and a second longer for the write's turn. It may
+    /// hold a read until it expires, or as long as the multiplexer allows.
     pub(crate) fn sit_out(
         &self,
         settings: SitOut,
@@ -133,8 +134,9 @@ impl Scheduling {
         }
     }
 
-    /// The settings of the multiplexer, if a member is rotational or none is. Where every writer
-    /// waits for the members there is no flusher to share with, and no reason to hold reads.
+    /// The settings of the multiplexer; `one_turns` says whether a member is rotational. With `auto`
+    /// the multiplexer needs writes that are acknowledged early. If every writer waits for the
+    /// members, no flusher shares them with readers, so reads need not be held.
     pub(crate) fn settings_of_turns(
         &self,
         one_turns: bool,
@@ -152,13 +154,13 @@ impl Scheduling {
 /// One member's elevator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElevatorState {
-    /// The slot it occupies, if any.
+    /// The slot that the member occupies, if any.
     pub slot: Option<u16>,
     /// Whether the device is rotational, if it reports that.
     pub rotational: Option<bool>,
-    /// Its settings.
+    /// The elevator's settings.
     pub settings: Settings,
-    /// Its counters.
+    /// The elevator's counters.
     pub counters: Counters,
     /// The traffic to and from the member.
     pub traffic: TrafficCounts,

@@ -1,9 +1,9 @@
-//! The lists of a thread that drives machines: these machines, and their effects.
+//! The lists of a thread that drives machines: the machines to drive, and their effects.
 //!
-//! Place in the flow: the loop ([`crate::drive`]) takes one, fills and empties it, and gives it
-//! back. A thread keeps its own, so that requests allocate nothing once the lists have grown to the
-//! load (`tests/allocations.rs`). It needs a second one if an answer makes it drive from within: a
-//! client that sends its next request when it is answered.
+//! Place in the flow: the loop ([`crate::drive`]) takes a set of lists, fills and empties it, and
+//! gives it back. A thread keeps its own sets, so that requests allocate nothing once the lists
+//! have grown to the load (`tests/allocations.rs`). A thread needs a second set if an answer makes
+//! it drive from within: a client may send its next request when it is answered.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use braid_engine::work::Purpose;
 use crate::events::{Machine, ShardEvent};
 use crate::members::operation::Operation;
 
-/// Lists that a thread keeps: the usual depth of nested drives.
+/// Maximum sets of lists that a thread keeps: the usual depth of nested drives.
 const SCRATCH_MAX: usize = 8;
 
 /// The lists of one drive; all are empty at its beginning and at its end.
@@ -30,29 +30,30 @@ pub(crate) struct DriveScratch {
 
 #[derive(Default)]
 pub(crate) struct ShardEffects {
-    /// Some may wait until after the next turn ([`crate::drive`]).
+    /// Computations to run. Some may wait until after the next turn ([`crate::drive`]).
     pub(crate) computations: VecDeque<Computation>,
     pub(crate) member_ios: Vec<(MemberIo, Purpose)>,
-    /// Those of them for members with an elevator, until each member gets its own together.
+    /// Member operations for members with an elevator, until each member gets its own operations
+    /// together.
     pub(crate) ordered: Vec<(MemberIo, Purpose)>,
     pub(crate) replies: Vec<PieceReply>,
     pub(crate) releases: Vec<RequestId>,
-    /// The shard has reports for the array.
+    /// Whether the shard has reports for the array.
     pub(crate) reports: bool,
-    /// Events of operations that ended during the effects, for the shard's next turn.
+    /// Events of operations that ended while effects were carried out, for the shard's next turn.
     pub(crate) ended: RefCell<Vec<ShardEvent>>,
 }
 
-/// Effects of the array's turns, except those sent to shards under ownership.
+/// Effects of the array's turns, except effects that are sent to shards under ownership.
 #[derive(Default)]
 pub(crate) struct ArrayEffects {
     pub(crate) machines: VecDeque<Machine>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,
-    /// Operations for members; at most one flush and one superblock of each at a time, so that
-    /// their order does not matter.
+    /// Operations for members. Each member has at most one flush and one superblock write in the
+    /// list, so the order of the operations does not matter.
     pub(crate) operations: Vec<(MemberId, Operation)>,
-    /// Members that leave after these operations.
+    /// Members that leave the array after these operations have begun.
     pub(crate) left: Vec<MemberId>,
 }
 
@@ -62,12 +63,12 @@ thread_local! {
 
 impl DriveScratch {
     pub(crate) fn take() -> Self {
-        // A thread that is ending has none left.
+        // A thread that is ending keeps no lists any more.
         let spare = SPARES.try_with(|spares| spares.borrow_mut().pop());
         spare.ok().flatten().unwrap_or_default()
     }
 
-    /// Keeps it for the thread's next drive.
+    /// Keeps the lists for the thread's next drive.
     pub(crate) fn keep(self) {
         assert!(
             self.machines.is_empty() && self.shard.computations.is_empty(),

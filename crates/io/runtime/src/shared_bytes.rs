@@ -1,10 +1,10 @@
-//! A run of bytes that several threads use at once, each its own part.
+//! A run of bytes that several threads use at once, each thread its own part.
 //!
 //! Place in the flow: below the requests, whose payloads are such runs, and the [`crate::arena`],
-//! whose blocks are one. The engine's names of bytes say which thread has which part, and only the
-//! arena turns those names into references.
+//! whose blocks are one such run. The engine's names of bytes say which thread has which part, and
+//! only the arena turns those names into references.
 //!
-//! Release builds check that every run lies inside its memory.
+//! Release builds check that every part lies inside the memory.
 
 use std::ptr::NonNull;
 
@@ -20,7 +20,7 @@ pub(crate) struct SharedBytes {
     witness: Witness,
 }
 
-/// The memory's owner; no other owner exists.
+/// The memory's only owner.
 enum Owner {
     Payload(Payload),
     Region(#[allow(dead_code)] Region),
@@ -43,14 +43,14 @@ impl SharedBytes {
         Self { start, length_bytes, owner: Owner::Payload(payload), witness }
     }
 
-    /// Zeroes; unused pages cost nothing.
+    /// Zeroed bytes; unused pages cost nothing.
     pub(crate) fn reserve(length_bytes: usize) -> std::io::Result<Self> {
         let region = Region::reserve(length_bytes)?;
         let (start, witness) = (region.as_non_null(), Witness::new(length_bytes));
         Ok(Self { start, length_bytes, owner: Owner::Region(region), witness })
     }
 
-    /// The payload, after its last use. Panics if the bytes were never a payload.
+    /// Returns the payload, after its last use. Panics if the bytes were never a payload.
     pub(crate) fn into_payload(self) -> Payload {
         let _guard = self.witness.write(0, self.length_bytes);
         match self.owner {
@@ -73,11 +73,11 @@ impl SharedBytes {
         &self.witness
     }
 
-    /// Copies bytes that no effect writes any more.
+    /// Copies bytes that no effect may write any more.
     pub(crate) fn copy_to(&self, offset: usize, target: &mut [u8]) {
         let _guard = self.witness.read(offset, target.len());
-        // SAFETY: the request is answered, and this run was not left to an abandoned read, so the
-        // effects that wrote it have ended.
+        // SAFETY: the request is answered, and this run was not left to an abandoned read. So the
+        // effects that wrote the run have ended.
         target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });
     }
 
@@ -93,8 +93,8 @@ impl SharedBytes {
     /// No thread writes any of these bytes while the reference lives.
     pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         self.check(offset, length);
-        // SAFETY: inside the owner's live memory (checked above), initialised since it was made,
-        // and not written meanwhile (the caller's promise).
+        // SAFETY: the run is inside the owner's live memory (checked above) and initialised since
+        // the memory was made. No thread writes it meanwhile (the caller's promise).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), length) }
     }
 
@@ -105,8 +105,8 @@ impl SharedBytes {
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         self.check(offset, length);
-        // SAFETY: inside the owner's live memory (checked above), initialised since it was made,
-        // and without another user meanwhile (the caller's promise).
+        // SAFETY: the run is inside the owner's live memory (checked above) and initialised since
+        // the memory was made. No other code uses it meanwhile (the caller's promise).
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), length) }
     }
 }

@@ -1,16 +1,16 @@
-//! A client's request, step by step: the shards get a step, and the next one begins at its end.
+//! A client's request, step by step: the shards get one step, and the next step begins at its end.
 //!
-//! Place in the flow: below the loop ([`crate::drive`]). The loop calls it with the machines'
-//! answers, and drives the machines it has events for: the `machines` of each call.
-//!
+//! Place in the flow: below the loop ([`crate::drive`]). The loop calls this file with the
+//! machines' answers. Then it drives the machines that got events, which each call notes in
+//! `machines`.
 //! ```text
 //!   Volume ─▶ start ─▶ admitted? ─▶ step ─▶ request ─▶ pieces ─▶ shards
 //!                                    ▲                             │
-//!                                    └──── complete ◀── replies ───┘     no step left ─▶ the client is told
+//!                                    └──── complete ◀── replies ───┘     no step left ─▶ the client gets the outcome
 //! ```
-//!
-//! No thread waits. The rest of a client's request is kept with the request that its step became.
-//! The thread that carries out the last reply to that step takes the rest up again.
+//! No thread waits. The rest of a client's request is kept with the engine's request that the
+//! current step became. The thread that carries out the last reply to that step takes the rest up
+//! again.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,8 @@ impl Core {
         self.clients.in_flight.leave();
     }
 
-    /// A client's timed request has begun; wakes the array if it ends a silence.
+    /// Notes that a client's timed request has begun, and wakes the array if the request ends a
+    /// silence.
     pub(crate) fn note_client(&self, machines: &mut Machines) {
         if self.pacing.ends_silence() {
             self.array.push(ArrayEvent::Pace);
@@ -66,7 +67,7 @@ impl Core {
         }
     }
 
-    /// The step before ended with `result`: takes the next one, or answers.
+    /// The previous step ended with `result`: begins the next step, or answers the client.
     fn advance(
         &self,
         mut request: PendingRequest,
@@ -85,7 +86,8 @@ impl Core {
             }
             Next::Step(Step::Fetch { patch, start, sectors }) => {
                 if request.is_read() {
-                    // The sectors read become the payload, so that long reads need memory once.
+                    // The sectors that were read become the payload, so that a long read needs
+                    // memory only once.
                     request.payload = None;
                 }
                 let Ok(fetched) = zeroed(sectors) else {
@@ -157,7 +159,7 @@ impl Core {
         machines.push_back(Machine::Array);
     }
 
-    /// A request releases its write admission; requests that this admits begin.
+    /// Ends a request's write admission, and begins the requests that this admits.
     fn leave(&self, request: &mut PendingRequest, machines: &mut Machines) {
         if let Some(mode) = request.admitted.take() {
             let admission = &self.clients.write_admission;
@@ -204,7 +206,7 @@ impl Core {
         }
     }
 
-    /// A request in whole sectors, or a flush, has been answered.
+    /// Takes the answer to a request in whole sectors, or to a flush.
     pub(crate) fn finish(
         &self,
         id: RequestId,

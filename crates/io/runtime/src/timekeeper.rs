@@ -17,11 +17,12 @@ use crate::looks::Next;
 use crate::members::handle::MemberHandle;
 use crate::sync::{Arc, Weak, thread};
 
-/// Receives moments from workers. It has a weak reference to the array: a moment may be far away.
+/// Receives moments from workers. Its reference to the array is weak, since a moment may be far
+/// away.
 struct AlarmPort(Weak<Core>);
 
 impl Core {
-    /// Begins to keep the time. Fails if a thread is needed and cannot be started.
+    /// Starts the alarm. Fails if a thread is needed and cannot be started.
     pub(crate) fn keep_time(self: &Arc<Self>) -> io::Result<()> {
         self.alarm.connect(start_of(Arc::downgrade(self)));
         match &self.workers {
@@ -32,7 +33,7 @@ impl Core {
         Ok(())
     }
 
-    /// A moment of a sleeper has come.
+    /// Acts on a moment that has come at a sleeper.
     fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
             AlarmOutcome::Nothing => {}
@@ -45,7 +46,7 @@ impl Core {
         match target {
             WakeTarget::Held(member) => self.dispatch_held(member),
             WakeTarget::Look => {
-                // Read this first: the look itself may be work of a member's threads.
+                // Read before the look, since the look itself may be work for a member's threads.
                 let are_idle = self.are_members_idle();
                 self.look_at_members();
                 self.look_again_or_rest(are_idle);
@@ -60,7 +61,8 @@ impl Core {
         }
     }
 
-    /// Whether no member has operations in flight, and none is watched for how it answers.
+    /// Whether no member has operations in flight, and no member is watched after it was slow to
+    /// answer.
     fn are_members_idle(&self) -> bool {
         let is_well = |member: &Arc<MemberHandle>| {
             let is_back = !member.array_operations.has_left() || !member.rejoining.is_waiting();
@@ -69,7 +71,7 @@ impl Core {
         self.members.load().iter().all(is_well)
     }
 
-    /// Sets the next look at members, unless looks can rest.
+    /// Sets the next look at the members, unless looks can rest.
     fn look_again_or_rest(self: &Arc<Self>, are_idle: bool) {
         match self.looks.note_look(are_idle) {
             Next::Look => self.set_next_look(),
@@ -77,14 +79,14 @@ impl Core {
                 if !self.hears_of_all() {
                     self.looks.stay_awake();
                 }
-                // This look sees changes from before the sentinel listened.
+                // One more look finds changes from before the sentinel watched.
                 self.set_next_look();
             }
             Next::Rest => {}
         }
     }
 
-    /// Makes the sentinel watch all members; false if it cannot.
+    /// Makes the sentinel watch all members; returns false if it cannot.
     fn hears_of_all(self: &Arc<Self>) -> bool {
         // A model's members are no files, and its time does not cover a wait for the kernel.
         if cfg!(any(loom, shuttle)) {
@@ -96,29 +98,31 @@ impl Core {
             return true;
         }
         let sentinel = self.end.sentinel.get().or_else(|| self.start_hearing().ok());
-        // A vanished member need not be watched: the array knows, or the next look reports it.
+        // A vanished member need not be watched: the array knows that already, or the next look
+        // reports it.
         let is_heard = |sentinel: &Sentinel, member: &MemberHandle| {
             sentinel.watch(member.path()).is_ok() || member.device.has_vanished()
         };
         sentinel.is_some_and(|sentinel| findable.all(|member| is_heard(sentinel, member)))
     }
 
-    /// Starts the sentinel. Looks do not overlap, so no other thread starts one meanwhile. Fails if
-    /// the kernel has no such facility, or no thread starts.
+    /// Starts the sentinel. Looks do not overlap, so no other thread starts a sentinel meanwhile.
+    /// Fails if the kernel has no inotify to offer, or no thread starts.
     fn start_hearing(self: &Arc<Self>) -> io::Result<&Arc<Sentinel>> {
         let sentinel = Arc::new(Sentinel::new()?);
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|event| event == SentinelEvent::Look) {
-                // Counts as a request. The current look may have passed this member, so another
-                // must follow.
+                // A report counts as a request. The current look may have passed this member
+                // already, so another look must follow.
                 core.note_asked();
             }
         };
         let thread = thread::Builder::new().name("braid-names".into()).spawn(hear)?;
         self.end.threads.lock().expect("starting does not panic").push(thread);
         let sentinel = self.end.sentinel.get_or_init(|| sentinel);
-        // The thread that stops the array ends the sentinel that it finds.
+        // The thread that stops the array ends only a sentinel that it finds, so this thread checks
+        // for a stop and ends its own.
         if self.alarm.is_stopped() {
             sentinel.end();
         }
@@ -126,7 +130,7 @@ impl Core {
     }
 
     /// Looks at every member. A deleted file still takes writes, but no program will ever find them
-    /// again. A member with work for which no thread could be started gets one now, if possible.
+    /// again. A member with work that waits for a thread gets one now, if a thread can be started.
     fn look_at_members(self: &Arc<Self>) {
         let members = self.members.load();
         let (mut notified, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());
@@ -137,13 +141,14 @@ impl Core {
                 false => silent.extend(member.silent_ms().map(|ms| (member.id(), ms))),
             }
             let submitter = Submitter::new(self, member);
-            // A member that is being removed gets no new operation: it may have no thread left to
-            // answer. A member that has left gets none either: its return shows whether it exists.
+            // A member that is being removed gets no new operation, since it may have no thread
+            // left to answer. A member that has left gets none either: its return shows whether it
+            // still exists.
             let is_open = members.open_to_new(member.id()).is_some();
             submitter.look(is_open && !member.array_operations.has_left());
             notified.extend(submitter.into_notified());
         }
-        // A change of the table waits for its readers.
+        // Dropped early, since a change of the table waits for its readers.
         drop(members);
         notified.into_iter().for_each(|machine| self.drive(machine));
         self.note_silence(silent);
@@ -176,8 +181,8 @@ fn start_of(core: Weak<Core>) -> Start {
     })
 }
 
-/// The thread's body. It shares the core while it sleeps, which may be an hour: the thread that
-/// ends the array stops the alarm.
+/// The alarm's thread. It holds a reference to the core while it sleeps, which may be an hour. The
+/// thread that ends the array stops the alarm.
 fn run(core: &Weak<Core>) {
     while let Some(core) = core.upgrade() {
         match core.alarm.sleep(&core.clock) {

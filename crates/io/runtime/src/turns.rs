@@ -1,17 +1,16 @@
 //! One multiplexer for all members of an array, and its input: the demand.
 //!
 //! Place in the flow: while the multiplexer is on, dispatchers ask it before they choose
-//! ([`crate::executor`]). It keeps the demand: the operations that wait at each member, the
+//! ([`crate::executor`]). This file keeps the demand: the operations that wait at each member, the
 //! flusher's backlog, and whether a client waits for the flusher.
-//!
 //! ```text
 //!   shards ──dirty sectors, stripes without memory────┐
 //!   volume ──flushes and forced writes under way──────┤
 //!   dispatchers ──what waits, at each member──────────┴─▶ Multiplexer ─▶ Turn, until when
 //! ```
-//!
-//! The array has one clock, so that the members of a stripe turn together. A slice that one side
-//! does not use at a member goes to the other side at once. Reads from the cache never come here.
+//! The array has one clock, so that the members of a stripe turn together. If reads or the flusher
+//! do not use their time slice at a member, the other side gets it at once. Reads from the cache
+//! never come here.
 //!
 //! The demand is a hint: a number that is a moment old makes a slice a little longer or shorter. No
 //! wake-up depends on it: held operations wake at the end of the slice in any case
@@ -26,10 +25,9 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The operations at a member as its dispatcher reported last, or the sum over all members. One
-/// word holds all, so that the sum matches the reports.
-///
+/// word holds all three numbers, so that the sum matches the reports.
 /// ```text
-///   reads wait (one for each member) │ reads that are queued │ what is queued of the flusher
+///   reads wait (one for each member) │ reads that are queued │ requests of the flusher that are queued
 ///   bits 48 to 63                    │ 24 to 47              │ 0 to 23
 /// ```
 const WAITS: u32 = 48;
@@ -37,7 +35,7 @@ const READS: u32 = 24;
 const QUEUED_MAX: u32 = (1 << 12) - 1;
 const _: () = assert!(SLOTS_MAX as u64 * QUEUED_MAX as u64 <= 0xff_ffff, "sums fit");
 
-/// Saturates, so that the sum fits for every member of the largest array.
+/// Saturates each number, so that the sum fits for all members of the largest array.
 fn pack(state: State) -> u64 {
     let (reads, writes) = state.queued;
     let queued = |count: u32| u64::from(count.min(QUEUED_MAX));
@@ -90,7 +88,7 @@ impl Turns {
         self.answers_early.load(Ordering::Relaxed)
     }
 
-    /// Sets whether writes are acknowledged early, and the limit of dirty sectors in all.
+    /// Sets whether writes are acknowledged early, and the limit of dirty sectors over all shards.
     pub(crate) fn set_cache(&self, answers_early: bool, sectors: u64) {
         self.answers_early.store(answers_early, Ordering::Relaxed);
         self.dirty_sectors_max.store(sectors, Ordering::Relaxed);
@@ -103,24 +101,26 @@ impl Turns {
         backlog.waiting.store(waiting as u64, Ordering::Relaxed);
     }
 
-    /// A client waits for the flusher from now on.
+    /// Notes that a client waits for the flusher from now on.
     pub(crate) fn urge(&self) {
         self.urgent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A client no longer waits for the flusher.
+    /// Notes that a client no longer waits for the flusher.
     pub(crate) fn appease(&self) {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Replaces the state of a member, reported by its dispatcher; `known` is the one before.
+    /// Replaces the state of a member, as its dispatcher reports it. `known` holds the previous
+    /// report.
     pub(crate) fn tell(&self, known: &AtomicU64, state: State) {
         // If off, no dispatcher asks, and the demand is zero.
         let now = if self.is_on() { pack(state) } else { 0 };
         let before = known.load(Ordering::Relaxed);
         if before != now {
             known.store(now, Ordering::Relaxed);
-            // Each part of the sum stays a sum of reports: only added values are subtracted.
+            // Each number in the sum stays a sum of reports, since only values that were added are
+            // subtracted.
             self.at_members.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
     }
@@ -136,12 +136,13 @@ impl Turns {
     }
 
     fn demand(&self) -> Demand {
-        // Each shard has a share of the limit, and a shard at its share makes its writers wait.
+        // The fullest shard counts: each shard has a share of the limit, and a shard at its share
+        // makes its writers wait.
         let dirty = self.backlogs.iter().map(|one| one.dirty_sectors.load(Ordering::Relaxed));
         let dirtiest = dirty.max().unwrap_or(0);
         let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.backlogs.len() as u64;
         let each = each.max(1);
-        // A piece that waits for a stripe waits for the flusher to write one.
+        // A piece that waits for a stripe waits for the flusher, which must write one.
         let is_full = self.backlogs.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
         let at_members = self.at_members.load(Ordering::Relaxed);
@@ -163,7 +164,7 @@ impl Turns {
         }
     }
 
-    /// The last periods, the oldest first.
+    /// The multiplexer's last periods, the oldest first.
     pub(crate) fn slices(&self) -> Vec<Slice> {
         let multiplexer = self.multiplexer.lock().expect("taking turns does not panic");
         multiplexer.slices().copied().collect()

@@ -1,8 +1,8 @@
-//! Updates of superblocks: the time of each, and the one that all members have.
+//! Updates of superblocks: the time of each update, and the last update that all members have.
 //!
 //! The array gives the content of superblocks except the time. All members get the same time in one
-//! update, and each update a later one than the last, whatever the clock does. If counts come
-//! again, the time tells an old copy of a member from the member.
+//! update, and each update gets a later time than the last, whatever the clock does. If event
+//! counts repeat, the time tells a member from an old copy of that member.
 //!
 //! Not here: the decision to write superblocks (the array), and records kept for the next start
 //! (the program that reads [`crate::Volume::recorded`]).
@@ -16,22 +16,22 @@ use crate::sync::{Arc, Mutex, MutexGuard};
 /// An update that all members of the array have, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedUpdate {
-    /// Its events.
+    /// The update's event count.
     pub events: u64,
-    /// Its time.
+    /// The update's time.
     pub update_time: Timestamp,
-    /// The members that have it.
+    /// The members that have the update.
     pub members: Vec<RecordedMember>,
 }
 
 /// A member that has the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedMember {
-    /// Its slot.
+    /// The member's slot.
     pub slot: u16,
-    /// Its number in the table of roles.
+    /// The member's number in the table of roles.
     pub number: u32,
-    /// Its device UUID; zeroes with 0.90.
+    /// The member's device UUID; zeroes with version 0.90.
     pub uuid: [u8; 16],
 }
 
@@ -48,7 +48,7 @@ struct LatestUpdate {
     recorded: Option<RecordedUpdate>,
 }
 
-/// Receives the count of an update that must be kept before the array relies on it.
+/// A function that receives the count of an update that must be kept before the array relies on it.
 pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
 
 impl Updates {
@@ -62,21 +62,21 @@ impl Updates {
         *self.keeper.lock().expect("telling does not panic") = keeper;
     }
 
-    /// Has the last recorded update kept.
+    /// Calls the keeper for the last recorded update.
     pub(crate) fn keep(&self, events: u64) {
         if let Some(keeper) = &*self.keeper.lock().expect("telling does not panic") {
             keeper(events);
         }
     }
 
-    /// An update begins at a member: returns its time.
+    /// Notes that an update begins at a member; returns the update's time.
     pub(crate) fn begins(&self, state: &Arc<SuperblockState>) -> Timestamp {
         let mut last = self.lock();
         last.state = Some(Arc::clone(state));
         last.times.of(state.events, time_of_day())
     }
 
-    /// All members have the update that began last.
+    /// Notes that all members have the update that began last.
     pub(crate) fn record(&self, member: impl Fn(MemberId, u16) -> Option<RecordedMember>) {
         let mut last = self.lock();
         let state = last.state.clone().expect("what is through has begun");
@@ -108,7 +108,8 @@ mod tests {
         Timestamp { seconds, microseconds: 0 }
     }
 
-    /// Before, members of one update had different times, and updates of one second the same.
+    /// Regression: members of one update had different times, and updates within one second had the
+    /// same time.
     #[test]
     fn one_update_has_one_time_and_the_next_a_later_one() {
         let mut times = UpdateTimes::of_update(40, at(100));

@@ -35,11 +35,11 @@ use braid_ring::client::{ClientRequest, Completion, Outcome, RequestError};
 /// How an array stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopResult {
-    /// Whether the superblocks are clean: then the next start needs no resync.
+    /// Whether the superblocks are clean, so that the next start needs no resync.
     pub clean: bool,
 }
 
-/// A running array. Stop it with [`Volume::stop`]; dropping it stops it too.
+/// A running array. [`Volume::stop`] stops it, and so does dropping it.
 pub struct Volume {
     core: Arc<Core>,
     geometry: Geometry,
@@ -89,7 +89,8 @@ impl Volume {
         self.read_only
     }
 
-    /// Members that `Direct::Auto` left in the page cache: index in the input of assembly, reason.
+    /// Members that `Direct::Auto` left in the page cache, each with its index in the input of
+    /// assembly and the reason.
     #[must_use]
     pub fn through_page_cache(&self) -> &[(usize, DirectError)] {
         &self.through_page_cache
@@ -101,7 +102,8 @@ impl Volume {
         &self.geometry
     }
 
-    /// Bytes best written, zeroed and trimmed as a whole: a chunk row with parity, else a sector.
+    /// The unit in bytes that is best written, zeroed and trimmed as a whole: a chunk row with
+    /// parity, otherwise a sector.
     #[must_use]
     pub fn unit_bytes(&self) -> u64 {
         request::unit_bytes(&self.geometry)
@@ -138,7 +140,8 @@ impl Volume {
         *self.cache.lock().expect("setting does not panic")
     }
 
-    /// Bounds for tuning the memory of the stripe cache; the reservation at the start is the limit.
+    /// Bounds for tuning the memory of the stripe cache. The memory reserved at the start is the
+    /// limit.
     #[must_use]
     pub fn cache_range(&self) -> RangeInclusive<u64> {
         let shards = self.core.clients.regions.shards();
@@ -148,8 +151,8 @@ impl Volume {
         *range.start()..=if room == 0 { u64::MAX } else { room.min(*range.end()) }
     }
 
-    /// Reserves the memory of the cache file, if the volume was opened with one. It must precede
-    /// tuning the cache to acknowledge early.
+    /// Reserves the memory of the cache file, if the volume was opened with one. Call it before the
+    /// cache is tuned to acknowledge early.
     ///
     /// # Errors
     /// Memory is short.
@@ -158,7 +161,7 @@ impl Volume {
     }
 
     /// Changes the settings of the stripe cache, under load or not. A smaller cache shrinks as
-    /// stripes become idle. The stripe unit stays.
+    /// stripes become idle. The stripe unit does not change.
     pub fn tune(&self, cache: Cache) {
         let mut set = self.cache.lock().expect("setting does not panic");
         let core = &self.core;
@@ -171,7 +174,8 @@ impl Volume {
             *told = Tuning { expects_flushes: told.expects_flushes, ..tuning };
         });
         told.into_iter().for_each(|machine| core.drive(machine));
-        // If the multiplexer is `auto`, it depends on whether a flusher exists.
+        // With `auto` the multiplexer depends on whether a flusher exists, and so on the cache's
+        // mode.
         core.schedule_again();
     }
 
@@ -215,8 +219,8 @@ impl Volume {
         self.core.array.inspect(Array::bitmap, || self.core.drive(Machine::Array))
     }
 
-    /// Whether the array keeps partial parity logs: true if everything is logged, or will be once
-    /// parity agrees everywhere.
+    /// Whether the array keeps partial parity logs; `None` if not. True if every write is logged,
+    /// or will be once parity agrees everywhere.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
         self.core.array.inspect(Array::parity_logs, || self.core.drive(Machine::Array))
@@ -248,13 +252,13 @@ impl Volume {
         core.schedule_again();
     }
 
-    /// How long the array waits for a member that answers nothing.
+    /// How long the array waits for a member that does not answer.
     #[must_use]
     pub fn patience(&self) -> Patience {
         *self.core.patience.lock().expect("setting does not panic")
     }
 
-    /// Changes how long the array waits for such a member.
+    /// Changes how long the array waits for a member that does not answer.
     pub fn set_patience(&self, patience: Patience) {
         let core = &self.core;
         log::tuned("patience", &patience);
@@ -263,7 +267,8 @@ impl Volume {
         core.drive(Machine::Array);
     }
 
-    /// Members that are away: they did not answer for too long, and come back once they answer.
+    /// Members that are away: the array put them out because they did not answer, and takes them
+    /// back once they do.
     #[must_use]
     pub fn away(&self) -> Vec<MemberId> {
         self.look_at_array(|array| array.away().iter().map(|(member, _)| *member).collect())
@@ -277,20 +282,20 @@ impl Volume {
         })
     }
 
-    /// Read errors that a member may have, and the consequence of more.
+    /// Maximum read errors of a member, and the consequence of more.
     #[must_use]
     pub fn read_error_limit(&self) -> ReadErrorLimit {
         self.look_at_array(Array::read_error_limit)
     }
 
-    /// Changes the limit; past errors count too.
+    /// Changes the limit of read errors; past errors count too.
     pub fn set_read_error_limit(&self, limit: ReadErrorLimit) {
         log::tuned("read-errors", &limit);
         self.core.array.push(ArrayEvent::ReadErrorLimit(limit));
         self.core.drive(Machine::Array);
     }
 
-    /// Members with corrected read errors, and the counts.
+    /// Members with corrected read errors, and the number of these errors.
     #[must_use]
     pub fn read_errors(&self) -> Vec<(MemberId, ReadErrors)> {
         let now = self.core.clock.now();
@@ -304,10 +309,11 @@ impl Volume {
         self.core.updates.recorded()
     }
 
-    /// Sets `keeper`, which receives each loss of a member, as the count of the update, once all
-    /// other superblocks have it. Until [`Self::record_kept`] confirms that [`Self::recorded`] is
-    /// kept, the array does not rely on the loss: it acknowledges no write without that member, and
-    /// announces no loss. `keeper` must not block. With `None` no loss waits.
+    /// Sets `keeper`, which receives each loss of a member as the count of an update, once all
+    /// other superblocks have that update. Until [`Self::record_kept`] confirms that
+    /// [`Self::recorded`] is kept, the array does not rely on the loss. Until then it acknowledges
+    /// no write without that member, and announces no loss. `keeper` must not block. With `None` no
+    /// loss waits.
     pub fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
         let keeps = keeper.is_some();
         self.core.updates.set_keeper(keeper);
@@ -322,7 +328,7 @@ impl Volume {
     }
 
     /// The published view: which member has which slot, and whether writes may start. A failed
-    /// member is out of it once the survivors' superblocks record that.
+    /// member leaves the view once the survivors' superblocks record the failure.
     #[must_use]
     pub fn view(&self) -> Arc<ArrayView> {
         Arc::clone(&self.core.view.lock().expect("looking does not panic"))
@@ -366,7 +372,7 @@ impl Volume {
         self.core.array.inspect(look, drive)
     }
 
-    /// Bytes that are acknowledged and not on the members.
+    /// Bytes that are acknowledged and not yet on the members.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.look_at_shards(Shard::dirty_sectors).sum::<u64>() * SECTOR_BYTES
@@ -384,7 +390,7 @@ impl Volume {
         })
     }
 
-    /// How often a thread found a shard owned by another and went on.
+    /// Number of times that a thread found a shard owned by another thread and went on.
     #[must_use]
     pub fn owner_misses(&self) -> u64 {
         self.core.shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
@@ -436,16 +442,16 @@ impl Volume {
         self.look_at_array(Array::missing_count)
     }
 
-    /// Submits `operation`; `completion` gets its outcome, possibly before this returns.
+    /// Submits `operation`. `completion` receives the outcome, possibly before this call returns.
     ///
-    /// Never waits. A write that does not begin and end at a sector has the array to itself: it
-    /// begins when earlier changes have ended, and later changes begin when it has ended.
+    /// Never waits. A write that does not begin and end at a sector runs alone: it begins when
+    /// earlier changes have ended, and later changes begin when it has ended.
     pub fn submit(&self, operation: ClientRequest, completion: Completion) {
         self.ask(operation, OutcomeReceiver::Completion(completion));
     }
 
     /// As [`Self::submit`], but waits for the outcome on this thread. Meanwhile this thread drives
-    /// the array where no other thread does. Allocates nothing in the steady state.
+    /// the machines that no other thread drives. Allocates nothing in the steady state.
     pub fn call(&self, operation: ClientRequest) -> Outcome {
         waiter::wait_for(|waiter| self.ask(operation, OutcomeReceiver::Caller(waiter)))
     }
@@ -533,7 +539,7 @@ fn denied(denial: Denial) -> RequestError {
     }
 }
 
-/// Whether the request's latency shows what clients feel.
+/// Whether the request's latency shows how a job slows clients down.
 fn is_timed(operation: &ClientRequest) -> bool {
     matches!(operation, ClientRequest::Read { .. } | ClientRequest::Write { .. })
 }
@@ -549,7 +555,7 @@ fn is_waited_for(operation: &ClientRequest) -> bool {
     }
 }
 
-/// The request to the engine, and the payload; no request for a flush.
+/// The request for the engine, and the payload. A flush has no request in bytes.
 fn in_bytes(operation: ClientRequest) -> (Option<ByteRequest>, Option<Payload>) {
     let (operation, offset, length, payload) = match operation {
         ClientRequest::Flush => return (None, None),

@@ -1,16 +1,14 @@
-//! Waiting: a caller for the end of its request, and a stop for the last answer.
+//! Waiting: a caller waits for the end of its request, and a stop for the last answer.
 //!
 //! Place in the flow: [`crate::Volume::call`] waits here; the thread that ends the request reports
 //! the outcome. Mostly that is the caller itself, which has driven the machines on its way: then no
 //! thread sleeps and none is woken.
-//!
 //! ```text
-//!   caller: ask ─▶ drive ─▶ wait ─┬─ told already: on it goes
-//!                                 └─ sleeps ◀─ told by the thread that ended it
+//!   caller: ask ─▶ drive ─▶ wait ─┬─ the outcome is here: it goes on
+//!                                 └─ sleeps ◀─ woken by the thread that ended the request
 //! ```
-//!
-//! A wake-up is a system call, so it is left out if the caller does not sleep. The caller sets that
-//! flag under the lock that guards the outcome
+//! A wake-up is a system call, so it is left out if the caller does not sleep. The caller sets a
+//! flag that it sleeps, under the lock that guards the outcome
 //! [check: a_caller_hears_of_the_end, a_caller_that_is_not_woken_is_caught].
 //!
 //! A thread has one place to wait at, and reuses it.
@@ -21,7 +19,7 @@ use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex};
 use braid_ring::client::Outcome;
 
-/// One caller's place to wait at.
+/// The place at which one caller waits for its outcome.
 #[derive(Default)]
 pub(crate) struct Waiter {
     state: Mutex<Answer>,
@@ -35,7 +33,7 @@ struct Answer {
 }
 
 thread_local! {
-    /// This thread's place, while no request uses it.
+    /// This thread's waiter, while no request uses it.
     static PLACE: Cell<Option<Arc<Waiter>>> = const { Cell::new(None) };
 }
 
@@ -61,9 +59,10 @@ impl Waiter {
     }
 }
 
-/// Lets `ask` begin a request, and waits at this thread's place for its outcome.
+/// Lets `ask` begin a request, and waits at this thread's waiter for the outcome.
 pub(crate) fn wait_for(ask: impl FnOnce(Arc<Waiter>)) -> Outcome {
-    // A model's places belong to one schedule. A thread that is ending has lost its place.
+    // In models a waiter belongs to one schedule, so none is kept. A thread that is ending has lost
+    // its own.
     let kept = if cfg!(shuttle) { None } else { PLACE.try_with(Cell::take).ok().flatten() };
     let place = kept.unwrap_or_default();
     ask(Arc::clone(&place));
@@ -84,7 +83,7 @@ pub(crate) struct InFlight {
 #[derive(Default)]
 struct Count {
     requests: usize,
-    /// A stop sleeps until the count is zero.
+    /// Whether a stop sleeps until the count is zero.
     is_awaited: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Reports events of the array to the watcher, on a thread that no other waits for.
+//! Reports events of the array to the watcher, on a thread of its own for which no other thread
+//! waits.
 //!
 //! A watcher writes to terminals and pipes, which may be slow, full or closed. None of that may
 //! hold up an answer, so the data path only leaves the notice in a channel.
@@ -11,7 +12,7 @@ use crate::sync::flaw::{self, Flaw};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::{Mutex, thread};
 
-/// How long a stop waits for the watcher to take the last notices.
+/// How long a stop waits for the watcher to report the last notices.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The sending end of the watcher's channel.
@@ -26,7 +27,7 @@ impl Watch {
         let (ended, done) = channel();
         thread::Builder::new().name("braid-watch".into()).spawn(move || {
             notices.iter().for_each(hear);
-            // The stop may have ceased to wait.
+            // Fails if the stop no longer waits.
             let _ = ended.send(());
         })?;
         Ok(Self { notices: Mutex::new(Some(sender)), done: Mutex::new(done) })
@@ -34,12 +35,12 @@ impl Watch {
 
     pub(crate) fn tell(&self, notice: Notice) {
         if let Some(sender) = &*self.notices.lock().expect("telling does not panic") {
-            // A watcher that has died takes no notices.
+            // Fails if the watcher has died, and then the notice is lost.
             let _ = sender.send(notice);
         }
     }
 
-    /// Ends the notices; gives the watcher a moment to report the last ones.
+    /// Ends the notices, after the watcher had a moment to report the last ones.
     pub(crate) fn end(&self) {
         if !flaw::has(Flaw::WatchNotEnded) {
             self.notices.lock().expect("telling does not panic").take();

@@ -1,12 +1,13 @@
-//! The workers of a volume: the worker that drives a machine, and the one that sleeps for a moment.
+//! The workers of a volume: the worker that drives a machine, and the worker that sleeps for a
+//! moment.
 //!
-//! A token names a machine to a worker, and a worker is woken for a machine once, until it has
-//! looked. Layers above supply the handlers ([`Wake`]) that drive a machine or act on a moment;
-//! this file only knows tokens.
+//! A token names a machine to a worker. A worker is woken once for a machine, and not again before
+//! it has looked at the machine. Layers above supply the handlers ([`Wake`]) that drive a machine
+//! or act on a moment; this file only knows tokens.
 //!
 //! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before
-//! the shard is driven, so a push either finds it cleared, and schedules, or is seen
-//! (`volume_tests` over both ways).
+//! the shard is driven. So a push either finds the flag cleared, and schedules the shard, or the
+//! drive sees the pushed event (`volume_tests` over both ways).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,23 +21,24 @@ use crate::events::Machine;
 use crate::options::{Io, Options};
 use crate::sync::Arc;
 
-/// The token of the array; shards have their index.
+/// The token of the array. The token of a shard is its index.
 const ARRAY: u64 = u64::MAX;
 
-/// The workers of a volume, and the handlers they call.
+/// The workers of a volume, and the handlers that they call.
 pub(crate) struct Drivers {
     pub(crate) workers: Arc<Workers>,
     /// Whether the workers belong to this volume alone.
     is_own: bool,
-    /// The handler of moments. The token is the place in [`crate::alarm`].
+    /// The handler that acts on moments. Its token is the place in [`crate::alarm`].
     alarm: OnceLock<Arc<dyn Wake>>,
-    /// Machines for which a worker was woken and has not looked yet: the shards, then the array.
+    /// Whether a worker was woken for the machine and has not looked at it yet: the shards, then
+    /// the array.
     scheduled: Vec<AtomicBool>,
 }
 
 impl Drivers {
     /// The workers that `options` ask for. `None` if threads do all the work, or no member has a
-    /// descriptor. Models have none either: they run threads of their own, which no kernel knows.
+    /// descriptor. `None` in models too: they run threads of their own, which no kernel knows.
     pub(crate) fn start(options: &Options, has_file: bool) -> Result<Option<Self>, RingError> {
         if options.io == Io::Threads || !has_file || cfg!(shuttle) {
             return Ok(None);
@@ -61,7 +63,8 @@ impl Drivers {
         assert!(is_first, "workers are connected once");
     }
 
-    /// A machine's flag, its worker, and its token.
+    /// For a machine: the flag that says that a worker was woken for it, the index of that worker,
+    /// and the token that names the machine.
     fn scheduling(&self, machine: Machine) -> (&AtomicBool, usize, u64) {
         match machine {
             Machine::Shard(ShardIndex(index)) => {
@@ -74,18 +77,18 @@ impl Drivers {
         }
     }
 
-    /// Whether this thread drives machines itself.
+    /// Whether this thread drives machines itself instead of leaving them to a worker.
     pub(crate) fn is_here(&self) -> bool {
         self.workers.current().is_some()
     }
 
-    /// Has the machine's worker call `driver`; false if the workers have stopped.
+    /// Makes the machine's worker call `driver`; returns false if the workers have stopped.
     pub(crate) fn schedule<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
         self.schedule_on(self.scheduling(machine).1, driver, machine)
     }
 
-    /// Has a sleeping worker call `driver` for `machine`. False if none sleeps, or if this thread
-    /// is no worker: then the machine is for its own worker.
+    /// Makes a sleeping worker call `driver` for `machine`. Returns false if no worker sleeps, or
+    /// if this thread is no worker: then the machine is for its own worker.
     pub(crate) fn hand_over<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
         self.workers.sleeper().is_some_and(|on| self.schedule_on(on, driver, machine))
     }
@@ -102,7 +105,8 @@ impl Drivers {
         told.is_ok()
     }
 
-    /// As `schedule`, for a worker that just pushed a completion: after the others of this turn.
+    /// As `schedule`, for a worker that has just pushed a completion: `driver` is called after this
+    /// turn's other completions.
     pub(crate) fn put_off<D: Wake + 'static>(
         &self,
         worker: &Worker,
@@ -115,18 +119,18 @@ impl Drivers {
         }
     }
 
-    /// The machine that `token` names; it is driven from now on.
+    /// The machine that `token` names. Call this just before the machine is driven.
     pub(crate) fn begin(&self, token: u64) -> Machine {
         let machine = match token {
             ARRAY => Machine::Array,
             index => Machine::Shard(ShardIndex(u16::try_from(index).expect("one of our tokens"))),
         };
-        // Clear before looking, so that a later push wakes a worker again.
+        // Cleared before the machine's events are taken, so that a later push wakes a worker again.
         self.scheduling(machine).0.store(false, Ordering::SeqCst);
         machine
     }
 
-    /// Has a worker wake the alarm at a moment; false if the workers have stopped.
+    /// Makes a worker wake the alarm at a moment; returns false if the workers have stopped.
     pub(crate) fn arm(&self, clock: &Clock, arm: Arm) -> bool {
         let alarm = self.alarm.get().expect("a core that is driven is connected");
         // A moment out of the clock's range never comes.

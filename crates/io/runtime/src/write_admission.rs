@@ -1,9 +1,9 @@
 //! The admission of writes: keeps the writes that may not begin yet.
 //!
-//! The engine's [`request::WriteAdmission`], which knows no threads, decides which may begin. No
-//! thread waits here. A write that is not admitted stays behind, and the thread that ends a write
-//! begins those that its end admits. An aligned write that finds no other waiting is admitted at
-//! once [check: an_unaligned_write_is_alone].
+//! The engine's [`request::WriteAdmission`], which knows no threads, decides which writes may
+//! begin. No thread waits here. A write that is not admitted is kept, and the thread that ends
+//! another write begins the writes that this end admits. An aligned write that finds no other write
+//! waiting is admitted at once [check: an_unaligned_write_is_alone].
 //!
 //! One thread begins the admitted writes one after the other. A write that ends at once admits
 //! others. It must not begin them from within its own beginning, or thousands would stand on one
@@ -23,9 +23,9 @@ pub(crate) struct WriteAdmission<W> {
 
 struct State<W> {
     order: request::WriteAdmission,
-    /// In the order of their tickets.
+    /// Writes that are not admitted yet, in the order of their tickets.
     waiting: VecDeque<(Ticket, W)>,
-    /// A thread is beginning admitted writes.
+    /// Whether a thread is beginning admitted writes.
     is_beginning: bool,
 }
 
@@ -37,7 +37,7 @@ impl<W> Default for WriteAdmission<W> {
 }
 
 impl<W> WriteAdmission<W> {
-    /// Returns a write if it is admitted; otherwise a later `leave` begins it.
+    /// Returns the write if it is admitted at once. Otherwise a later `leave` begins it.
     pub(crate) fn enter(&self, mode: AdmissionMode, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
         let ticket = state.order.enter(mode);
@@ -48,8 +48,8 @@ impl<W> WriteAdmission<W> {
         None
     }
 
-    /// A write has been answered. `begin` is called for each write that this admits, here or on a
-    /// thread that is already beginning writes.
+    /// Ends the admission of a write that was answered. `begin` is called for each write that this
+    /// admits, here or on a thread that is already beginning writes.
     pub(crate) fn leave(&self, mode: AdmissionMode, mut begin: impl FnMut(W)) {
         let mut state = self.state.lock().expect("counting does not panic");
         let lets_in = state.order.leave(mode);

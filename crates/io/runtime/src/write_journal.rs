@@ -24,7 +24,7 @@ pub enum JournalError {
     /// The array does not fit the device.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// The array refused.
+    /// The array refused the change.
     #[error(transparent)]
     Refused(#[from] LogRefusal),
     /// A batch of the array would not fit into the journal.
@@ -33,16 +33,16 @@ pub enum JournalError {
         /// Bytes that the device needs.
         needed_bytes: u64,
     },
-    /// Parts of the array are smaller than a journal's blocks.
+    /// Parts of the array are smaller than the blocks of a journal.
     #[error("a journal has blocks of 4 KiB, and chunks of the array are no whole blocks")]
     Blocks,
-    /// No member is left whose superblock describes the array.
+    /// The array has no member left whose superblock describes it.
     #[error("no member is left to tell what the array is")]
     Alone,
     /// Threads for the device could not be started.
     #[error("no thread could be started for it")]
     Thread(#[source] io::Error),
-    /// The device failed before any superblock of the others named it.
+    /// The device failed before another member's superblock named it.
     #[error("it could not be written")]
     Failed,
 }
@@ -58,7 +58,8 @@ impl Volume {
         self.journal_on(device_bytes, [0; 16]).map(|_| ())
     }
 
-    /// The superblock of the device, its number, and the ring.
+    /// The superblock of the device, the device's number in the role table, and the area of the
+    /// journal.
     fn journal_on(
         &self,
         device_bytes: u64,
@@ -77,13 +78,15 @@ impl Volume {
         Ok((superblock, number, area))
     }
 
-    /// Makes a device the array's write journal. Its first block has a sequence after `sequence`,
-    /// which no stale block on the device has. Returns when superblocks record it. Clients wait for
-    /// a moment meanwhile. `named` receives the member's name before the array does.
+    /// Makes a device the array's write journal. The journal's first block has a sequence number
+    /// after `sequence`, which no stale block on the device has. Returns when superblocks record
+    /// the change. Clients wait for a moment meanwhile. `named` receives the member's name before
+    /// the array does.
     ///
     /// # Errors
-    /// The change is refused, or the device does not fit, and nothing changed; or superblocks do
-    /// not record it yet ([`LogRefusal::Busy`]) and will if members answer.
+    /// The change is refused, or the device does not fit, and nothing changed. With
+    /// [`LogRefusal::Busy`] the change was made, but superblocks do not record it yet; they will if
+    /// members answer.
     pub fn add_journal(
         &self,
         device: Box<dyn Member>,

@@ -1,9 +1,9 @@
-//! Failures at a member, for the machines and for the log. Only here does an error of a
+//! Failures at a member, in the form for the machines and for the log. Only here does an error of a
 //! [`Member`](braid_member::Member) become a [`MemberFault`], for every way that a request takes to
 //! the device.
 //!
 //! Invariant: on the way to the notice every error of the operating system keeps its number, and
-//! every place its sector [check: every_error_keeps_its_number_or_its_word].
+//! every failed range its sector [check: every_error_keeps_its_number_or_its_word].
 
 use braid_engine::array::{MemberId, MetadataArea};
 use braid_engine::cause::{Answer, Cause, RequestKind};
@@ -19,7 +19,8 @@ pub(crate) fn of_io(member: &MemberHandle, io: &MemberIo, error: MemberError) ->
     at(member, io.operation.asked(), member.range(io), error)
 }
 
-/// The fault of an operation known only by its place on the device: offset and length in bytes.
+/// The fault of an operation of which only the range on the device is known: offset and length in
+/// bytes.
 pub(crate) fn at(
     member: &MemberHandle,
     asked: RequestKind,
@@ -40,7 +41,7 @@ pub(crate) fn left(member: MemberId) -> MemberFault {
     MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) }
 }
 
-/// The kind of request that writes such an area.
+/// The kind of request that writes a metadata area of this kind.
 pub(crate) const fn asked_of(area: MetadataArea) -> RequestKind {
     match area {
         MetadataArea::Superblock => RequestKind::Superblock,
@@ -67,7 +68,7 @@ pub(crate) fn cause(
 
 fn kind_of(asked: RequestKind, error: MemberError) -> FaultKind {
     match error {
-        // A sector that refuses reads is worth no more than a bad sector.
+        // A sector that refuses reads counts as a bad sector.
         MemberError::Protected { .. } if asked == RequestKind::Read => FaultKind::Media,
         MemberError::Gone { .. } | MemberError::Truncated => FaultKind::Gone,
         MemberError::OutOfSpace { .. } | MemberError::FileTooLong => FaultKind::NoSpace,
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
     use crate::cause::AnswerWords;
 
-    /// Before, each error needed a search by hand: no message named sector and error.
+    /// Regression: no message named sector and error, so each error needed a search by hand.
     #[test]
     fn every_error_keeps_its_number_or_its_word() {
         for error in [

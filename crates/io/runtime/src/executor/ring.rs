@@ -1,6 +1,7 @@
-//! The back end on io_uring: an operation becomes successive ones of a worker's own ring.
+//! The back end on io_uring: an operation becomes successive operations of a worker's own ring.
 //!
-//! It returns what no ring can do, and the member's threads do it ([`super::threads`]):
+//! It returns operations that no ring can do, and the member's threads do them
+//! ([`super::threads`]):
 //! - operations of members without a descriptor;
 //! - vectors that are retried part by part;
 //! - ranges of zeroes longer than one operation, if the kernel cannot zero them;
@@ -8,15 +9,13 @@
 //! - invalid requests, which the threads answer with an error;
 //! - everything, once the workers have stopped.
 //!
-//! [`crate::members::ring_admission`] limits how much of a member comes here. Its ends come to
-//! [`crate::completions`].
-//!
+//! [`crate::members::ring_admission`] limits how many of a member's operations come here. The ends
+//! of operations go to [`crate::completions`].
 //! ```text
 //!   submit ──▶ first ──▶ ring ──▶ completion ──▶ after ─┬─▶ the next one ──▶ ring
 //!                                                       ├─▶ an answer ────▶ Submitter::complete
 //!                                                       └─▶ for threads
 //! ```
-//!
 //! The token of a plain transfer names its operation, and nothing is kept here. Every other
 //! operation stays in the member's places until it has ended.
 
@@ -34,7 +33,7 @@ use crate::members::operation::{Item, Operation, Parts, raw_operation, span_of};
 use crate::sync::Arc;
 use crate::workers::Drivers;
 
-/// Gives an operation to a ring; returns it if the member's threads must do it.
+/// Gives an operation to a ring; returns the operation if the member's threads must do it.
 pub(super) fn submit(
     core: &Core,
     drivers: &Drivers,
@@ -60,7 +59,7 @@ pub(super) fn submit(
     submitted.map_err(|_| member.take_back(token))
 }
 
-/// A transfer whose name is all that its end needs.
+/// The item of a transfer that needs no place: its name, as the token, is enough at its end.
 fn plain(operation: &Operation) -> Option<&Item> {
     let Operation::Io(flight) = operation else { return None };
     match (&flight.ticket, &flight.parts) {
@@ -69,14 +68,14 @@ fn plain(operation: &Operation) -> Option<&Item> {
     }
 }
 
-/// The first ring operation; `None` if threads must do it.
+/// The first ring operation of `operation`; `None` if threads must do it.
 fn first(
     core: &Core,
     member: &MemberHandle,
     raw: &Raw,
     operation: &Operation,
 ) -> Option<RingOperation> {
-    // If the device refuses durable writes, threads write and then flush.
+    // If the device refuses durable writes, threads do the write, and then a flush.
     if operation.raw_operation() == (RawOperation::Write { durable: true })
         && !raw.takes_durable_flag()
     {
@@ -116,7 +115,7 @@ fn first(
     }
 }
 
-/// A transfer of adjacent parts: a segment for each.
+/// A transfer of adjacent parts, with a segment for each part.
 fn transfer(
     core: &Core,
     member: &MemberHandle,
@@ -126,11 +125,12 @@ fn transfer(
     let first: &MemberIo = &parts[0].1;
     let (raw_operation, (offset, _)) = (raw_operation(first), member.range(first));
     let mut memory = Segments::new();
-    // The union of all bits: it is aligned if every address and length is.
+    // The bitwise OR of all addresses, and of all lengths: it is aligned if every address or length
+    // is.
     let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
     for (shard, io) in parts {
         let span = span_of(io, member.range(io).1);
-        // `None` for an abandoned read that is over: threads end it.
+        // `None` if a read was abandoned and its request is over: then threads end the read.
         let lease: Lease =
             core.shard(*shard).memory.lease(span, raw_operation == RawOperation::Read)?;
         addresses |= lease.address();
@@ -148,7 +148,7 @@ fn transfer(
     })
 }
 
-/// The step after a ring operation of `operation`.
+/// The next step after a ring operation of `operation` has ended.
 pub(crate) fn after(
     raw: &Raw,
     member: &MemberHandle,
@@ -185,7 +185,8 @@ pub(crate) fn ended(
     raw.confirm(raw_operation, batch)
 }
 
-/// The open files of a member. A member with no file left runs without registered descriptors.
+/// The open files of a member, to register them. Without them (an error here) the member works with
+/// unregistered descriptors.
 pub(crate) fn files(member: &MemberHandle) -> Vec<Descriptor> {
     member.raw().and_then(|raw| raw.files().ok()).unwrap_or_default()
 }

@@ -56,7 +56,7 @@ pub(crate) type NotifiedMachines = SmallVec<[Machine; 16]>;
 pub(crate) struct Submitter<'a> {
     core: &'a Core,
     member: &'a MemberHandle,
-    /// The shard whose effects this thread carries out, and its ended operations.
+    /// The shard whose effects this thread carries out, and that shard's operations that ended.
     home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
     /// Other machines that received an event here, and must be driven.
     notified: RefCell<NotifiedMachines>,
@@ -67,7 +67,7 @@ impl<'a> Submitter<'a> {
         Self { core, member, home: None, notified: RefCell::default() }
     }
 
-    /// A submitter while the effects of a shard are carried out.
+    /// A submitter for the time while the effects of a shard are carried out.
     pub(crate) fn of_shard(
         core: &'a Core,
         member: &'a MemberHandle,
@@ -100,7 +100,7 @@ impl<'a> Submitter<'a> {
                 Route::Threads => member.leave_to_threads(operation),
                 Route::Line => admission.keep(operation),
             },
-            // A worker must not wait for a slow answer.
+            // A suspected member may be slow to answer, and a worker must not wait for that.
             Operation::Look if !admission.is_suspect() => return self.perform(operation),
             Operation::Flush | Operation::Metadata { .. } if !admission.is_suspect() => {
                 admission.begin_aside();
@@ -111,7 +111,7 @@ impl<'a> Submitter<'a> {
         self.begin_kept();
     }
 
-    /// Begins operations that waited for room on rings, as far as room exists.
+    /// Begins operations that waited for room on rings, as far as there is room.
     pub(crate) fn begin_kept(&self) {
         let Some(drivers) = &self.core.workers else { return };
         while let Some((operation, route)) = self.member.admission.next() {
@@ -133,7 +133,8 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Gives an operation with a place to a ring, else to the member's threads.
+    /// Gives an operation that has a place on rings to a ring, or, if no ring can do it, to the
+    /// member's threads.
     fn submit_to(&self, drivers: &Drivers, operation: Operation) {
         if let Err(operation) = ring::submit(self.core, drivers, self.member, operation) {
             if operation.takes_room() {
@@ -147,7 +148,7 @@ impl<'a> Submitter<'a> {
 
     /// Carries out an operation on memory on this thread, and ends it.
     fn perform_here(&self, operation: Operation) {
-        // A look is no request: its end says nothing about the others.
+        // A look is no client's request: its end says nothing about the member's other operations.
         let is_request = !matches!(operation, Operation::Look);
         if is_request {
             self.member.admission.begin_here();
@@ -229,7 +230,8 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// The whole of a flight has ended: returns its ticket, or retries it part by part.
+    /// The whole of a flight has ended: returns the flight's ticket, or begins to retry it part by
+    /// part.
     fn land(&self, flight: Flight, result: Result<(), MemberError>) -> Option<Ticket> {
         if result.is_err() && flight.parts().len() > 1 && !flight.is_forced() {
             self.member.leave_to_threads(Operation::Apart(flight));
@@ -239,8 +241,8 @@ impl<'a> Submitter<'a> {
         self.ticket_of(flight)
     }
 
-    /// The first part of a retried flight has ended. The rest queues behind other work of the
-    /// member's threads: a bad sector takes seconds, and superblocks must not wait.
+    /// The first part of a retried flight has ended. The remaining parts queue behind other work of
+    /// the member's threads: a bad sector takes seconds, and superblocks must not wait.
     fn land_first(&self, mut flight: Flight, result: Result<(), MemberError>) {
         let Parts::Many(parts) = &mut flight.parts else { panic!("one part does not fail apart") };
         let first = parts.remove(0);
@@ -261,7 +263,7 @@ impl<'a> Submitter<'a> {
         flight.ticket
     }
 
-    /// Begins adjacent operations as one vector, past the scheduler.
+    /// Begins adjacent operations as one vector, bypassing the scheduler.
     pub(crate) fn begin_together(&self, items: impl Iterator<Item = Item>) {
         let ended = self.begin_flight(None, items);
         debug_assert!(ended.is_none(), "there was no ticket to give back");
@@ -311,7 +313,7 @@ impl Device<Item> for Submitter<'_> {
     }
 }
 
-/// Whether `next` is written directly after `io`, in the same way, so that both form one vector.
+/// Whether `next` writes directly after `io`, in the same way, so that both form one vector.
 pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
     let as_write = |io: &MemberIo| match io.operation {
         MemberOperation::Write { durable, .. } => Some(durable),

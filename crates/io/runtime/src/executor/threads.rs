@@ -1,4 +1,4 @@
-//! The back end on plain threads: an operation is one system call, which the thread waits for.
+//! The back end on plain threads: an operation is one system call, for which the thread waits.
 //!
 //! Place in the flow: called by a member's own threads ([`crate::completions`]), and by any thread
 //! for a member in memory. [`crate::members::threads`] has the queue of those threads, and their
@@ -29,7 +29,8 @@ pub(super) fn perform(
         Operation::Apart(flight) => transfer(core, member, flight.first()),
         Operation::Flush => device.flush(),
         Operation::Metadata { area, bytes, offset_bytes } => {
-            // Sectors that leave the log were rewritten, and must be durable before it.
+            // Sectors that leave the bad-block log were rewritten, and must be durable before the
+            // log is.
             if *area == MetadataArea::BadBlocks {
                 device.flush()?;
             }
@@ -58,7 +59,7 @@ fn transfer(core: &Core, member: &MemberHandle, (shard, io): &Item) -> Result<()
     match io.operation {
         MemberOperation::Read { .. } => {
             let read = |bytes: &mut [u8]| device.read_at(bytes, offset_bytes);
-            // An abandoned read may have lost its request.
+            // If the read was abandoned, its request may be over, and the read ends without effect.
             memory.write(span_of(io, length_bytes), read).unwrap_or(Ok(()))
         }
         MemberOperation::Write { durable, .. } => {
@@ -72,7 +73,7 @@ fn transfer(core: &Core, member: &MemberHandle, (shard, io): &Item) -> Result<()
     }
 }
 
-/// Adjacent parts of one kind in one call.
+/// Moves adjacent parts of one kind in one call.
 fn vector(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), MemberError> {
     let (offset_bytes, _) = member.range(&flight.first().1);
     let span = |(shard, io): &Item| (&core.shard(*shard).memory, span_of(io, member.range(io).1));
@@ -82,7 +83,8 @@ fn vector(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), Mem
             let read = |buffers: &mut [IoSliceMut<'_>]| {
                 member.device.read_vectored_at(buffers, offset_bytes)
             };
-            // Some reads may have lost their request; one by one, each shows whether it has.
+            // The requests of some abandoned reads may be over. If so, the flight is retried part
+            // by part, which shows each such read.
             arena::write_all(&spans, read).unwrap_or(Err(MemberError::Truncated))
         }
         MemberOperation::Write { durable, .. } => arena::read_all(&spans, |buffers| {

@@ -1,14 +1,12 @@
-//! Zeroing on a ring: one operation after the other, until all is zeroed.
-//!
+//! Zeroing on a ring: one operation after the other, until the whole range is zeroed.
 //! ```text
 //!   punch ──refused──▶ zero the range ──refused──▶ write zeroes     (`braid_member::Raw::zero_method`)
 //!     └──────────────────────┴──────────────────────────┴──▶ sync, if it is to be durable ──▶ answer
 //! ```
-//!
 //! Place in the flow: the steps of [`super::ring`] for the one member operation that needs several
-//! ring operations. If one operation cannot carry all zeroes to write, the member's threads take
-//! over. [`braid_member::Member::zero`] then takes the same steps, in the order of
-//! [`Raw::zero_method`].
+//! ring operations. If zeroes must be written and one operation cannot carry all of them, the
+//! member's threads take over. [`braid_member::Member::zero`] then takes the same steps, in the
+//! order of [`Raw::zero_method`].
 //!
 //! Invariant: the request is answered once, when the last operation has ended, with the answer that
 //! [`super::threads::perform`] would give (`tests/threads.rs`, `tests/ring.rs`).
@@ -25,11 +23,11 @@ use crate::members::operation::raw_operation;
 pub(crate) enum Step {
     Answer(Result<(), MemberError>),
     Submit(Operation),
-    /// The member's threads must do it.
+    /// The member's threads must do the operation.
     Leave,
 }
 
-/// Runs of zeroes that one operation writes.
+/// Maximum runs of zeroes that one operation writes.
 const RUNS_MAX: usize = 256;
 
 /// The best method that the device has not refused.
@@ -54,7 +52,7 @@ pub(super) fn begin(raw: &Raw, member: &MemberHandle, io: &MemberIo) -> Step {
     Step::Submit(Operation::Zero { file, offset, length, how })
 }
 
-/// Segments of this many zeroes, unless one operation cannot carry them.
+/// Segments of zeroes of this total length; `None` if one operation cannot carry them.
 fn zeroes(length_bytes: u64) -> Option<Segments> {
     let (zeroes, mut left) = (Raw::zeroes(), usize::try_from(length_bytes).ok()?);
     if left.div_ceil(zeroes.len()) > RUNS_MAX {

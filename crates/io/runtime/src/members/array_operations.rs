@@ -1,8 +1,9 @@
-//! Operations of a member for the array as a whole, kept so that the array need not wait for a
+//! Operations of a member for the array as a whole, tracked so that the array need not wait for a
 //! member that leaves.
 //!
 //! Superblocks, logs, bitmaps and flushes of a member that leaves the array have failed, whatever
-//! the device does with them. They own their bytes, and may take as long as they like there.
+//! the device does with them. These operations own their bytes, and may stay at the device as long
+//! as they like.
 
 use braid_engine::array::MetadataArea;
 use smallvec::SmallVec;
@@ -10,7 +11,8 @@ use smallvec::SmallVec;
 use super::operation::Operation;
 use crate::sync::Mutex;
 
-/// An operation that the array asks of a member: one of each kind at a time.
+/// The kind of an operation that the array gives to a member. A member has at most one of each
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrayOperation {
     Flush,
@@ -18,7 +20,8 @@ pub(crate) enum ArrayOperation {
 }
 
 impl ArrayOperation {
-    /// Whether it includes a flush: a bad-block log comes after a flush.
+    /// Whether the operation includes a flush. A write of the bad-block log does, since it comes
+    /// after one.
     fn flushes(self) -> bool {
         matches!(self, Self::Flush | Self::Metadata(MetadataArea::BadBlocks))
     }
@@ -33,7 +36,7 @@ impl ArrayOperation {
     }
 }
 
-/// The operations in flight for the array, or that the member has left it.
+/// The operations in flight for the array, or the note that the member has left.
 #[derive(Default)]
 pub(crate) struct ArrayOperations(Mutex<State>);
 
@@ -44,7 +47,8 @@ struct State {
 }
 
 impl ArrayOperations {
-    /// An operation begins. False if the member has left: then it has failed.
+    /// Notes that an operation begins. Returns false if the member has left, so that the operation
+    /// has failed.
     pub(crate) fn begin(&self, kind: ArrayOperation) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
         if !state.has_left {
@@ -53,21 +57,22 @@ impl ArrayOperations {
         !state.has_left
     }
 
-    /// An operation has ended at the device. False if the array no longer waits for it.
+    /// Notes that an operation has ended at the device. Returns false if the array no longer waits
+    /// for it.
     pub(crate) fn end(&self, kind: ArrayOperation) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
         let place = state.under_way.iter().position(|one| *one == kind);
         place.map(|place| state.under_way.swap_remove(place)).is_some()
     }
 
-    /// The member leaves the array. Returns the operations that fail by that.
+    /// Notes that the member leaves the array. Returns the operations that fail because of that.
     pub(crate) fn leave(&self) -> SmallVec<[ArrayOperation; 2]> {
         let mut state = self.0.lock().expect("noting does not panic");
         state.has_left = true;
         std::mem::take(&mut state.under_way)
     }
 
-    /// Operations in flight that include a flush.
+    /// Number of operations in flight that include a flush.
     pub(crate) fn flushes(&self) -> u64 {
         let state = self.0.lock().expect("noting does not panic");
         state.under_way.iter().filter(|kind| kind.flushes()).count() as u64

@@ -3,7 +3,8 @@
 //! Not here: carrying out operations (the back ends), and the choice of the back end
 //! ([`crate::executor`]).
 //!
-//! The view decides its slot and its recovery offset; the handle keeps a copy from the last view.
+//! The view decides the member's slot and recovery offset; the handle keeps a copy of both from the
+//! last view.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -33,11 +34,11 @@ use crate::sync::atomic::AtomicU64;
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedMember;
 
-/// A flush may take this many times longer than any other request: it may cover what a page cache
-/// holds of a slow disk, or a disk that shingles.
+/// A flush may take this many times longer than any other request. It may cover all that a page
+/// cache holds for a slow disk, or that a shingled disk has to rewrite.
 const FLUSH_PATIENCE: u32 = 8;
 
-/// A device that stayed a member for this long has not come and gone lately.
+/// A device that was a member for this long has not come and gone lately.
 const CALM: Duration = Duration::from_secs(3600);
 
 pub(crate) struct MemberHandle {
@@ -45,33 +46,35 @@ pub(crate) struct MemberHandle {
     pub(crate) device: Box<dyn Member>,
     raw: Option<Raw>,
     pub(crate) scheduler: Scheduler<Item>,
-    /// Its queued operations, for the multiplexer ([`crate::turns`]).
+    /// The member's queued operations, for the multiplexer ([`crate::turns`]).
     pub(crate) queued: AtomicU64,
-    /// Limits its operations on rings.
+    /// Limits the member's operations on rings.
     pub(crate) admission: RingAdmission<Operation>,
-    /// Its operations on rings, except plain transfers, by their tokens. Places are reused, so that
-    /// nothing is allocated beyond the largest number ever in flight.
+    /// The member's operations on rings, except plain transfers, by their tokens. Places are
+    /// reused, so that nothing is allocated beyond the largest number ever in flight.
     out: Mutex<Slab<Operation>>,
-    /// Where those operations end.
+    /// The handlers to which those operations report their ends.
     pub(crate) ports: OnceLock<Ports>,
     pub(crate) threads: MemberThreads,
     pub(crate) array_operations: ArrayOperations,
-    /// Its return, if it is away.
+    /// The member's way back into the array, if it is away.
     pub(crate) rejoining: Rejoining,
     pub(crate) since: Instant,
     pub(crate) part_lists: PartLists,
     pub(crate) traffic: Traffic,
     data_offset_bytes: u64,
-    /// In the last view that had the member.
+    /// The member's slot in the last view that had the member.
     slot: Mutex<Option<u16>>,
     superblock: Mutex<Superblock>,
 }
 
 /// The handlers of ended ring operations.
 pub(crate) struct Ports {
-    /// Plain transfers, by shard: the token is their [`IoId`](braid_engine::effect::IoId).
+    /// The handlers of plain transfers, by shard. The token is the transfer's
+    /// [`IoId`](braid_engine::effect::IoId).
     pub(crate) of_shards: Vec<Arc<dyn Handler>>,
-    /// All other operations: the token is that of its place ([`MemberHandle::note_out`]).
+    /// The handler of all other operations. The token is that of the operation's place
+    /// ([`MemberHandle::note_out`]).
     pub(crate) rest: Arc<dyn Handler>,
 }
 
@@ -85,7 +88,7 @@ impl MemberHandle {
     ) -> Self {
         let identity = device.identity();
         let answered_by = match identity.answered_by {
-            // A wrapping layer may do anything with a request.
+            // A layer over memory may delay or fail requests, so it counts as a device.
             AnsweredBy::Memory if !is_memory(&*device) => AnsweredBy::Device,
             answered_by => answered_by,
         };
@@ -110,7 +113,7 @@ impl MemberHandle {
         }
     }
 
-    /// Its device, once no operation uses it.
+    /// The member's device. No operation may use it any more.
     pub(crate) fn into_device(self) -> Box<dyn Member> {
         self.device
     }
@@ -123,12 +126,12 @@ impl MemberHandle {
         &self.device.identity().path
     }
 
-    /// Its slot, or its last one.
+    /// The member's slot, or the last slot that it had.
     pub(crate) fn slot(&self) -> Option<u16> {
         *self.slot.lock().expect("noting does not panic")
     }
 
-    /// Whether it is a bitmap file: no member, with a stand-in for a superblock.
+    /// Whether this is a bitmap file, which is no member and has a stand-in for a superblock.
     pub(crate) fn is_bitmap_file(&self) -> bool {
         self.superblock.lock().expect("writing does not panic").is_of_bitmap_file()
     }
@@ -142,23 +145,24 @@ impl MemberHandle {
         self.device.identity().rotational
     }
 
-    /// Whether its requests reach a rotational device. A device without a report does not count.
-    /// Behind the page cache the kernel decides when requests reach the device, so that an order
+    /// Whether the member's requests reach a rotational device. A device without a report does not
+    /// count. Behind the page cache the kernel decides when requests reach the device, so an order
     /// here would only delay copies of memory.
     pub(crate) fn turns(&self) -> bool {
         self.rotational() == Some(true) && self.device.is_direct()
     }
 
-    /// The array begins or ends to read around the member. A file system on a slow disk may block
-    /// the caller while it looks up where a file's bytes are. A device only queues requests, as
-    /// many as ever.
+    /// Notes that the array begins or ends to read around the member. A file system on a slow disk
+    /// may block the caller while it looks up where a file's bytes are. A device only queues
+    /// requests, so only files are affected.
     pub(crate) fn set_sits_out(&self, sits_out: bool) {
         if self.device.identity().kind == MemberKind::File {
             self.admission.set_sits_out(sits_out);
         }
     }
 
-    /// [`Member::hole_at`] for a range of the data area, in sectors; a partial hole is none.
+    /// [`Member::hole_at`] for a range of the data area, in sectors. A hole that covers only a part
+    /// of a sector does not count.
     pub(crate) fn hole_at(&self, start: MemberSector, sectors: u64) -> (bool, u64) {
         let offset_bytes = self.data_offset_bytes + start.0 * SECTOR_BYTES;
         let (is_hole, bytes) = self.device.hole_at(offset_bytes, sectors * SECTOR_BYTES);
@@ -180,9 +184,9 @@ impl MemberHandle {
         self.admission.is_busy() || self.threads.is_looking()
     }
 
-    /// Milliseconds since its last operation ended, by the looks at it; `None` if one ended
-    /// recently or none is in flight. A flush may take much longer than other operations, so its
-    /// time counts less.
+    /// Milliseconds since the member's last operation ended, counted in looks. `None` if an
+    /// operation ended recently or none is in flight. A flush may take much longer than other
+    /// operations, so time with only flushes in flight counts less.
     pub(crate) fn silent_ms(&self) -> Option<u64> {
         let (silent_looks, silent_flush_looks) = self.admission.silent_looks();
         let looks = silent_looks.max(silent_flush_looks / FLUSH_PATIENCE);
@@ -190,12 +194,12 @@ impl MemberHandle {
         (looks > 0).then(|| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Looks whether an operation has ended since the last look.
+    /// Checks whether an operation has ended since the last look.
     pub(crate) fn look(&self) {
         self.admission.look(self.array_operations.flushes());
     }
 
-    /// How often its device has come back lately, counting a return now.
+    /// Number of times that the device has come back lately, counting a return now.
     pub(crate) fn returns_lately(&self) -> u32 {
         let is_lately = self.since.elapsed() < CALM;
         if is_lately { self.rejoining.returns() + 1 } else { 0 }
@@ -221,41 +225,41 @@ impl MemberHandle {
         self.raw.as_ref()
     }
 
-    /// Whether programs find it by a path, so that it can vanish.
+    /// Whether programs find the device by a path, so that it can vanish.
     pub(crate) fn has_place(&self) -> bool {
         self.device.identity().kind != MemberKind::Memory
     }
 
-    /// Offset and length in bytes of an operation on the device.
+    /// The range of an operation on the device: offset and length in bytes.
     pub(crate) fn range(&self, io: &MemberIo) -> (u64, u64) {
         let offset_bytes = self.data_offset_bytes + io.sector.0 * SECTOR_BYTES;
         (offset_bytes, u64::from(io.sectors) * SECTOR_BYTES)
     }
 
-    /// Its superblock, as last written or being written.
+    /// The member's superblock, as last written or being written.
     pub(crate) fn superblock(&self) -> Superblock {
         self.superblock.lock().expect("writing does not panic").clone()
     }
 
-    /// Sets the write-mostly flag of the device with this number in its superblock.
+    /// Sets the write-mostly flag of the device with this number in the member's superblock.
     pub(crate) fn set_write_mostly(&self, number: u32, is_it: bool) {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         superblock.set_write_mostly(number, is_it);
     }
 
-    /// Counts a corrected read error; the next superblock write records it.
+    /// Counts a corrected read error; the next write of the superblock records the count.
     pub(crate) fn count_corrected_read(&self) {
         self.superblock.lock().expect("writing does not panic").count_corrected_read();
     }
 
-    /// Its entry in a record of the array.
+    /// The member's entry in a record of the array.
     pub(crate) fn recorded_member(&self, slot: u16) -> RecordedMember {
         let superblock = self.superblock.lock().expect("writing does not panic");
         RecordedMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
     }
 
-    /// A write of the superblock for `state`. It must be durable, one at a time. Panics if the
-    /// superblock cannot express the shape: the array tried that before.
+    /// A write of the superblock for `state`. It must be durable, and only one may be in flight.
+    /// Panics if the superblock cannot express the shape: the array has checked that before.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         let applied = apply_to(&mut superblock, self.id, self.device.size_bytes(), state, time);
@@ -267,33 +271,33 @@ impl MemberHandle {
         }
     }
 
-    /// A write of its bitmap. It must be durable, one at a time. Panics if the member has no
-    /// bitmap: the array knows better.
+    /// A write of the member's bitmap. It must be durable, and only one may be in flight. Panics if
+    /// the member has no bitmap, which the array knows.
     pub(crate) fn next_bitmap(&self, record: &BitmapRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bitmap_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::Bitmap, bytes, offset_bytes }
     }
 
-    /// A write of a record of the partial parity log. It must be durable, one at a time. Panics if
-    /// the member keeps no such log: the array knows better.
+    /// A write of a record of the partial parity log. It must be durable, and only one may be in
+    /// flight. Panics if the member keeps no such log, which the array knows.
     pub(crate) fn next_parity_log(&self, record: &ParityLogRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = parity_log_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
     }
 
-    /// A write of a piece of a journal record. It must be durable, one at a time. Panics if it is
-    /// not the journal's device: the array knows better.
+    /// A write of a piece of a journal record. It must be durable, and only one may be in flight.
+    /// Panics if the member is not the journal's device, which the array knows.
     pub(crate) fn next_journal(&self, record: &JournalRecord, piece: JournalPiece) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = superblock.journal_bytes(record, piece);
         Operation::Metadata { area: MetadataArea::Journal, bytes, offset_bytes }
     }
 
-    /// A write of a piece of the bad-block log, or all of it. It must be durable, after all earlier
-    /// writes to the member are durable; one at a time. Panics if the member keeps no such log, or
-    /// the log has no room: the array knows better.
+    /// A durable write of the bad-block log, or of a piece of it. All earlier writes to the member
+    /// must be durable first, and only one may be in flight. Panics if the
+    /// member keeps no such log, or the log has no room, which the array knows.
     pub(crate) fn next_bad_blocks(&self, write: &BadLogWrite) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bad_block_log_for(&superblock, write);
@@ -301,7 +305,8 @@ impl MemberHandle {
     }
 }
 
-/// Whether operations on a device never wait. In models they may, for more schedules.
+/// Whether operations on a device never wait. In models such operations may wait, for more
+/// schedules.
 pub(crate) fn is_memory(device: &dyn Member) -> bool {
     device.is_memory() && !cfg!(shuttle)
 }

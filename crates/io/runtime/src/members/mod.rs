@@ -1,18 +1,16 @@
-//! The members of an array: a handle with device and queues for each, in one table.
+//! The members of an array: a handle with device and queues for each member, in one table.
 //!
 //! Place in the flow: below the state that an array's threads share ([`crate::core`]). It knows no
 //! machine and no other part of the runtime. Layers above use the members: [`crate::executor`] is
 //! the way to a device, [`crate::membership`] adds and removes members.
-//!
 //! ```text
-//!   handle ──┬── operation        what a member is asked, in the same words for both back ends
-//!            ├── ring_admission   how much of it rings may have, and whether anything at all
-//!            ├── traffic          what has gone to and from it, counted
-//!            └── threads          its own threads, and what waits for them
+//!   handle ──┬── operation        an operation of a member, in the same terms for both back ends
+//!            ├── ring_admission   how many operations rings may have, and whether any at all
+//!            ├── traffic          the counts of transfers to and from the member
+//!            └── threads          the member's own threads, and the operations that wait for them
 //! ```
-//!
 //! The table is read without a lock and replaced as a whole. A thread that replaces it waits until
-//! every reader has dropped the old one. From then on every thread sees the new table, and no
+//! every reader has dropped the old table. From then on every thread sees the new table, and no
 //! thread that saw the old one is on its way to a back end.
 
 pub(crate) mod array_operations;

@@ -13,17 +13,18 @@ use braid_member::RawOperation;
 
 use crate::sync::Mutex;
 
-/// A member operation, with the shard that wants it.
+/// A member operation, with the shard that requested it.
 pub(crate) type Item = (ShardIndex, MemberIo);
 
 pub(crate) enum Operation {
-    /// A flight, as one transfer.
+    /// A flight, carried out as one transfer.
     Io(Flight),
-    /// The first part of a flight that failed as a whole; then the next, and so on.
+    /// A flight that failed as a whole, retried part by part: its first part, then the next, and so
+    /// on.
     Apart(Flight),
     /// A flush of all earlier writes.
     Flush,
-    /// A record of the array, durably written beside the data.
+    /// A durable write of a record of the array, beside the data.
     Metadata {
         area: MetadataArea,
         /// The whole record.
@@ -33,15 +34,15 @@ pub(crate) enum Operation {
     },
     /// Checks whether the device still exists: [`braid_member::Member::has_vanished`].
     Look,
-    /// A flush and a read of the superblock, since the member was away and shall come back.
+    /// A flush and a read of the superblock of a member that was away and shall come back.
     Rejoin,
 }
 
 /// Adjacent transfers of one kind, or one zeroing, as one request to the device.
 pub(crate) struct Flight {
-    /// `None` if it did not wait in an elevator.
+    /// The ticket to return to the elevator; `None` if the flight did not wait in one.
     pub(crate) ticket: Option<Ticket>,
-    /// In sector order.
+    /// The parts, in the order of sectors.
     pub(crate) parts: Parts,
 }
 
@@ -52,7 +53,7 @@ pub(crate) enum Parts {
 }
 
 impl Operation {
-    /// The kind of its end, as the member counts it.
+    /// The kind of operation under which the member counts its end.
     pub(crate) fn raw_operation(&self) -> RawOperation {
         match self {
             Self::Io(flight) | Self::Apart(flight) => raw_operation(&flight.first().1),
@@ -62,14 +63,15 @@ impl Operation {
         }
     }
 
-    /// Whether it waits for room on rings. Operations that the array waits for bypass the line.
+    /// Whether the operation waits for room on rings. Operations for which the array waits bypass
+    /// the line.
     pub(crate) fn takes_room(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Apart(_))
     }
 }
 
 impl Flight {
-    /// A flight of these items, at least one; several take a list from `lists`.
+    /// A flight of one item or more. Several items take a list from `lists`.
     pub(crate) fn new(
         ticket: Option<Ticket>,
         mut items: impl Iterator<Item = Item>,
@@ -83,7 +85,7 @@ impl Flight {
         Self { ticket, parts: Parts::Many(parts) }
     }
 
-    /// All parts that are left.
+    /// All parts that have not been answered.
     pub(crate) fn parts(&self) -> &[Item] {
         match &self.parts {
             Parts::One(part) => std::slice::from_ref(part),
@@ -96,12 +98,12 @@ impl Flight {
         &self.parts()[0]
     }
 
-    /// Whether it zeroes. Zeroing is not merged.
+    /// Whether the flight zeroes a range. Zeroing is not merged.
     pub(crate) fn is_zeroing(&self) -> bool {
         matches!(self.first().1.operation, MemberOperation::Zero { .. })
     }
 
-    /// Whether it must be durable when it ends.
+    /// Whether the flight must be durable when it ends.
     pub(crate) fn is_forced(&self) -> bool {
         matches!(
             self.first().1.operation,
@@ -111,7 +113,7 @@ impl Flight {
     }
 }
 
-/// The kind of a request, for the member's counts. Durable zeroes count as written and flushed.
+/// The kind of an operation, for the member's counts. Durable zeroes count as written and flushed.
 pub(crate) fn raw_operation(io: &MemberIo) -> RawOperation {
     match io.operation {
         MemberOperation::Read { .. } => RawOperation::Read,
@@ -120,7 +122,7 @@ pub(crate) fn raw_operation(io: &MemberIo) -> RawOperation {
     }
 }
 
-/// The memory of a transfer of `length_bytes`.
+/// The span of memory of a transfer of `length_bytes`.
 pub(crate) fn span_of(io: &MemberIo, length_bytes: u64) -> Span {
     let buffer: Buffer = match io.operation {
         MemberOperation::Read { buffer } | MemberOperation::Write { buffer, .. } => buffer,
@@ -130,11 +132,11 @@ pub(crate) fn span_of(io: &MemberIo, length_bytes: u64) -> Span {
     Span { buffer, length_bytes }
 }
 
-/// Lists for flights' parts, kept for later flights.
+/// Empty lists for the parts of flights, kept for reuse.
 #[derive(Default)]
 pub(crate) struct PartLists(Mutex<Vec<Vec<Item>>>);
 
-/// Lists to keep: about as many flights as a member has in flight at once.
+/// Maximum lists to keep: about as many as a member has flights in flight at once.
 const PART_LISTS_MAX: usize = 64;
 
 impl PartLists {

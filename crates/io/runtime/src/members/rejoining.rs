@@ -1,12 +1,11 @@
-//! A member that has left the array, and comes back if it was only away.
-//!
+//! The return of a member that has left the array because it did not answer.
 //! ```text
 //!   calm for a while ──▶ asked ─┬─▶ well, with its superblock ──▶ over: it comes back under a new name
 //!     ▲ something is out ┘      └─▶ unwell ──▶ over: it has failed
 //!     └── it has left
 //! ```
-//!
-//! The member's own thread asks the device, so that only that thread waits if it hangs again.
+//! The member's own thread asks the device, so that only that thread waits if the device hangs
+//! again.
 
 use braid_engine::array::MemberId;
 use braid_engine::cause::Cause;
@@ -16,11 +15,11 @@ use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Doublings of the wait for a member that comes and goes: up to about eight minutes.
+/// Maximum doublings of the wait for a member that comes and goes: up to about eight minutes.
 const DOUBLINGS_MAX: u32 = 10;
 
 enum Stage {
-    /// No operation was in flight for this many looks.
+    /// No operation was in flight for this many looks in a row.
     Calm(u32),
     /// The member is being flushed, and its superblock read.
     Asked(Option<Box<Superblock>>),
@@ -30,10 +29,10 @@ enum Stage {
     Over,
 }
 
-/// The step after a look at the member.
+/// The step that follows a look at the member.
 pub(crate) enum Next {
     Wait,
-    /// Ask the member, if it is away and may come back now.
+    /// Ask the device, if the member is away and may come back now.
     Ask,
     /// The member comes back, with this superblock.
     Returns(Box<Superblock>),
@@ -44,7 +43,7 @@ pub(crate) enum Next {
 pub(crate) struct Rejoining {
     member: MemberId,
     stage: Mutex<Stage>,
-    /// How often its device has come back lately.
+    /// Number of times that the device has come back lately.
     returns: AtomicU32,
 }
 
@@ -53,7 +52,7 @@ impl Rejoining {
         Self { member, stage: Mutex::new(Stage::Calm(0)), returns: AtomicU32::new(0) }
     }
 
-    /// Sets how often its device has come back lately.
+    /// Sets the number of times that the device has come back lately.
     pub(crate) fn has_come_back(&self, times: u32) {
         self.returns.store(times, Ordering::Relaxed);
     }
@@ -62,7 +61,7 @@ impl Rejoining {
         self.returns.load(Ordering::Relaxed)
     }
 
-    /// A look has found no operation in flight at the member.
+    /// Notes that a look has found no operation in flight at the member. Returns the next step.
     pub(crate) fn look(&self) -> Next {
         let mut stage = self.stage.lock().expect("looking does not panic");
         let wanted = (1 << self.returns().min(DOUBLINGS_MAX)) - 1;
@@ -85,27 +84,27 @@ impl Rejoining {
         }
     }
 
-    /// The member is asked now.
+    /// Notes that the device is asked now.
     pub(crate) fn begins(&self) {
         *self.stage.lock().expect("noting does not panic") = Stage::Asked(None);
     }
 
-    /// The member is not away.
+    /// Notes that the member is not away.
     pub(crate) fn is_over(&self) {
         *self.stage.lock().expect("noting does not panic") = Stage::Over;
     }
 
-    /// Whether looks at it are still needed.
+    /// Whether further looks at the member are needed for its return.
     pub(crate) fn is_waiting(&self) -> bool {
         !matches!(*self.stage.lock().expect("looking does not panic"), Stage::Over)
     }
 
-    /// Takes the newest superblock on the device, if it has one.
+    /// Takes the newest superblock found on the device, if it has one.
     pub(crate) fn tells(&self, found: Option<Superblock>) {
         *self.stage.lock().expect("noting does not panic") = Stage::Asked(found.map(Box::new));
     }
 
-    /// The device has answered.
+    /// Takes the device's answer.
     pub(crate) fn ends(&self, result: Result<(), Cause>) {
         let mut stage = self.stage.lock().expect("noting does not panic");
         *stage = match (std::mem::replace(&mut *stage, Stage::Over), result) {

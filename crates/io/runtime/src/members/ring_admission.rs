@@ -4,31 +4,28 @@
 //! it. But the kernel may block the thread, for as long as the member likes: if it has no room for
 //! one more request, or if a file system asks another process or machine first. A blocked worker
 //! serves no client and no other member, so one hanging member would stop everything. Hence:
-//!
 //! ```text
 //!                 ┌─ suspect ───────────────────────────────────▶ the member's threads
 //!   a request ────┼─ the member is memory ──────────────────────▶ the thread that asks, at once
 //!                 ├─ rings have `room` of it already ─▶ in line ─┐
 //!                 └─ else ──────────────────────────────────────┴▶ a ring
-//!
 //!   suspect:  OUTSIDE  the file system asks another process or machine (FUSE, the network), or that is not known: for good
 //!             SITS_OUT the array reads around it, while it does; files only
-//!             STUCK    nothing of it has ended from one look to the next, until it has been well for a while
+//!             STUCK    no request of it has ended from one look to the next, until it has been well for a while
 //! ```
-//!
 //! Memory (this process's, tmpfs, ramfs, memfd) has no disk that could hang. A ring would give each
-//! request on such a file to a kernel thread, which takes longer than the copy. It may still be
-//! slow: memory is short, or swapped pages come from a disk that hangs. So its requests are counted
+//! request on such a file to a kernel thread, which takes longer than the copy. Memory may still be
+//! slow: it is short, or swapped pages come from a disk that hangs. So its requests are counted
 //! like others, and one that blocks a worker does not block a second.
 //!
 //! `room` is half of the block layer's room, so that rings never wait there: a request may be
-//! split, and superblocks, flushes and other programs want room as well. Further requests would
+//! split, and superblocks, flushes and other programs need room as well. Further requests would
 //! wait in the block layer and block a thread; here they wait without a thread. Superblocks and
 //! flushes, of which a member has one each, bypass the line; they still count as in flight.
 //!
 //! Invariants
 //! - A request in line goes on when room appears, on the thread that sees it. A thread that keeps a
-//!   request looks at the room afterwards, and a thread that leaves looks at the line afterwards
+//!   request checks for room afterwards, and a thread that leaves checks the line afterwards
 //!   (`models::waits`: `what_waits_for_room_gets_it`).
 //! - Rings have `room` requests at most [check: no_more_is_out_than_there_is_room_for].
 
@@ -45,15 +42,15 @@ const OUTSIDE: u8 = 1;
 const SITS_OUT: u8 = 2;
 const STUCK: u8 = 4;
 
-/// Limit of requests on rings if the device does not report its own.
+/// Maximum requests on rings if the device does not report how many it has room for.
 const ROOM_UNKNOWN: u32 = 128;
 
-/// Looks in a row after which a stuck member is trusted again.
+/// Number of looks in a row with ended requests after which a stuck member is trusted again.
 const CALM_LOOKS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To a ring; the request has a place, which must be returned ([`RingAdmission::leave`],
+    /// To a ring. The request has a place, which must be returned ([`RingAdmission::leave`],
     /// [`RingAdmission::forgo`]).
     Ring,
     Threads,
@@ -61,44 +58,46 @@ pub(crate) enum Route {
     Line,
 }
 
-/// Findings of the last look at a member.
+/// The findings of the last look at a member.
 #[derive(Debug, Default)]
 struct LastLook {
     was_out: bool,
     ended: u64,
     calm_looks: u32,
-    /// An operation other than a flush was in flight.
+    /// Whether an operation other than a flush was in flight.
     was_out_beside_flush: bool,
-    /// Looks in a row without an ended operation since the last: without and with flushes.
+    /// Looks in a row without an ended operation: while an operation other than a flush was in
+    /// flight, then while any was.
     silent_looks: u32,
     silent_flush_looks: u32,
 }
 
-/// One ended request, in [`RingAdmission::requests`].
+/// The value that counts one ended request in [`RingAdmission::requests`].
 const ENDED: u64 = 1 << 32;
 
-/// The admission of one member to the rings. Every worker writes here for each request. It has
-/// cache lines of its own, so that the member's other fields stay in the workers' caches.
+/// The admission of one member's operations to the rings. Every worker writes here for each
+/// request. So this has cache lines of its own, and the member's other fields stay in the workers'
+/// caches.
 #[repr(align(128))]
 pub(crate) struct RingAdmission<W> {
     room: u32,
     is_memory: bool,
     /// Low half: requests on rings. High half: requests that have ended, on rings or by threads,
-    /// modulo 2^32. So each end is one change.
+    /// modulo 2^32. So one atomic change notes each end.
     requests: AtomicU64,
-    /// Requests in flight without a place: those that the member's threads have begun, and flushes
-    /// and superblocks on rings.
+    /// Requests in flight without a place: requests that the member's threads have begun, and
+    /// flushes and superblocks on rings.
     aside: AtomicU32,
-    /// Why rings get no operation; zero is none.
+    /// The reasons why rings get no operation; zero if they may.
     reasons: AtomicU8,
-    /// Requests in line, so that no thread takes the lock for an empty line.
+    /// Number of requests in line, so that no thread takes the lock for an empty line.
     kept: AtomicUsize,
     line: Mutex<VecDeque<W>>,
     last_look: Mutex<LastLook>,
 }
 
 impl<W> RingAdmission<W> {
-    /// For a device with room for this many requests, if known.
+    /// An admission for a device with room for this many requests, if known.
     pub(crate) fn new(device_requests: Option<u32>, answered_by: AnsweredBy) -> Self {
         let room = device_requests.map_or(ROOM_UNKNOWN, |requests| (requests / 2).max(1));
         let is_outside = answered_by == AnsweredBy::Outside;
@@ -124,12 +123,12 @@ impl<W> RingAdmission<W> {
         self.is_memory && !self.is_suspect()
     }
 
-    /// A request begins on the calling thread; [`Self::leave`] ends it.
+    /// Notes that a request begins on the calling thread; [`Self::leave`] ends it.
     pub(crate) fn begin_here(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The route of the next request.
+    /// The route that the next request must take.
     pub(crate) fn route(&self) -> Route {
         if self.is_suspect() {
             Route::Threads
@@ -140,37 +139,39 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Takes a place, if one is free. No thread holds one only to look: two that did would each see
-    /// the other's, and give up.
+    /// Takes a place, if one is free. A thread never takes a place just to see whether one is free:
+    /// two threads that did would each see the other's place taken, and give up.
     fn enter(&self) -> bool {
         let next =
             |requests: u64| (requests % ENDED < u64::from(self.room)).then_some(requests + 1);
         self.requests.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// A request with a place has ended.
+    /// Notes that a request with a place has ended.
     pub(crate) fn leave(&self) {
-        // One more ended, one fewer in flight.
+        // Counts one more ended request and one fewer in flight.
         self.requests.fetch_add(ENDED - 1, Ordering::SeqCst);
     }
 
-    /// A request returns its place: no ring takes it.
+    /// Returns the place of a request that no ring takes.
     pub(crate) fn forgo(&self) {
         self.requests.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts a request in line. The caller then checks for room that appeared ([`Self::has_kept`]).
+    /// Puts a request in line. The caller then checks whether room has appeared
+    /// ([`Self::has_kept`]).
     pub(crate) fn keep(&self, work: W) {
         self.line.lock().expect("queueing does not panic").push_back(work);
         self.kept.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether to call [`Self::next`], after a request was kept and after one has left.
+    /// Whether to call [`Self::next`]. To be checked after a request was kept and after one has
+    /// left.
     pub(crate) fn has_kept(&self) -> bool {
         self.kept.load(Ordering::SeqCst) > 0 && !flaw::has(Flaw::LineForgotten)
     }
 
-    /// The first in line with its route, if it can go now.
+    /// Takes the first request in line with its route, if it can go now.
     pub(crate) fn next(&self) -> Option<(W, Route)> {
         while self.has_kept() {
             let route = match self.route() {
@@ -181,7 +182,8 @@ impl<W> RingAdmission<W> {
                 self.kept.fetch_sub(1, Ordering::SeqCst);
                 return Some((work, route));
             }
-            // Another thread was faster; and a later one may have found our place taken.
+            // Another thread has taken the request from the line. Return the place, and check
+            // again: a later request may have found it taken.
             if route == Route::Ring {
                 self.forgo();
             }
@@ -189,28 +191,29 @@ impl<W> RingAdmission<W> {
         None
     }
 
-    /// An operation without a place begins: on a thread, or a flush or superblock on a ring.
+    /// Notes that an operation without a place begins: on a thread, or a flush or superblock on a
+    /// ring.
     pub(crate) fn begin_aside(&self) {
         self.aside.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An operation without a place has ended.
+    /// Notes that an operation without a place has ended.
     pub(crate) fn end_aside(&self) {
         self.aside.fetch_sub(1, Ordering::Relaxed);
         self.requests.fetch_add(ENDED, Ordering::Relaxed);
     }
 
-    /// An operation without a place did not begin.
+    /// Notes that an operation without a place did not begin after all.
     pub(crate) fn forgo_aside(&self) {
         self.aside.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Requests that have ended so far, modulo 2^32.
+    /// Number of requests that have ended so far, modulo 2^32.
     pub(crate) fn ended(&self) -> u64 {
         self.requests.load(Ordering::Relaxed) / ENDED
     }
 
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub(crate) fn out(&self) -> u64 {
         let requests = self.requests.load(Ordering::Relaxed) % ENDED;
         requests + u64::from(self.aside.load(Ordering::Relaxed))
@@ -222,13 +225,13 @@ impl<W> RingAdmission<W> {
             || self.aside.load(Ordering::Relaxed) > 0
     }
 
-    /// The array begins or ends to read around the member.
+    /// Notes that the array begins or ends to read around the member.
     pub(crate) fn set_sits_out(&self, sits_out: bool) {
         self.set(SITS_OUT, sits_out);
     }
 
-    /// Looks in a row, up to the last, without an ended operation: while an operation other than a
-    /// flush was in flight, and while any was.
+    /// Number of looks in a row, up to the last, without an ended operation: first those while an
+    /// operation other than a flush was in flight, then those while any was.
     pub(crate) fn silent_looks(&self) -> (u32, u32) {
         let last = self.last_look.lock().expect("looking does not panic");
         (last.silent_looks, last.silent_flush_looks)
@@ -242,9 +245,9 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Looks whether a request has ended since the last look. If none has, a request in flight at
-    /// the last look is older than the time between the two. `flushes` of those in flight are
-    /// flushes.
+    /// Checks whether a request has ended since the last look. If none has, a request that was in
+    /// flight at the last look is older than the time between the two. `flushes` is the number of
+    /// requests in flight that are flushes.
     pub(crate) fn look(&self, flushes: u64) {
         let (is_busy, ended) = (self.is_busy(), self.ended());
         let mut last = self.last_look.lock().expect("looking does not panic");
@@ -316,7 +319,7 @@ mod tests {
             (Some((7, Route::Threads)), Route::Threads)
         );
         assert_eq!(admission.silent_looks(), (1, 1));
-        // A request ends: the member is not trusted at once.
+        // After one request has ended, the member is not yet trusted again.
         admission.leave();
         (1..CALM_LOOKS).for_each(|_| admission.look(0));
         assert_eq!(admission.route(), Route::Threads);
@@ -347,8 +350,8 @@ mod tests {
         assert!(!admission.is_busy(), "what never began is not waited for");
     }
 
-    /// Its pages were swapped out, to a disk that hangs: each worker that asked next would have
-    /// been blocked like the first.
+    /// Regression: a member's pages were swapped out, to a disk that hangs. Each worker that asked
+    /// next would have been blocked like the first.
     #[test]
     fn memory_that_keeps_one_worker_keeps_no_second() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Memory);
@@ -364,7 +367,8 @@ mod tests {
         assert!(admission.is_here(), "it has been well for a while");
     }
 
-    /// Before, a member went away: all disks flushed for nine seconds, with a read at the end.
+    /// Regression: the array put a member out while all disks flushed for nine seconds and a read
+    /// came at the end.
     #[test]
     fn a_read_behind_a_long_flush_has_not_waited_for_as_long() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);

@@ -9,7 +9,7 @@ use crate::sync::{Arc, Mutex, thread};
 #[derive(Clone)]
 struct Entry {
     member: Arc<MemberHandle>,
-    /// It is being taken out, and gets no new operation.
+    /// Whether the member is being taken out, and gets no new operation.
     is_leaving: bool,
 }
 
@@ -26,12 +26,12 @@ impl Table {
         self.entry(id).map(|entry| &entry.member)
     }
 
-    /// A member for a new operation; `None` also if it is being taken out.
+    /// A member for a new operation; `None` if it does not exist or is being taken out.
     pub(crate) fn open_to_new(&self, id: MemberId) -> Option<&Arc<MemberHandle>> {
         self.entry(id).filter(|entry| !entry.is_leaving).map(|entry| &entry.member)
     }
 
-    /// A name that no member has had.
+    /// A name that no member has had yet.
     pub(crate) fn next_id(&self) -> MemberId {
         MemberId(u16::try_from(self.0.len()).expect("a few members"))
     }
@@ -44,9 +44,9 @@ impl Table {
 /// The members of one array.
 pub(crate) struct Members {
     table: ArcSwap<Table>,
-    /// One change at a time.
+    /// Held while the table is changed, so that changes happen one at a time.
     changing: Mutex<()>,
-    /// Threads of each member where rings do not do its work.
+    /// Maximum threads of each member if rings do not do its work.
     pub(crate) threads_max: usize,
 }
 
@@ -55,12 +55,13 @@ impl Members {
         Self { table: ArcSwap::default(), changing: Mutex::default(), threads_max }
     }
 
-    /// The current members, for a short while: a thread that removes one waits for the drop.
+    /// The current members. Hold the guard only for a short while: a thread that removes a member
+    /// waits until it is dropped.
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
         self.table.load()
     }
 
-    /// Changes the table, and waits until no thread holds the old one.
+    /// Changes the table, and waits until no thread holds the old table.
     fn change(&self, change: impl FnOnce(&mut Vec<Option<Entry>>)) {
         let _one = self.changing.lock().expect("changing does not panic");
         let mut table = Table::clone(&self.load());
@@ -71,7 +72,7 @@ impl Members {
         }
     }
 
-    /// Takes a member in, under its name. Panics if a member has this name.
+    /// Adds a member under its name. Panics if another member has this name.
     pub(crate) fn add(&self, member: Arc<MemberHandle>) {
         self.change(|table| {
             let index = usize::from(member.id().0);
@@ -102,7 +103,7 @@ impl Members {
         self.load().iter().for_each(|member| member.threads.stop());
     }
 
-    /// Joins these threads, except those of a member that has left and may never answer.
+    /// Joins the members' threads, except those of a member that has left and may never answer.
     pub(crate) fn join(&self) {
         let is_awaited = |member: &&Arc<MemberHandle>| {
             !member.array_operations.has_left() || !member.is_unanswered()
