@@ -134,9 +134,9 @@ impl Scheduling {
         }
     }
 
-    /// The settings of the multiplexer; `one_turns` says whether a member is rotational. With `auto`
-    /// the multiplexer needs writes that are acknowledged early. If every writer waits for the
-    /// members, no flusher shares them with readers, so reads need not be held.
+    /// The settings of the multiplexer; `one_turns` says whether a member is rotational. With
+    /// `auto` the multiplexer needs writes that are acknowledged early. If every writer waits for
+    /// the members, no flusher shares them with readers, so reads need not be held.
     pub(crate) fn settings_of_turns(
         &self,
         one_turns: bool,

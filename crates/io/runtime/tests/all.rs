@@ -1,5 +1,5 @@
-//! The tests of the runtime, in one program, since linking one for each file takes long. Tests that
-//! look at their whole process are programs of their own.
+//! The tests of the runtime in one program, since linking a program for each file takes long. Tests
+//! that check their whole process are programs of their own.
 
 mod bitmap;
 #[path = "kit/client.rs"]

@@ -26,14 +26,14 @@ use tracing::{Event, Metadata, Subscriber};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The allocator counts for the whole process, so tests take turns.
+/// The allocator counts for the whole process, so tests run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 const WINDOW: usize = 1000;
-/// On a busy machine a sleeping thread's allocations fall into many of them.
+/// Number of windows. On a busy machine a sleeping thread's allocations fall into many of them.
 const WINDOWS: usize = 150;
 
-/// An array of memory members only.
+/// Opens a volume with memory members only.
 fn open(array: &Array, mode: CacheMode, elevator: Elevator) -> Volume {
     let (probed, assembly) = array.assemble();
     let members = array.devices.iter().zip(&probed).map(|(device, probed)| {
@@ -49,7 +49,7 @@ fn open(array: &Array, mode: CacheMode, elevator: Elevator) -> Volume {
     Volume::open(&array, members.collect(), &options, |_| {}).expect("it opens")
 }
 
-/// The fewest calls of the allocator in a window of `request`s.
+/// The fewest calls of the allocator in any window of `request`s.
 fn fewest(mut request: impl FnMut(usize)) -> usize {
     let mut fewest = usize::MAX;
     for window in 0..WINDOWS {
@@ -87,7 +87,7 @@ impl Client<'_> {
         self.payload = outcome.payload;
     }
 
-    /// The last payload again, if it has this size and came back.
+    /// The client's last payload again if it has this size and came back, otherwise a new one.
     fn payload(&mut self, bytes: usize) -> Payload {
         let last = self.payload.take().filter(|payload| payload.len() == bytes);
         last.unwrap_or_else(|| Payload::for_overwriting(bytes))
@@ -126,7 +126,7 @@ fn loads(
     };
     let row_bytes = data * 4096;
     let mut client = Client { volume: &volume, row_bytes, payload: None };
-    // Memory members take their memory when it is first written.
+    // Every row is written first, since memory members take their memory at the first write.
     for row in 0..client.rows() {
         let payload = client.payload(row_bytes);
         let offset = row * row_bytes as u64;
@@ -172,7 +172,7 @@ fn a_call_allocates_nothing() {
     });
 }
 
-/// A caller that passes a closure pays for its box only.
+/// A request with a closure allocates the closure's box and nothing else.
 #[test]
 fn a_submitted_request_allocates_its_closure() {
     alone(|| {
@@ -221,7 +221,8 @@ impl Subscriber for CountingSubscriber {
     fn exit(&self, _: &Id) {}
 }
 
-/// All other tests run without a subscriber. A log of higher levels costs requests no more.
+/// All other tests run without a subscriber. A subscriber that leaves requests out costs them no
+/// more.
 #[test]
 fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
     alone(|| {
@@ -244,7 +245,7 @@ fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
     });
 }
 
-/// An allocation is counted: a test that cannot fail proves nothing.
+/// The counter counts an allocation: a test that cannot fail proves nothing.
 #[test]
 fn an_allocation_is_counted() {
     alone(|| {

@@ -19,7 +19,8 @@ const LEVELS: [(Level, u16, u32); 6] = [
     (Level::Raid6, 5, 64),
 ];
 
-/// All extents of a range, a few at a time: they are adjacent, and no more than asked for.
+/// All extents of a range, requested a few at a time. Checks that they are adjacent, and no more
+/// than requested.
 fn extents(volume: &Volume, offset: u64, length: u64, at_once: usize) -> Vec<(u64, Extent)> {
     let (mut all, mut at) = (Vec::new(), offset);
     while at < offset + length {
@@ -95,7 +96,7 @@ fn what_is_punched_is_a_hole_and_what_is_odd_is_none() {
         ClientRequest::WriteZeroes { offset, length, may_punch: true, fast: false, durable: false };
     volume.call(zero).result.expect("zeroed");
     assert_eq!(holes(&volume), vec![offset..offset + length]);
-    // Partial sectors, and ranges beyond the array.
+    // Partial sectors are no holes, and ranges beyond the array have no extents.
     assert!(volume.extents(offset + 1, 4096, 9).iter().all(|extent| !extent.is_hole));
     assert!(volume.extents(offset, 511, 9).iter().all(|extent| !extent.is_hole));
     assert_eq!(volume.extents(volume.size_bytes(), 10, 9), []);
@@ -118,7 +119,7 @@ fn what_is_made_from_others_is_no_hole() {
     let is_of_one =
         |hole: &Range<u64>| (hole.start..hole.end).step_by(4096).any(|at| slot_of(at) == 1);
     let until = Instant::now() + Duration::from_secs(30);
-    // The loss is recorded before the array relies on it.
+    // Wait until the loss is recorded, since the array does not rely on it before.
     while volume.missing_count() == 0 || holes(&volume).iter().any(is_of_one) {
         assert!(Instant::now() < until, "the loss is noticed, and its holes are none");
         write(&volume, 0, &[1; 4096], true);

@@ -1,5 +1,5 @@
-//! An idle array served by threads alone: no thread wakes. In a program of its own, since it counts
-//! the wake-ups of all threads of the process.
+//! An idle array served by threads alone: no thread wakes. The test is a program of its own, since
+//! it counts the wake-ups of all threads of the process.
 
 #[path = "kit/client.rs"]
 #[allow(dead_code)] // others read more
@@ -18,7 +18,7 @@ use braid_runtime::{Io, Options};
 use client::write;
 use files::Files;
 
-/// How often each thread of an array has slept, by its number.
+/// How often each thread of an array has slept, by the thread's number.
 fn sleeps() -> BTreeMap<String, u64> {
     let threads = std::fs::read_dir("/proc/self/task").expect("this process");
     let of = |path: std::path::PathBuf| {

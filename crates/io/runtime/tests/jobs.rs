@@ -1,4 +1,4 @@
-//! Jobs on real threads: an array becomes whole by itself, and its content stays right.
+//! Jobs on real threads: an array recovers and resyncs by itself, and its content stays right.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use braid_runtime::{
 const LEVELS: [(Level, u16, u32); 4] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64), (Level::Raid10, 4, 128)];
 
-/// Opens an array; its notices can be waited for.
+/// Opens an array, with a receiver on which a test can wait for notices.
 fn open(array: &Array) -> (Volume, Receiver<Notice>) {
     let (tell, heard) = channel();
     let tell = Mutex::new(tell);
@@ -45,7 +45,7 @@ fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(byte(at)).expect("a byte") ^ seed).collect()
 }
 
-/// An array whose member died stayed degraded for ever.
+/// Regression: an array whose member failed stayed degraded for ever.
 #[test]
 fn a_spare_takes_over_while_clients_write() {
     for (level, slots, chunk) in LEVELS {
@@ -72,14 +72,15 @@ fn a_spare_takes_over_while_clients_write() {
         volume.request_job(JobRequest::Check);
         assert_eq!(end_of(&heard, JobKind::Check), (JobEnd::Completed, 0), "{level}");
         assert!(volume.stop().clean, "{level}");
-        // The dead member is absent: every read uses the others, the spare among them.
+        // The failed member is absent, so every read uses the others, the spare among them.
         let (_, assembly) = array.assemble();
         let assembled = assembly.array.expect("an array");
         assert!(!assembled.dirty && assembled.degraded == 0, "{level}");
     }
 }
 
-/// An unreadable sector of another member ended a rebuild, and the array stayed degraded for ever.
+/// Regression: an unreadable sector of another member ended a recovery, and the array stayed
+/// degraded for ever.
 #[test]
 fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
     for (level, slots, chunk) in
@@ -99,7 +100,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         assert_eq!(end_of(&heard, JobKind::Recovery).0, JobEnd::Completed, "{level}");
         let bad = || volume.view().member(Slot(1)).expect("it is in").bad_blocks.sectors();
         assert!((1..=8).contains(&bad()), "{level}: it costs its block, at most: {}", bad());
-        // The log on the device, as md would read it.
+        // Reads the bad-block log on the device, as md would.
         let named = || array.assemble().0[usize::from(slots)].bad_blocks.clone().expect("a log");
         let is_named = |sector: u64| {
             named().iter().any(|one| {
@@ -119,7 +120,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         });
         let errors = errors.count();
         assert!((1..=24).contains(&errors), "{level}: {errors} sectors");
-        // The device has remapped its sector, and clients rewrite everything.
+        // The device has remapped the bad sector, and clients rewrite everything.
         array.faults[0].clear();
         write(&volume, 0, &pattern(everything, 2), false);
         volume.call(ClientRequest::Flush).result.expect("all flush");
@@ -135,7 +136,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
     }
 }
 
-/// A dirty array stayed dirty.
+/// Regression: a dirty array stayed dirty.
 #[test]
 fn a_dirty_array_agrees_again_and_stops_clean() {
     for (level, slots, chunk) in LEVELS {
@@ -167,7 +168,7 @@ fn a_dirty_array_agrees_again_and_stops_clean() {
     }
 }
 
-/// An operator pauses jobs, and lets them go on.
+/// An operator pauses jobs, and lets them go on later.
 #[test]
 fn a_job_that_is_paused_waits() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 128);
@@ -214,7 +215,7 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         volume.request_job(JobRequest::Check);
         assert_eq!(end_of(&heard, JobKind::Check), (JobEnd::Completed, 0), "{level}");
         assert!(volume.stop().clean, "{level}");
-        // As md would assemble it: the old device is stale, the new one has its slot.
+        // Assembled as md would: the old device is stale, and the new one has its slot.
         let mut probed: Vec<_> =
             (0..).zip(&array.devices).map(|(i, d)| crate::kit::probed(i, d)).collect();
         probed.push(crate::kit::probed(usize::from(slots), &device));
@@ -245,7 +246,7 @@ fn what_the_array_cannot_do_without_is_not_failed() {
     assert!(volume.stop().clean);
 }
 
-/// The pace set at the start holds at once, and can change while a job runs.
+/// The pace set at the start applies at once, and can change while a job runs.
 #[test]
 fn a_job_goes_no_faster_than_its_ceiling() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 128);
@@ -269,7 +270,7 @@ fn a_job_goes_no_faster_than_its_ceiling() {
         assert!(started.elapsed() < Duration::from_secs(60), "it goes on");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // One window may begin at once, and one more is saved up.
+    // Two windows go without delay: one may begin at once, and one more is saved up.
     assert!(started.elapsed() > Duration::from_millis(50), "{:?}", started.elapsed());
     assert_ne!(volume.job_look().map(|look| look.phase), None, "it is being looked after");
     let still = GovernorSettings { ceiling_bytes_per_second: 0, ..slow };

@@ -1,4 +1,4 @@
-//! A volume on files: by rings and by threads, through the page cache and past it.
+//! A volume on files: by rings and by threads, through the page cache and with direct I/O.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
@@ -13,7 +13,7 @@ use braid_runtime::{
     Volume, Workers,
 };
 
-/// Every way of I/O and of acknowledging; past the page cache only if the temporary folder can.
+/// Every way of I/O and of acknowledging. Direct I/O only if the temporary folder supports it.
 fn ways() -> Vec<Options> {
     let mut ways = Vec::new();
     for io in [Io::Ring, Io::Threads] {
@@ -36,7 +36,7 @@ fn can_go_direct() -> bool {
     braid_member::create_file(&path, 1 << 20).expect("a file").go_direct().is_ok()
 }
 
-/// A folder in memory; without one the test does not run.
+/// A folder in memory; `None` skips the test.
 fn memory_folder() -> Option<&'static Path> {
     let folder = Path::new("/dev/shm");
     let is_memory =
@@ -126,7 +126,8 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
     }
 }
 
-/// A ring passes requests on a tmpfs to a kernel thread, which takes four times as long as a copy.
+/// A ring would pass requests on a tmpfs to a kernel thread, which takes four times as long as a
+/// copy.
 #[test]
 fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
     let Some(folder) = memory_folder() else { return };
@@ -147,7 +148,8 @@ fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
     assert!(entries < 10, "{entries} for 100 writes, superblocks and flushes");
 }
 
-/// The submitting thread does reads, writes, vectors, zeroes, flushes and superblocks itself.
+/// The submitting thread carries out reads, writes, vectors, zeroes, flushes and superblocks
+/// itself.
 #[test]
 fn what_was_written_to_files_in_memory_is_read_after_a_clean_restart() {
     let Some(folder) = memory_folder() else { return };
@@ -179,13 +181,14 @@ fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
         let mut heard = std::iter::from_fn(|| notices.recv_timeout(Duration::from_secs(5)).ok());
         assert!(heard.any(|notice| lost(&notice)), "{options:?}");
         volume.stop();
-        // Operations in flight at the cut may have extended the file a little.
+        // Operations in flight when the file was cut may have extended it a little.
         let length = std::fs::metadata(array.path(2)).expect("it").len();
         assert!(length < crate::kit::MEMBER_BYTES, "what was cut off stays off: {options:?}");
     }
 }
 
-/// A write in flight extends a file that was cut: the hole is neither read nor used for parity.
+/// A write in flight extends a file that was cut. The resulting hole is neither read nor used for
+/// parity.
 #[test]
 fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
     for options in ways() {
@@ -197,7 +200,7 @@ fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
         let file = std::fs::OpenOptions::new().write(true).open(array.path(2)).expect("it");
         file.set_len(0).expect("cut short");
         file.set_len(crate::kit::MEMBER_BYTES - 4096).expect("as the last write but one would");
-        // A partial write reads the old content.
+        // A partial write must read the old content first.
         write(&volume, 4096, &[9; 4096], true);
         model[4096..8192].fill(9);
         assert!(read(&volume, 0, size) == model, "{options:?}");
@@ -236,7 +239,7 @@ fn sixty_four_callers_at_once() {
     receiver.recv_timeout(Duration::from_secs(9)).expect("they go on working");
 }
 
-/// A worker that waited for its turn to change the array would wait for its own work.
+/// Regression: a worker that waited for its turn to change the array waited for its own work.
 #[test]
 fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
     let workers =
@@ -269,8 +272,8 @@ fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
     assert_eq!(read(&volume, 199 * 512, 100), [199; 100]);
 }
 
-/// Writes that were acknowledged early are on the members after a flush, and their payloads are
-/// released. A limit on dirty data far below the written data stops nothing.
+/// After a flush, writes that were acknowledged early are on the members, and their payloads are
+/// released. A limit on dirty data far below the written data stops no write.
 #[test]
 fn early_answers_end_on_the_members() {
     for options in ways().into_iter().filter(|options| options.cache.mode == CacheMode::WriteBack) {
@@ -323,7 +326,7 @@ fn stopped_workers_leave_threads_to_finish() {
     assert!(volume.stop().clean);
 }
 
-/// Waits until the members have more writes than `before`.
+/// Waits until the members have received more writes than `before`.
 fn wait_for_writes(volume: &Volume, before: u64) {
     for _ in 0..200 {
         if volume.counters().member_writes >= before + 2 {
@@ -334,7 +337,7 @@ fn wait_for_writes(volume: &Volume, before: u64) {
     panic!("it was not written in ten seconds");
 }
 
-/// No client submits any more, and dirty data must still be written at its maximum age.
+/// No client submits requests any more, and dirty data must still be written at its maximum age.
 #[test]
 fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
@@ -351,7 +354,8 @@ fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     assert!(volume.stop().clean);
 }
 
-/// The rings know the members by number, and live on: the next program need not wait for them.
+/// The rings know the members by number, and outlive the volume. Still the next program need not
+/// wait for the members.
 #[test]
 fn who_stops_leaves_the_members_to_others_at_once() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
@@ -368,7 +372,7 @@ fn who_stops_leaves_the_members_to_others_at_once() {
         drop(volume);
         assert!(file.try_lock().is_ok(), "{direct:?}");
     }
-    // Kernels before 5.19 have no such numbers.
+    // Kernels before 5.19 have no registered file numbers.
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let is_new = (numbers.next(), numbers.next()) >= (Some(5), Some(19));
@@ -385,8 +389,8 @@ fn rests(workers: &Workers) -> bool {
     })
 }
 
-/// Members are checked while clients submit requests, and for a while longer. Then the kernel
-/// reports changes of their files, and no worker wakes.
+/// The array looks at its members while clients submit requests, and for a while longer. Then the
+/// kernel reports changes of the members' files, and no worker wakes.
 #[test]
 fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let settings = Settings { workers: 2, ..Settings::default() };
@@ -401,7 +405,7 @@ fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let volume = array.open(&options, |_| {});
     write(&volume, 0, &[7; 100_000], true);
     assert!(rests(&workers), "nothing is asked");
-    // One request starts the checks of members again, as often as ever.
+    // One request makes the looks at members start again, as often as before.
     let before = workers.counters();
     assert_eq!(read(&volume, 0, 4096), [7; 4096]);
     std::thread::sleep(Duration::from_millis(1700));

@@ -28,7 +28,7 @@ struct CountingMember {
 struct MemberCounters {
     now: AtomicUsize,
     most: AtomicUsize,
-    /// Written vectors with several parts.
+    /// Number of written vectors with several parts.
     vectors: AtomicUsize,
     is_slow: AtomicBool,
     is_stopped: Mutex<()>,
@@ -81,7 +81,8 @@ impl Member for CountingMember {
     }
 }
 
-/// A volume on such members, by threads; their counts; their faults.
+/// Opens a volume on such members, by threads. Returns the members' counts and their faults as
+/// well.
 fn busy(
     level: Level,
     slots: u16,
@@ -131,7 +132,7 @@ fn deadline(total: u32) -> Scheduling {
     }
 }
 
-/// Reads `count` blocks of 4 KiB from `first` on, all at once.
+/// Submits reads of `count` blocks of 4 KiB from `first` on, all at once.
 fn read_all(volume: &Volume, first: u64, count: u64) -> mpsc::Receiver<(u64, Outcome)> {
     let (sender, outcomes) = mpsc::channel();
     for block in first..first + count {
@@ -151,7 +152,7 @@ fn fill(volume: &Volume, blocks: u8) {
 #[test]
 fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
     let (volume, counters, faults) = busy(Level::Raid0, 2, deadline(1));
-    // One chunk, hence one member.
+    // Writes one chunk, which is on one member.
     fill(&volume, 16);
     let data = data_offset_bytes();
     faults.iter().for_each(|faults| {
@@ -159,7 +160,7 @@ fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
     });
     let stopped = counters.is_stopped.lock().expect("unpoisoned");
     let outcomes = read_all(&volume, 0, 16);
-    // All others queue behind the first, which is in the device.
+    // Wait until the first read is in the device, so that all others queue behind it.
     std::thread::sleep(Duration::from_millis(50));
     drop(stopped);
     for (block, outcome) in outcomes {
@@ -209,7 +210,8 @@ fn data_offset_bytes() -> u64 {
 fn a_member_never_has_more_than_its_tags() {
     let (volume, counters, _) = busy(Level::Raid0, 2, deadline(2));
     counters.is_slow.store(true, Ordering::SeqCst);
-    // Far apart, so that none merge; every other chunk, so that one member has them all.
+    // The writes are too far apart to be merged, and in every other chunk, so that one member has
+    // them all.
     let (sender, outcomes) = mpsc::channel();
     for block in 0..40_u64 {
         let (sender, payload) = (sender.clone(), Payload::from(vec![1; 4096]));
@@ -265,7 +267,7 @@ fn what_is_held_goes_when_its_slice_comes() {
     assert!(volume.stop().clean, "nothing is left behind");
 }
 
-/// A member dies with queued entries: each is answered.
+/// A member fails with queued entries: each request is answered.
 #[test]
 fn what_waits_for_a_member_that_is_lost_is_answered() {
     let (volume, counters, faults) = busy(Level::Raid5, 3, deadline(1));
@@ -284,7 +286,7 @@ fn what_waits_for_a_member_that_is_lost_is_answered() {
     assert!(volume.stop().clean);
 }
 
-/// Clients write, force and read back while every setting changes.
+/// Clients write, force writes and read back while every setting changes.
 fn switched_under_load(io: Io) {
     let files = Files::new(Level::Raid5, 4, 16, 16 << 20);
     let options = Options { io, clean_delay_ms: 20, ..Options::default() };
@@ -332,7 +334,7 @@ fn any_scheduling(random: &mut Random) -> Scheduling {
     Scheduling { elevator, exceptions, multiplex, turns, ..deadline(total) }
 }
 
-/// Writes and reads back one area. Returns its expected content.
+/// Writes one area and reads it back. Returns the area's expected content.
 fn churn(volume: &Volume, start: u64, area: usize, seed: u64) -> Vec<u8> {
     let (mut model, mut random) = (vec![0; area], Random(seed));
     for round in 0..150_u64 {
@@ -362,8 +364,8 @@ fn nothing_is_lost_while_everything_is_set_anew_on_rings() {
     switched_under_load(Io::Auto);
 }
 
-/// A vector reaches beyond the end of a file that was cut. The part before the end is read: no
-/// write was in flight that could have extended the file.
+/// A vector reaches beyond the end of a file that was cut. The part before the end can still be
+/// read: no write was in flight that could have extended the file.
 #[test]
 fn a_vector_on_a_ring_that_fails_is_tried_again_part_by_part() {
     for io in [Io::Auto, Io::Threads] {
@@ -376,7 +378,8 @@ fn a_vector_on_a_ring_that_fails_is_tried_again_part_by_part() {
         let volume = files.open(&Options { read_only: true, ..options }, |_| {});
         let file = std::fs::OpenOptions::new().write(true).open(files.path(0)).expect("a file");
         file.set_len(data_offset_bytes() + 8 * 4096).expect("it is cut");
-        // Reads that arrive while another is out are merged; whether any do depends on the threads.
+        // Reads that arrive while another is in flight are merged. Whether one does depends on the
+        // threads.
         let over = Instant::now() + Duration::from_secs(20);
         let mut merged = 0;
         while merged == 0 && Instant::now() < over {

@@ -16,7 +16,7 @@ use crate::kit::{MEMBER_BYTES, probed, superblocks};
 /// How long the member stalls.
 const STALL: Duration = Duration::from_secs(4);
 
-/// The maximum time of a read meanwhile.
+/// The maximum time of a read while the member stalls.
 const LIMIT: Duration = Duration::from_secs(1);
 
 const BLOCK: usize = 4096;
@@ -45,13 +45,13 @@ fn open(level: Level, slots: u16, notices: &Arc<Mutex<Vec<Notice>>>) -> (Volume,
     (volume, delays)
 }
 
-/// The content of the block at `index` once written.
+/// The content of the block at `index` after it was written.
 fn block(index: u64) -> Vec<u8> {
     let mut random = Random(index + 1);
     (0..BLOCK).map(|_| u8::try_from(random.below(256)).expect("below 256")).collect()
 }
 
-/// Reads blocks that are no longer written until `ends`; returns the time of each read.
+/// Reads blocks that are no longer written until `ends` is set; returns the time of each read.
 fn read_on(volume: &Volume, seed: u64, blocks: u64, ends: &AtomicBool) -> Vec<Duration> {
     let mut random = Random(seed);
     let mut times = Vec::new();
@@ -69,7 +69,7 @@ fn story(level: Level, slots: u16) {
     let notices = Arc::new(Mutex::new(Vec::new()));
     let (volume, delays) = open(level, slots, &notices);
     let size = volume.size_bytes() / BLOCK as u64;
-    // The first half is read; the second is written while the member stalls.
+    // The first half of the array is read; the second half is written while the member stalls.
     let blocks = size / 2;
     (0..blocks).for_each(|index| write(&volume, index * BLOCK as u64, &block(index), false));
     volume.call(ClientRequest::Flush).result.expect("a healthy flush");
@@ -91,7 +91,7 @@ fn story(level: Level, slots: u16) {
         delays[1].set_read(STALL);
         delays[1].set_write(STALL);
         std::thread::sleep(Duration::from_millis(100));
-        // Only requests that have begun wait so long: the member is well after them.
+        // Only requests that have begun already wait so long. After them the member is fast again.
         delays[1].set_read(Duration::ZERO);
         delays[1].set_write(Duration::ZERO);
         std::thread::sleep(STALL + Duration::from_millis(500));
@@ -108,7 +108,7 @@ fn story(level: Level, slots: u16) {
     let (longest, count) = (times.iter().max().expect("some"), times.len());
     let late = times.iter().filter(|time| **time > LIMIT).count();
     assert!(late * 100 < count, "{level}: {late} of {count} reads took long, up to {longest:?}");
-    // A busy machine may be slow, but no read waited for the member.
+    // A busy machine may be slow, but no read may have waited for the stalled member.
     assert!(*longest < STALL - LIMIT, "{level}: a read took {longest:?}");
     let counters = volume.counters();
     assert!(counters.reads_around > 0 && counters.abandoned_reads > 0, "{counters:?}");
@@ -116,7 +116,7 @@ fn story(level: Level, slots: u16) {
     let hear = || notices.lock().expect("hearing does not panic").clone();
     let is_out = |notice: &Notice| matches!(notice, Notice::SitsOut { slot, .. } if slot.0 == 1);
     let is_back = |notice: &Notice| matches!(notice, Notice::Back { slot, .. } if slot.0 == 1);
-    // The notice comes a moment after the change.
+    // The array announces the notice a moment after the change.
     let patience = Instant::now();
     while !hear().iter().any(is_back) && patience.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! The threads of an array on files, with rings and without; counts those of its process.
+//! The threads of an array on files, with rings and without. Counts the threads of this process.
 
 #[allow(dead_code)] // nothing here is random
 #[path = "kit/client.rs"]
@@ -18,7 +18,7 @@ use braid_runtime::{Cache, CacheMode, ClientRequest, Io, Options, Volume};
 use client::{read, write};
 use files::Files;
 
-/// Threads of this process with this name.
+/// Number of threads of this process with this name.
 fn count(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let names =
@@ -26,7 +26,7 @@ fn count(name: &str) -> usize {
     names.filter(|comm| comm.trim() == name).count()
 }
 
-/// Waits for this number of member threads and of alarm threads. A thread names itself when it
+/// Waits for this number of member threads, and of alarm threads. A thread names itself when it
 /// first runs, and is visible for a moment after its end.
 fn wait_for(expected: (usize, usize)) {
     let now = || (count("braid-member"), count("braid-alarm"));
@@ -62,7 +62,7 @@ fn use_it(volume: &Volume) {
     assert!(front == expected[..5 << 20] && back == expected[6 << 20..]);
 }
 
-/// Zeroes are made in every way: a tmpfs punches holes, and zeroes no ranges.
+/// The folders cover every way to make zeroes: a tmpfs punches holes, and cannot zero ranges.
 #[test]
 fn an_array_on_rings_has_no_threads_of_its_own() {
     let folders = [std::env::temp_dir(), Path::new("/dev/shm").to_owned()];
@@ -95,7 +95,7 @@ fn an_array_on_rings_has_no_threads_of_its_own() {
     refused_durable_writes_are_the_threads();
 }
 
-/// A refused `RWF_DSYNC` of a superblock lost the member.
+/// Regression: a refused `RWF_DSYNC` of a superblock write lost the member.
 fn refused_durable_writes_are_the_threads() {
     let array = Files::new(Level::Raid5, 3, 128, kit::MEMBER_BYTES);
     let options = Options { io: Io::Ring, clean_delay_ms: 20, ..Options::default() };

@@ -1,5 +1,5 @@
 //! The runtime end to end over memory members: many threads, failing members, unaligned requests,
-//! and what the superblocks say afterwards.
+//! and the state of the superblocks afterwards.
 
 use std::sync::{Arc, Mutex};
 
@@ -111,7 +111,8 @@ fn a_member_that_dies_under_load_costs_no_client_anything_and_comes_back_stale()
     }
 }
 
-/// Makes a member one event newer than the others, as a power cut in an update does.
+/// Gives a member's superblock one event more than the others have, as a power cut in an update
+/// does.
 fn put_ahead(array: &Array, index: usize) {
     let (probed, _) = array.assemble();
     let mut superblock = probed[index].probe.newest().expect("a member").clone();
@@ -128,8 +129,8 @@ fn put_ahead(array: &Array, index: usize) {
     array.devices[index].write_at(&bytes, offset, true).expect("memory takes writes");
 }
 
-/// A member that could not be brought up to date was believed, on the assumption that its next
-/// superblock would fail as well.
+/// Regression: a member whose superblock could not be updated was believed, on the assumption that
+/// its next superblock would fail as well.
 #[test]
 fn a_member_that_cannot_be_told_before_the_start_is_out() {
     for (failures, missing) in [(1, 0), (2, 1)] {
@@ -145,7 +146,8 @@ fn a_member_that_cannot_be_told_before_the_start_is_out() {
     }
 }
 
-/// The array needs that member: it does not start, and a second try loses nothing.
+/// The array needs the member whose superblock cannot be updated. It does not start, and a second
+/// try loses nothing.
 #[test]
 fn a_member_that_cannot_be_told_and_is_needed_stops_the_start() {
     let array = Array::new(Level::Raid5, 3, 8);
@@ -188,12 +190,12 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     let array = Array::new(Level::Raid5, 4, 128);
     let volume = array.open(|_| {});
     let model = churn(&volume, 4, || {});
-    // Unflushed writes may be lost although they were acknowledged; the flushes below report it.
+    // Unflushed writes may be lost although they were acknowledged; the flushes below report that.
     assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
     array.faults[0].kill();
     array.faults[1].kill();
     let payload = Payload::from(vec![1; 1 << 20]);
-    // Acknowledged early or not, the flush reports it.
+    // Whether or not the write was acknowledged early, the flush must report its loss.
     let _answer = volume.call(ClientRequest::Write { offset: 0, payload, durable: false });
     for _ in 0..2 {
         let outcome = volume.call(ClientRequest::Flush);
@@ -252,7 +254,8 @@ fn zeroes_and_trims_of_any_alignment() {
 #[test]
 fn an_idle_array_turns_clean_by_itself() {
     let array = Array::new(Level::Raid5, 4, 128);
-    // Members are read one by one: while superblocks are written, they may be of different moments.
+    // Members are read one by one, so while superblocks are written, the members' states may be of
+    // different moments.
     let look = || {
         let one = array.assemble().1.array.ok()?;
         Some((one.newest.state.events, one.dirty))
@@ -261,7 +264,7 @@ fn an_idle_array_turns_clean_by_itself() {
     let volume = array.open(|_| {});
     write(&volume, 0, &[1; 4096], false);
     let began = std::time::Instant::now();
-    // Turning active is one event, turning clean another.
+    // Turning active is one event, turning clean a second one.
     while !look().is_some_and(|(events, dirty)| events >= before + 2 && !dirty) {
         assert!(began.elapsed().as_secs() < 10, "it never turned clean");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -270,7 +273,7 @@ fn an_idle_array_turns_clean_by_itself() {
     assert!(volume.stop().clean);
 }
 
-/// A full file system below a sparse member is the client's error, not the member's: no member
+/// A full file system below a sparse member fails the client's request, not the member: no member
 /// fails, and flushed data can be read.
 #[test]
 fn a_full_file_system_is_told_and_costs_no_member() {
@@ -281,7 +284,8 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
         let no_space = braid_member::MemberError::OutOfSpace { errno: 28 };
         let full = Fault::everywhere(Operation::Write).error(no_space);
-        // The superblocks exist already; only the data area cannot grow.
+        // The fault begins behind the superblocks, which exist already: only the data area cannot
+        // grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);
         let payload = Payload::from(vec![9; 1 << 20]);
@@ -306,8 +310,8 @@ fn a_panic_that_drops_a_volume_stops_it_and_does_not_end_the_process() {
     assert!(!array.assemble().1.array.expect("an array").dirty, "it was stopped in order");
 }
 
-/// Power failed in the middle of a superblock round, twice. The member that both rounds had missed
-/// was two events behind and called stale, although it had missed no write.
+/// Regression: power failed in the middle of a superblock update, twice. The member that both
+/// updates had missed was two events behind and called stale, although it had missed no write.
 #[test]
 fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     let array = Array::new(Level::Raid5, 4, 128);
@@ -319,7 +323,7 @@ fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     write(&volume, 0, &[1; 4096], false);
     assert!(volume.stop().clean);
     let newest = superblock(0).state.events;
-    // As if the last round of superblocks had missed member 3, and that before had said active.
+    // The state after two updates that member 3 has missed: the first marked the array as active.
     let mut active = superblock(3);
     active.apply(&SuperblockUpdate {
         events: newest - 1,

@@ -1,4 +1,5 @@
-//! Arrays of memory members behind the shipped runtime, made and opened as by the command.
+//! Arrays of memory members behind the shipped runtime, made and opened as the command line does
+//! it.
 
 use std::sync::Arc;
 
@@ -22,17 +23,17 @@ pub(crate) struct Plan {
     pub(crate) policy: Policy,
 }
 
-/// The guard of redundancy over a crash.
+/// The safeguard of an array's redundancy over a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Policy {
     #[default]
     Resync,
-    /// A bit for this many bytes.
+    /// A write-intent bitmap with a bit for this many bytes.
     Bitmap(u32),
     Ppl,
     /// braid's own log, and a bitmap with a bit for this many bytes.
     Log(u32),
-    /// A write journal, on one more device.
+    /// A write journal, on a further device.
     Journal,
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn open<M: Member + 'static>(
     open_heard(plan, options, wrap, |_| ())
 }
 
-/// As `open`, with a receiver of notices.
+/// As `open`, and also returns a receiver of the notices.
 pub(crate) fn open_heard<M: Member + 'static>(
     plan: Plan,
     options: &Options,
@@ -70,7 +71,7 @@ pub(crate) fn open_on(
     run(&probed, devices, options, hear)
 }
 
-/// Formats devices as members, the last one as the journal if the plan has one, and probes them.
+/// Formats devices as members, the last device as the journal if the plan has one, and probes them.
 fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     let made = (0..).zip(devices).map(|(slot, device)| {
         let mut superblock = superblock(plan, slot);
@@ -85,7 +86,7 @@ fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     made.collect()
 }
 
-/// Enters the policy's areas into a superblock. Returns their offsets and first content.
+/// Enters the areas of bitmap and log into a superblock. Returns their offsets and first content.
 fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
     let mut kept = Vec::new();
     let mut bitmap_sectors = 0;

@@ -1,8 +1,9 @@
-//! The shipped engine in virtual time: one shard, without bytes, behind calls that suites share.
+//! The shipped engine in virtual time: one shard, without bytes, behind calls that several suites
+//! use.
 //!
-//! Place in the flow: under the suites that drive disks of their own. It takes clients' requests
-//! and asks for member I/O. Computations on bytes complete at once and cost nothing. It has no
-//! disks: the suite reports when a member is done.
+//! Place in the flow: under the suites that simulate the disks themselves. It takes clients'
+//! requests and returns member I/O. Computations on bytes complete at once and cost nothing. It has
+//! no disks: the suite reports when a member's request is done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +22,12 @@ use crate::disk::{ArmPurpose, DiskRequest};
 pub(crate) struct MemberRequest {
     pub(crate) slot: usize,
     pub(crate) disk: DiskRequest,
-    /// A read into a stripe is a pre-read: no member is missing here.
+    /// The purpose of the request. A read into a stripe is a pre-read, since no member is missing
+    /// here.
     pub(crate) purpose: ArmPurpose,
 }
 
-/// Its requests and answers since the last call.
+/// The engine's requests to members and answers to clients since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) member_requests: Vec<MemberRequest>,
@@ -37,14 +39,14 @@ pub(crate) struct Engine {
     shard: Shard,
     geometry: Geometry,
     regions: Regions,
-    /// By request.
+    /// Number of unanswered pieces, by request.
     unanswered_pieces: BTreeMap<u64, u32>,
     effects: Effects,
     rounds: u64,
 }
 
 impl Engine {
-    /// A clean array with all of its members, and default settings otherwise.
+    /// The engine of a clean array with all of its members. Settings not given are the defaults.
     pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
         let cache = CacheConfig {
             unit_sectors_max,
@@ -67,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// Takes a client's request, in sectors of the array.
+    /// Takes a client's request, whose range is in sectors of the array.
     pub(crate) fn request(
         &mut self,
         now: u64,
@@ -93,7 +95,7 @@ impl Engine {
         self.poll(now);
     }
 
-    /// When the engine must be called next at the latest.
+    /// The latest time of the next call to the engine.
     pub(crate) fn timeout(&self) -> Option<u64> {
         self.shard.poll_timeout().map(|at| at.0)
     }
@@ -114,7 +116,7 @@ impl Engine {
         self.unanswered_pieces.is_empty()
     }
 
-    /// Sectors acknowledged and not on the members.
+    /// Sectors that are acknowledged and not yet on the members.
     pub(crate) fn dirty_sectors(&self) -> u64 {
         self.shard.dirty_sectors()
     }

@@ -1,15 +1,14 @@
-//! The lab: every mechanism beside the state before it, on the same work, in one run.
+//! The lab: compares every mechanism with the state before the mechanism, on the same work, in one
+//! run.
 //!
 //! Place in the flow: beside the simulator, as another driver of the shipped engine and runtime;
-//! nothing depends on it. Unlike the product it holds the state *before* each mechanism and *the
+//! nothing depends on it. Unlike the product it contains the state *before* each mechanism and *the
 //! seed's fix*, as small models, and a disk in virtual time ([`disk`]). Tables: docs/lab.md.
-//!
 //! ```text
 //!   suites ── contenders ──▶ frame::race (rounds, turns) ──▶ Report ──▶ table │ JSON │ SVG
 //!     │                                                        ▲
 //!     └─ driver (engine over memory or nothing) │ disk (virtual time) │ runtime's Volume │ processes
 //! ```
-//!
 //! A further suite is one file with a function from [`frame::Settings`] to [`frame::Report`], and
 //! one line in [`suites::SUITES`].
 #![forbid(unsafe_code)]

@@ -8,12 +8,12 @@ use braid_elevator::{
 
 use crate::disk::{Account, ArmPurpose, Disk, DiskPlan, DiskRequest};
 
-/// Longest waits by side: readers, then the flusher.
+/// Longest waits of each side: readers, then the flusher.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
-    /// Longest time of a request in the elevator.
+    /// Longest time that a request spent in the elevator.
     pub(crate) longest_ns: [u64; 2],
-    /// Longest time without a dispatch for a side with waiting entries.
+    /// Longest time for which a side with waiting entries had no dispatch.
     pub(crate) held_ns: [u64; 2],
 }
 
@@ -28,22 +28,22 @@ struct SentRequest {
 pub(crate) struct Member {
     elevator: Elevator,
     disk: Disk,
-    /// Arrival and owner of each entry.
+    /// Arrival time and owner of each entry, by the entry's number.
     came: BTreeMap<u64, (u64, ArmPurpose)>,
-    /// By number of the disk's request.
+    /// Requests at the disk, by the disk's number for them.
     out: BTreeMap<u64, SentRequest>,
     next: u64,
     busy: BusyTime,
-    /// When the flush that is out began.
+    /// When the flush that is out began; `None` if none is out.
     flush_sent: Option<u64>,
     /// Vectors written since the last flush.
     unflushed: u32,
-    /// Since when each side has waited without a dispatch.
+    /// Since when each side has had waiting entries and no dispatch.
     held_since: [Option<u64>; 2],
     pub(crate) waits: Waits,
 }
 
-/// Marks the number of a flush, which the elevator does not see.
+/// The bit that marks a number as a flush's. The elevator does not see flushes.
 const FLUSH: u64 = 1 << 63;
 
 impl Member {
@@ -84,7 +84,7 @@ impl Member {
         self.elevator.waits()
     }
 
-    /// Reads and writes that are not done. A flush counts as all writes since the one before.
+    /// Reads and writes that are not done. A flush counts as all writes since the previous flush.
     pub(crate) fn queued(&self) -> (u32, u32) {
         let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
         let few = |count| u32::try_from(count).expect("few");
@@ -92,7 +92,8 @@ impl Member {
         (few(reads) + out.0, few(writes) + out.1 + flushed)
     }
 
-    /// Gives the disk the entries that `allowed` lets go, by what waits and what is out.
+    /// Gives the disk the entries that `allowed` permits, given the kinds that wait and the numbers
+    /// that are out.
     pub(crate) fn dispatch(
         &mut self,
         now: u64,
@@ -147,7 +148,8 @@ impl Member {
         self.disk.next()
     }
 
-    /// Returns the entries and flushes done by `now`, by number, and the busy time of each side.
+    /// Returns the entries and flushes that are done by `now`, by number, and the busy time of each
+    /// side.
     pub(crate) fn advance(&mut self, now: u64) -> Completions {
         let mut ids = Vec::new();
         while self.disk.next().is_some_and(|at| at <= now) {
@@ -183,7 +185,7 @@ pub(crate) struct Completions {
     pub(crate) served: [bool; 2],
 }
 
-/// The flusher's index beside the readers'.
+/// The flusher's index in pairs that begin with the readers.
 const FLUSHER: usize = 1;
 
 fn side(operation: Operation) -> usize {

@@ -1,7 +1,8 @@
 //! Bytes that begin at a page, as devices' memory and clients' payloads do.
 //!
-//! This is for speed. A copy whose source and target differ slightly in their place within a page
-//! takes up to twice as long (`rep movsb` of AMD's Zen 3 and 4). Vectors lie 16 bytes in.
+//! The alignment is for speed. A copy whose source and target differ slightly in their place within
+//! a page takes up to twice as long (`rep movsb` of AMD's Zen 3 and 4). A `Vec` begins 16 bytes
+//! into a page.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;
@@ -10,11 +11,11 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 
 #[cfg(test)]
 const PAGE_BYTES: usize = 4 << 10;
-/// Runs of at least this length lie in huge pages, if the kernel has any: so do the product's
-/// blocks and payloads, and a peer's memory.
+/// Runs of at least this length are in huge pages, if the kernel has any, like the product's blocks
+/// and payloads and a peer's memory.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// A run of bytes, the first at the beginning of a page.
+/// A run of bytes that begins at a page.
 #[derive(Debug)]
 pub(crate) struct Pages {
     map: MmapMut,
@@ -23,17 +24,19 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// `length` bytes of one value, all of them touched. Panics if memory is short.
+    /// `length` bytes of one value, all of them written, so that they take memory. Panics if memory
+    /// is short.
     pub(crate) fn filled(length: usize, byte: u8) -> Self {
         let mut pages = Self::zeroes(length);
         pages.fill(byte);
         pages
     }
 
-    /// Zeroes, none of them touched.
+    /// Zeroed bytes, none of them written yet.
     fn zeroes(length: usize) -> Self {
         let is_long = length >= HUGE_BYTES;
-        // Short runs at such addresses would share one place in the processor's caches.
+        // Only long runs are aligned to huge pages: short runs at such addresses would share one
+        // place in the processor's caches.
         let slack = if is_long { HUGE_BYTES } else { 0 };
         let map = MmapOptions::new().len((length + slack).max(1)).map_anon();
         let map = map.expect("memory for what is measured");

@@ -5,7 +5,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

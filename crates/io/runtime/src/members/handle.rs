@@ -131,7 +131,7 @@ impl MemberHandle {
         *self.slot.lock().expect("noting does not panic")
     }
 
-    /// Whether this is a bitmap file, which is no member and has a stand-in for a superblock.
+    /// A bitmap file is no member: a stand-in replaces its superblock.
     pub(crate) fn is_bitmap_file(&self) -> bool {
         self.superblock.lock().expect("writing does not panic").is_of_bitmap_file()
     }

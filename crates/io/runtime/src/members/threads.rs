@@ -1,13 +1,13 @@
-//! A member's own threads: their work queue, and their number. Each waits for one system call at a
-//! time ([`crate::executor`]).
+//! A member's own threads: their work queue, and their number. Each thread waits for one system
+//! call at a time ([`crate::executor`]).
 //!
 //! A member that stalls holds up its own threads and no other member's.
 //!
-//! Where rings do the work, a member has no thread until work comes that a ring cannot do; then it
-//! has one. If the operating system cannot start a thread, the work waits, and the alarm tries
-//! again (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member that may
-//! block its caller has all of its threads there as well, and rings get none of its operations
-//! ([`super::ring_admission`]).
+//! If rings do the work, a member has no thread until an operation comes that a ring cannot do;
+//! then it has one. If the operating system cannot start a thread, the operation waits, and the
+//! alarm tries again (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member
+//! that may block its caller has all of its threads even beside rings, and rings get none of its
+//! operations ([`super::ring_admission`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,8 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Condvar, Mutex, thread};
 
-/// Starts one thread, which works the queue until it is stopped ([`MemberThreads::next`]).
+/// Starts one thread, which carries out queued operations until the queue is stopped
+/// ([`MemberThreads::next`]).
 pub(crate) type Start = Box<dyn Fn() -> io::Result<thread::JoinHandle<()>> + Send + Sync>;
 
 /// A member's threads, and their queue.
@@ -26,7 +27,7 @@ pub(crate) struct MemberThreads {
     queue: Queue<Operation>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     count: AtomicUsize,
-    /// Threads to start where rings cannot be used.
+    /// Maximum number of threads; that many run if rings do not do the work.
     count_max: usize,
     is_looking: AtomicBool,
     start: OnceLock<Start>,
@@ -97,21 +98,21 @@ impl MemberThreads {
         assert!(is_first, "a member is registered once");
     }
 
-    /// Queues an operation for the threads and starts one if none runs; with `all`, where rings get
-    /// none of the member's operations, starts all.
+    /// Queues an operation for the threads and starts a thread if none runs. With `all`, because
+    /// rings get none of the member's operations, starts all threads.
     pub(super) fn push(&self, operation: Operation, all: bool) {
         self.queue.push(operation);
         self.man_if_needed(all);
     }
 
-    /// Waits for an operation; `None` if the calling thread shall end.
+    /// Waits for an operation; `None` if the calling thread must end.
     pub(crate) fn next(&self) -> Option<Operation> {
         self.queue.next()
     }
 
-    /// Starts a thread if work waits and none runs; with `all`, starts all.
+    /// Starts a thread if operations wait and none runs; with `all`, starts all threads.
     pub(super) fn man_if_needed(&self, all: bool) {
-        // One thread does the work that a ring cannot do.
+        // One thread is enough for the operations that rings cannot do.
         let wanted = if all { self.count_max } else { 1 };
         if self.count.load(Ordering::Acquire) < wanted && !self.queue.is_empty() {
             // If no thread starts, the alarm tries again.
@@ -124,12 +125,13 @@ impl MemberThreads {
         self.man(self.count_max)
     }
 
-    /// Starts threads up to `count`, unless the member was stopped: no caller would join them, and
-    /// they would keep the device open. Work left in the queue then is never done, as with an
-    /// abandoned read.
+    /// Starts threads up to `count`, unless the member was stopped. No caller would join them then,
+    /// and they would keep the device open. Operations left in the queue then are never done, as
+    /// with an abandoned read.
     fn man(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("starting does not panic");
-        // Stopping precedes taking the threads out to join: a starting thread is among them.
+        // A stop marks the queue before it takes the threads out to join them. So a thread that
+        // starts now is among them, or the mark is seen here.
         if self.queue.is_stopped() {
             return Ok(());
         }
@@ -161,7 +163,7 @@ impl MemberThreads {
         self.is_looking.load(Ordering::Acquire)
     }
 
-    /// Notes that a look begins; false if one is pending already.
+    /// Notes that a look at the member begins; returns false if one is pending already.
     pub(crate) fn begin_look(&self) -> bool {
         !self.is_looking.swap(true, Ordering::AcqRel)
     }

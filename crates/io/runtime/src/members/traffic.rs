@@ -18,16 +18,16 @@ pub(crate) struct Traffic {
 /// Traffic to and from one member since the array was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounts {
-    /// Bytes read from it.
+    /// Bytes read from the member.
     pub read_bytes: u64,
-    /// Bytes written to it, without zeroing and superblocks.
+    /// Bytes written to the member, without zeroing and superblocks.
     pub written_bytes: u64,
-    /// Reads, writes and zeroings that failed at it.
+    /// Reads, writes and zeroings that failed at the member.
     pub errors: u64,
 }
 
 impl Traffic {
-    /// Counts a request of this many bytes, and whether it succeeded.
+    /// Counts a request of this many bytes, and whether the request succeeded.
     pub(crate) fn note(&self, asked: RequestKind, bytes: u64, is_well: bool) {
         let (count, more) = match (is_well, asked) {
             (false, _) => (&self.errors, 1),

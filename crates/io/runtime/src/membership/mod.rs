@@ -23,13 +23,14 @@ use crate::executor::submitter::Submitter;
 use crate::members::handle::MemberHandle;
 use crate::sync::Arc;
 
-/// Interval of looks whether a member being taken out is idle. It is rare enough to cost nothing,
-/// and no request needs to count itself for it.
+/// Interval at which a member that is being taken out is checked for operations. It is long enough
+/// to cost nothing, and no request needs to count itself for the check.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Takes a member in, under a unique name; from now on it takes operations. If its threads
-    /// cannot be started, this fails, and it is not taken in. Panics if a member has this name.
+    /// Takes a member in, under a unique name; from then on the member takes operations. If its
+    /// threads cannot be started, this fails, and the member is not taken in. Panics if another
+    /// member has this name.
     pub(crate) fn register_member(
         self: &Arc<Self>,
         id: MemberId,
@@ -49,16 +50,16 @@ impl Core {
         }
         if let Some(drivers) = &self.workers {
             // After a kill, the members' locks last until the requests on the process's rings have
-            // ended. Direct I/O goes through another opening than the locked one, so all openings
-            // are registered.
+            // ended. Direct I/O goes through another opening of the file than the locked one, so
+            // all openings are registered.
             ring::files(&member).iter().for_each(|file| drivers.workers.register(file));
         }
         self.members.add(member);
         Ok(())
     }
 
-    /// Begins no more operations at a member, and waits until all have ended; false if that took
-    /// longer than `patience`. No worker may call it, nor a thread that holds
+    /// Begins no more operations at a member, and waits until all have ended. Returns false if that
+    /// took longer than `patience`. Neither a worker may call it, nor a thread that holds
     /// [`crate::members::Members::load`].
     pub(crate) fn drain_member(self: &Arc<Self>, id: MemberId, patience: Duration) -> bool {
         self.members.close_to_new(id);
@@ -72,7 +73,8 @@ impl Core {
         }
         true
     }
-    /// Whether no operation waits for a member or is in flight, nor in its elevator.
+    /// Whether no operation of a member is in flight, waits for the member, or waits in its
+    /// elevator.
     pub(crate) fn is_idle(self: &Arc<Self>, member: &MemberHandle) -> bool {
         let submitter = Submitter::new(self, member);
         let counters = member.scheduler.counters(&submitter);
@@ -80,9 +82,9 @@ impl Core {
         counters.waiting_reads + counters.waiting_writes + counters.out == 0 && member.is_idle()
     }
 
-    /// Closes a drained member, or waits until it is drained. On return its threads have ended, no
-    /// ring knows its files, and its device has been dropped. The caller is bound as in
-    /// [`Self::drain_member`]. Panics if no member has this name.
+    /// Closes a member, after waiting until it is drained. On return the member's threads have
+    /// ended, no ring knows its files, and its device has been dropped. The same callers are
+    /// excluded as in [`Self::drain_member`]. Panics if no member has this name.
     pub(crate) fn close_member(self: &Arc<Self>, id: MemberId) {
         drop(self.take_out(id));
     }
@@ -93,13 +95,13 @@ impl Core {
         let member = self.members.load().get(id).map(Arc::clone).expect("it is registered");
         member.threads.stop();
         member.threads.join();
-        // A thread may have given an operation from its queue to a ring.
+        // Drain again, since a thread may have given an operation from its queue to a ring.
         let _whole_patience = self.drain_member(id, Duration::MAX);
         self.unregister_files(&member);
         self.members.remove(id);
         let last = Arc::into_inner(member);
         let last = last.expect("all who had the member had it from the table");
-        // The kind of its device affects the others' scheduling, too.
+        // Whether this member's device was rotational affects the scheduling of the others.
         self.schedule_again();
         last.into_device()
     }

@@ -22,7 +22,7 @@ mod kit;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Members in files that outlive volumes.
+/// Member files that outlive the volumes opened on them.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -63,7 +63,7 @@ impl Files {
     }
 }
 
-/// Whether no process has it open as a member.
+/// Whether no process has the file open as a member.
 fn is_free(path: &Path) -> bool {
     File::open(path).expect("it is there").try_lock().is_ok()
 }
@@ -81,7 +81,7 @@ fn write(volume: &Volume, offset: u64, byte: u8, length: usize) {
     outcome.result.expect("a write");
 }
 
-/// A removed member's descriptor is closed while the array runs; another one serves the stripes.
+/// A removed member's descriptor is closed while the array runs; a replacement serves the stripes.
 #[test]
 fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
     for io in [Io::Ring, Io::Threads] {
@@ -92,7 +92,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
         (0..16).for_each(|part| write(&volume, part * 60_000, 1 + part.to_le_bytes()[0], 60_000));
         assert!(volume.stop().clean);
         drop(volume);
-        // Read-only, so that only the test sends requests to members.
+        // The array is read-only, so that only the test sends requests to members.
         let options = Options { read_only: true, ..options };
         let volume = files.open(2, &options, |notice| {
             assert!(matches!(notice, Notice::Stopped { .. }), "{notice:?}");
@@ -110,7 +110,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
             core.schedule_again();
             assert!(read(&volume, 0, size) == content, "{io:?}, round {round}");
         }
-        // A periodic look at a member may be in progress.
+        // A periodic look at a member may still be in progress.
         while !volume.unanswered().is_empty() {
             std::thread::yield_now();
         }
@@ -118,7 +118,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
     }
 }
 
-/// A new name makes the table grow, and all that belongs to members by name.
+/// A new name makes the table of members grow, and all other lists that are indexed by member name.
 #[test]
 fn a_member_of_a_new_name_is_looked_after_like_the_others() {
     for io in [Io::Ring, Io::Threads] {
@@ -141,15 +141,16 @@ fn a_member_of_a_new_name_is_looked_after_like_the_others() {
     }
 }
 
-/// Begun before its flush, each write was a seek of its own: of 3.0 times the writes of a
-/// free-for-all 2.7 were left.
+/// Regression: each write that began before its flush was a seek of its own. Instead of 3.0 times
+/// the writes without elevators the array did 2.7 times.
 #[test]
 fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     let files = Files::new(Level::Raid5, 4, 128);
     let with = |elevator| Scheduling { elevator, ..Scheduling::default() };
     let scheduling = with(Elevator::None);
     let volume = files.open(4, &Options { scheduling, ..Options::default() }, |_| {});
-    // As the shards know it: a worker may still be about to deliver it.
+    // The test checks what the shards know, since a worker may still be about to deliver the
+    // change.
     let comes_to = |expects: bool, age_max_ms: u64| {
         let is_so = |shard: &Shard| {
             let tuning = shard.tuning().expect("it has a cache");
@@ -172,8 +173,8 @@ fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     assert!(volume.stop().clean);
 }
 
-/// Operations in flight when a member is taken out still end; later ones fail as gone, and the
-/// array goes on without it.
+/// Operations that are in flight when a member is taken out still end. Later ones fail as gone, and
+/// the array goes on without the member.
 #[test]
 fn a_member_taken_out_under_load_costs_no_request() {
     for io in [Io::Ring, Io::Threads] {

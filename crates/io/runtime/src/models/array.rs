@@ -1,5 +1,5 @@
-//! A whole volume in a model: memory members that let other threads run in the middle of every
-//! access, and schedules from a seed.
+//! A whole volume in a model. Its members are in memory and let other threads run in the middle of
+//! every access; schedules come from a seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::{Cache, CacheMode, Notice, OpenMember, Options, Scheduling, Volume};
 #[path = "../../tests/kit/mod.rs"]
 mod kit;
 
-/// A member whose every access takes long enough for others to run.
+/// A member on which every access takes long enough for other threads to run.
 struct SlowMember {
     device: Arc<MemoryMember>,
     shared: Arc<Shared>,
@@ -71,7 +71,7 @@ impl Member for SlowMember {
     }
 }
 
-/// Members of one array, and the switches that a model turns.
+/// The members of one array, and the switches with which a model makes them fail or closes them.
 pub(super) struct Array {
     kit: kit::Array,
     shared: Arc<Shared>,
@@ -83,7 +83,7 @@ impl Array {
         Self { kit: kit::Array::new(level, slots, chunk), shared: Arc::default() }
     }
 
-    /// Opens it with few threads; the last `fragile` members are those that can die.
+    /// Opens the array with few threads. The last `fragile` members are those that can fail.
     pub(super) fn open(&self, fragile: usize, watch: impl Fn(Notice) + Send + 'static) -> Volume {
         self.open_scheduled(Scheduling::default(), fragile, watch)
     }
@@ -129,7 +129,7 @@ impl Array {
         self.shared.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Whether assembly would call it dirty.
+    /// Whether assembly would call the array dirty.
     pub(super) fn is_dirty(&self) -> bool {
         self.kit.assemble().1.array.expect("an array that can be run").dirty
     }

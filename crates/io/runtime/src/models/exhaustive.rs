@@ -1,7 +1,8 @@
-//! Loom's models: small, every schedule up to a number of preemptions, and who may touch what.
+//! Loom's models: small, under every schedule up to a number of preemptions, with a check of every
+//! access.
 //!
-//! Loom follows happens-before, not only the order in which things ran: a sector that two threads
-//! touch without a hand-over between them fails even if they never met.
+//! Loom follows happens-before, not only the order in which accesses ran. If two threads touch a
+//! sector without a hand-over between them, the model fails even if the accesses never met.
 
 use std::sync::Arc as Shared;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ use crate::requests::{self, Requests};
 use crate::sync::flaw::{Flaw, choose};
 use crate::write_admission::WriteAdmission;
 
-/// State that the writes share.
+/// The number of writes under way, which all writes of a model share.
 struct Gate {
     admission: WriteAdmission<AdmissionMode>,
     inside: AtomicUsize,
@@ -43,7 +44,7 @@ impl Gate {
     }
 }
 
-/// Two aligned writes and one that is not.
+/// Two aligned writes and one unaligned write ask for admission.
 fn admit_writes() {
     explore("write admission: alone is alone", 3, || {
         let (inside, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -62,7 +63,7 @@ fn admit_writes() {
     });
 }
 
-/// More than all writes that run beside each other.
+/// The count that an unaligned write adds: more than all writes that may run together.
 const ALONE: usize = 100;
 
 #[test]
@@ -77,14 +78,14 @@ fn an_admission_where_no_write_waits_is_caught() {
     admit_writes();
 }
 
-/// The pieces that go out now, and the answer if no piece is left to wait for.
+/// The pieces that may go out now, and the request's answer if no piece is in flight.
 fn cut(request: &requests::Request) -> (Vec<Piece>, Option<Result<(), Fault>>) {
     let mut pieces = Vec::new();
     let answer = request.cut(|_, piece| pieces.push(piece));
     (pieces, answer)
 }
 
-/// Ends a request, and wakes the thread that asked.
+/// Ends a request, and wakes the thread that submitted it.
 fn finish(
     requests: &Requests,
     id: RequestId,
@@ -95,7 +96,8 @@ fn finish(
     completion(answer, payload);
 }
 
-/// A write in three pieces, two acknowledged early: two threads report answers and releases.
+/// A write in three pieces, of which two are acknowledged early. Two threads report answers and
+/// releases.
 fn answer_early() {
     explore("requests: an answer and two releases", 4, || {
         let requests = Arc::new(Requests::default());
@@ -140,7 +142,8 @@ fn a_payload_that_is_never_released_is_caught() {
     answer_early();
 }
 
-/// A write that is acknowledged early and released by another thread; a second may get its memory.
+/// A write that is acknowledged early, and that another thread releases. A second request may get
+/// its memory.
 fn use_a_request_again() {
     explore("requests: one's memory for the next", 3, || {
         let requests = Arc::new(Requests::default());
@@ -160,7 +163,7 @@ fn use_a_request_again() {
             let answer = request.reply(Ok(()), (keeps_payload, false)).expect("one piece");
             finish(requests, id, request, answer);
         };
-        // Names of one table: each table keeps its own memory.
+        // Two names that belong to the same table, since each table keeps its own memory.
         let first = requests.name();
         let second = (0..16).map(|_| requests.name()).last().expect("sixteen");
         ask(&requests, first, 1);
@@ -187,12 +190,12 @@ fn memory_that_is_kept_while_it_is_used_is_caught() {
     use_a_request_again();
 }
 
-/// One sector.
+/// A request of one sector, which is one piece.
 fn one_piece(id: RequestId) -> Split {
     pieces(id, (0, 1))
 }
 
-/// Three sectors, each in a region of its own.
+/// A request of three sectors, each in a region of its own, and so in three pieces.
 fn three_pieces(id: RequestId) -> Split {
     pieces(id, (2047, 2050))
 }
@@ -208,7 +211,8 @@ fn payload(request: RequestId, sector: u32) -> Span {
     Span { buffer: Buffer::Payload { request, offset_sectors: sector }, length_bytes: 512 }
 }
 
-/// Fills one piece of a payload and answers it; cuts and does further pieces as the core does.
+/// Fills one piece of a payload and answers it. Cuts further pieces and answers them, as the core
+/// does.
 fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, first: u32) {
     let mut next = Some(first);
     while let Some(sector) = next {
@@ -223,7 +227,8 @@ fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, 
             finish(requests, id, request, answer);
         }
         let piece = pieces.first().map(|piece| piece.payload_offset_sectors);
-        // The first piece is one sector, the second a whole region, the third the rest.
+        // The first piece is one sector, the second a whole region, the third the remaining
+        // sectors.
         next = piece.map(|offset| offset.div_ceil(2048).min(2));
     }
 }
@@ -273,7 +278,8 @@ fn block(index: u32) -> Span {
     Span { buffer, length_bytes: 512 }
 }
 
-/// Two threads fill a block each and report it; the thread that owns the machine then reads both.
+/// Two threads fill a block each and report it. The thread that owns the machine then reads both
+/// blocks.
 fn fill_and_hand_over(says_so_first: bool) {
     explore("arena: blocks go with their events", 4, move || {
         let requests = Arc::new(Requests::default());

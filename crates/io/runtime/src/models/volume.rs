@@ -1,7 +1,8 @@
 //! Shuttle's large models: a volume with all its threads over memory members.
 //!
-//! Nothing hangs, every request is answered once, the arena's promise holds at every access
-//! ([`crate::sync::witness`]), and after the stop nothing touches a member.
+//! The models check that nothing hangs, that every request is answered once, and that the arena's
+//! promise holds at every access ([`crate::sync::witness`]). After the stop no operation may touch
+//! a member.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ use crate::{
     Scheduling, Volume,
 };
 
-/// Enough to find each flaw with room to spare, and few enough for one minute.
+/// Number of schedules: more than enough to find each flaw, and few enough for one minute.
 const SCHEDULES: usize = 150;
 
 fn write(volume: &Volume, offset: u64, length: usize, byte: u8) -> Result<(), RequestError> {
@@ -40,7 +41,8 @@ fn serve(level: Level, slots: u16) {
         let volume = Arc::new(array.open(0, |_| {}));
         let other = Arc::clone(&volume);
         let client = thread::spawn(move || {
-            // Across two regions, hence two shards; then a part of a sector.
+            // The first write crosses two regions, hence two shards; the second covers a part of a
+            // sector.
             write(&other, (1 << 20) - 512, 1024, 1).expect("a healthy write");
             write(&other, 1000, 100, 2).expect("a healthy write");
             assert_eq!(read(&other, (1 << 20) - 512, 1024), [1; 1024]);
@@ -66,7 +68,8 @@ fn two_clients_of_a_parity_array_are_served_under_any_schedule() {
     serve(Level::Raid5, 3);
 }
 
-/// One dispatch at a time, in turns; in the middle the elevators are switched off and on again.
+/// Elevators dispatch one operation at a time, and reads and writes take turns. In the middle the
+/// elevators are switched off and on again.
 fn serve_in_turns() {
     sample("volume: elevators, turns, and a switch of both", SCHEDULES, true, || {
         let array = Array::new(Level::Raid5, 3);
@@ -114,7 +117,8 @@ fn a_volume_whose_combiners_forget_is_caught() {
     serve(Level::Raid1, 2);
 }
 
-/// Submissions race with a stop: each is answered once, with success or with the error of a stop.
+/// Submissions race with a stop. Each request is answered once, with success or with the error of a
+/// stop.
 fn stop_in_the_middle() {
     sample("volume: requests race with the stop", SCHEDULES, true, || {
         let array = Array::new(Level::Raid1, 2);
@@ -176,7 +180,8 @@ fn a_stop_that_leaves_threads_waiting_is_caught() {
     stop_in_the_middle();
 }
 
-/// A member dies, and the array is stopped at once: the watcher gets the loss first, then the stop.
+/// A member fails, and the array is stopped at once. The watcher must get the loss first, then the
+/// stop.
 fn lose_a_member_and_stop() {
     sample("volume: a member dies, then the stop", SCHEDULES, true, || {
         let array = Array::new(Level::Raid1, 3);

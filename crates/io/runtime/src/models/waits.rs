@@ -1,5 +1,5 @@
 //! Shuttle's small models: a waiting thread is woken. Time stands still, so a lost wake-up is a
-//! deadlock; the models try each waiter that a notification can wake.
+//! deadlock. The models try each waiter that a notification can wake.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,10 +26,10 @@ use crate::watch::Watch;
 use crate::write_admission::WriteAdmission;
 use braid_ring::client::Outcome;
 
-/// Schedules of a small model, at most; a model with more is cut off here.
+/// Maximum schedules of a small model. A model with more schedules is cut off here.
 const SCHEDULES_MAX: usize = 30_000;
 
-/// An effect that looks at the machine: a thread that still owned it would wait for itself.
+/// An effect looks at the machine. A thread that still owned the machine would wait for itself.
 fn effects_that_need_the_machine() {
     let model = || {
         let combiner = Arc::new(Combiner::new(0));
@@ -72,7 +72,7 @@ fn pass(admission: &WriteAdmission<AdmissionMode>, mode: AdmissionMode, passed: 
     admission.leave(mode, |next| pass(admission, next, passed));
 }
 
-/// Two aligned writes and one that is not, twice.
+/// Two aligned writes and one unaligned write are admitted, twice.
 fn admit_writes() {
     let model = || {
         let admission = Arc::new(WriteAdmission::default());
@@ -109,7 +109,7 @@ fn an_admission_that_begins_no_write_is_caught() {
     admit_writes();
 }
 
-/// One thread queues work, two do it, and a stop comes while some is queued.
+/// One thread queues operations and two threads do them. A stop comes while some are queued.
 fn work_a_queue() {
     let model = || {
         let queue = Arc::new(Queue::new());
@@ -147,7 +147,8 @@ fn a_queue_that_ends_with_work_in_it_is_caught() {
     work_a_queue();
 }
 
-/// Three requests for one place on the rings, each on a thread that carries out what it may.
+/// Three requests need the only place on the rings. Each is on a thread that carries out the
+/// requests it may.
 fn wait_for_room() {
     let ask = |admission: &RingAdmission<usize>, done: &AtomicUsize, request: usize| {
         let carry_out = |request| {
@@ -193,7 +194,7 @@ fn a_line_that_is_forgotten_is_caught() {
     wait_for_room();
 }
 
-/// The alarm sleeps towards a moment far away when a nearer one is set.
+/// The alarm's thread sleeps towards a moment far away when a nearer moment is set.
 fn set_a_nearer_moment() {
     explore("alarm: a nearer moment, and the stop", SCHEDULES_MAX, || {
         let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
@@ -232,7 +233,7 @@ fn an_alarm_that_rings_on_is_caught() {
     set_a_nearer_moment();
 }
 
-/// As above, and the thread that set the moment waits for it before the stop.
+/// As `set_a_nearer_moment`, but the thread that set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
         let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
@@ -279,7 +280,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Waits for moments, and takes them.
+    /// Waits until moments arrive, and takes them.
     fn wait(&self) -> Vec<Arm> {
         let mut moments = self.moments.lock().expect("no panic");
         while moments.is_empty() {
@@ -289,8 +290,8 @@ impl Inbox {
     }
 }
 
-/// Two threads set moments, far and near. A worker takes them, looks at each when it has come, and
-/// is woken for the near one, once.
+/// Two threads set moments, one far and one near. A worker takes them, acts on each when it has
+/// come, and wakes the machine for the near one, once.
 fn keep_moments_with_a_worker() {
     let model = || {
         let alarm = Arc::new(Alarm::new(2));
@@ -309,7 +310,7 @@ fn keep_moments_with_a_worker() {
         let mut woken = [0, 0];
         while woken != [1, 1] {
             for Arm { place, at } in inbox.wait() {
-                // Time stands still: a far moment never comes.
+                // The far moment never comes, since time stands still.
                 if at.0 == far {
                     continue;
                 }
@@ -352,7 +353,8 @@ fn a_moment_that_stays_armed_is_caught() {
     keep_moments_with_a_worker();
 }
 
-/// A caller asks, and another thread answers, before it waits or while it sleeps; twice each.
+/// A caller asks, and another thread answers before the caller waits or while it sleeps; each
+/// happens twice.
 fn call_and_be_told() {
     explore("caller: told before it sleeps, or woken", SCHEDULES_MAX, || {
         for _ in 0..2 {
@@ -376,7 +378,7 @@ fn a_caller_that_is_not_woken_is_caught() {
     call_and_be_told();
 }
 
-/// Two requests are answered while a stop waits for that.
+/// Two requests are answered while a stop waits for both answers.
 fn wait_for_the_last_answer() {
     explore("requests in flight: the last answer", SCHEDULES_MAX, || {
         let in_flight = Arc::new(InFlight::default());

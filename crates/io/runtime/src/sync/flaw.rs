@@ -1,17 +1,17 @@
-//! Lines of this crate that a model can leave out; the places named below ask for them.
+//! Lines of this crate that a model can leave out. The places named by the variants ask for them.
 
 braid_concurrency::flaws! { pub(crate) enum Flaw {
     /// The end of a write does not begin the writes that it admits.
     LeaveSilent,
     /// A write begins whether it is admitted or not.
     EnterAtOnce,
-    /// A member's queue ends as soon as it is stopped, with work still in it.
+    /// A member's queue ends as soon as it is stopped, although operations are still in it.
     QueueEndsEarly,
-    /// A thread that uses up a request's pieces does not note it.
+    /// A thread that uses up a request's pieces does not note that none is left.
     CutTwice,
     /// A request whose payload was kept beyond its answer stays for ever.
     PayloadStays,
-    /// The memory of a request is kept for the next while another thread still has it.
+    /// A request's memory is kept for the next request while another thread still holds it.
     KeptInUse,
     /// Setting the alarm does not wake its thread.
     AlarmSilent,
@@ -33,6 +33,6 @@ braid_concurrency::flaws! { pub(crate) enum Flaw {
     WatchNotEnded,
     /// Stopping does not end the members' threads.
     MembersNotStopped,
-    /// A request that leaves a ring does not look at the line.
+    /// A request that leaves a ring does not check the line of waiting requests.
     LineForgotten,
 } }

@@ -1,4 +1,4 @@
-//! Sees each access to shared bytes: checks the arena's promise while a model runs.
+//! Watches each access to shared bytes: checks the arena's promise while a model runs.
 //!
 //! Place in the flow: a field of the arena's memory. In the product it has no size and does
 //! nothing. Under a model checker it has a mark for each sector. If one of two accesses to a sector
@@ -6,11 +6,11 @@
 
 #[cfg(not(any(loom, shuttle)))]
 mod product {
-    /// Nothing in the product.
+    /// In the product the witness is empty.
     #[derive(Debug)]
     pub(crate) struct Witness;
 
-    /// Held as long as an access lasts; nothing in the product.
+    /// Held as long as an access lasts; empty in the product.
     pub(crate) struct AccessGuard;
 
     impl Witness {
@@ -42,7 +42,7 @@ fn marks(offset: usize, length: usize) -> std::ops::Range<usize> {
 mod with_shuttle {
     use std::sync::{Arc, Mutex};
 
-    /// For each sector: how many read it, or -1 while one writes it.
+    /// For each sector: how many threads read it, or -1 while a thread writes it.
     #[derive(Debug)]
     pub(crate) struct Witness(Arc<Mutex<Vec<i32>>>);
 
@@ -101,7 +101,7 @@ pub(crate) use with_shuttle::*;
 mod with_loom {
     use loom::cell::{ConstPtr, MutPtr, UnsafeCell};
 
-    /// One cell for each sector; loom knows who may touch it when.
+    /// One cell for each sector; loom tracks which thread may touch it when.
     #[derive(Debug)]
     pub(crate) struct Witness(Vec<UnsafeCell<()>>);
 

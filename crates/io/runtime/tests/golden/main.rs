@@ -1,11 +1,11 @@
-//! Golden: arrays of the real md, run by a [`Volume`] over memory members.
+//! Arrays that the real md has written (golden fixtures), run by a [`Volume`] over memory members.
 //!
 //! Every fixture that assembly accepts is read, with all its members and without any that its level
-//! can spare: the bytes are md's. Then it is written, and read again without each single member:
-//! parity and copies are right.
+//! can spare. The bytes must be md's. Then the array is written, and read again without each single
+//! member: parity and copies must be right.
 //!
-//! It does not judge superblocks, layouts and verdicts; the golden test of `braid-assembly` does.
-//! Whether md agrees with these writes, the oracle tests.
+//! This test does not judge superblocks, layouts and verdicts; the golden test of `braid-assembly`
+//! does. The oracle tests whether md agrees with these writes.
 
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../../oracle/fixture.rs"]
@@ -29,7 +29,7 @@ use braid_member::{Member, MemoryMember};
 use braid_runtime::{Cache, OpenMember, Options, Payload, Volume, RequestError, ClientRequest};
 use fixture::{Content, Fixture};
 
-/// The members of a fixture, as memory that outlives the volumes opened on it.
+/// The members of a fixture, in memory that outlives the volumes opened on them.
 struct Array {
     devices: Vec<Arc<MemoryMember>>,
 }
@@ -40,7 +40,8 @@ impl Array {
         Self { devices: (0..fixture.members.len()).map(device).collect() }
     }
 
-    /// The array of all members but these; `None` if assembly refuses.
+    /// Assembles the array of all members but these; `None` if assembly refuses, or if this test
+    /// cannot know the array's content.
     fn assemble(
         &self,
         read_only: bool,
@@ -51,7 +52,7 @@ impl Array {
             .iter()
             .enumerate()
             .map(|(index, device)| {
-                // A blank device replaces an absent one, so that indices stay.
+                // A blank device replaces an absent member, so that indices stay.
                 let blank = without.contains(&index);
                 let read = |offset: u64, length: usize| {
                     let mut bytes = vec![0; length];
@@ -66,9 +67,10 @@ impl Array {
             .collect();
         let options = braid_assembly::Options { read_only, ..Default::default() };
         let array = assemble(&probed, &options).array.ok();
-        // Nothing is expected of an array that may read wrong in parts.
+        // The content is not known if assembly warns that some reads may be wrong.
         let array = array.filter(|array| array.withheld_risk.is_none());
-        // Nor of data that only a log holds, which this test does not replay.
+        // This test replays no log: it leaves out arrays that need a replay, unless all members are
+        // present.
         let array = array.filter(|array| array.replay.is_none() || without.is_empty());
         (probed, array)
     }
@@ -82,7 +84,8 @@ impl Array {
         let options = Options {
             read_only,
             shards: 2,
-            // A thousand volumes are opened; each clears its memory.
+            // The test opens a thousand volumes, and each clears its memory, so the memory is
+            // small.
             cache: Cache { memory_bytes: 2 << 20, ..Cache::default() },
             threads_per_member: 1,
             ..Options::default()
@@ -97,7 +100,7 @@ fn fixtures() -> Vec<(String, Fixture)> {
     Fixture::all(&folder).expect("the fixtures are committed")
 }
 
-/// md's content: for every sector the stamp of the latest generation on any member.
+/// md's content: for every sector the stamp of the latest generation that a member holds.
 fn content(fixture: &Fixture) -> Vec<u8> {
     let mut latest: BTreeMap<u64, u8> = BTreeMap::new();
     for run in fixture.members.iter().flat_map(|member| &member.runs) {
@@ -110,14 +113,14 @@ fn content(fixture: &Fixture) -> Vec<u8> {
     let sectors = fixture.number("sectors");
     let mut content = vec![0; usize::try_from(sectors).expect("small") * pattern::SECTOR];
     for (sector, bytes) in (0..sectors).zip(content.chunks_mut(pattern::SECTOR)) {
-        // A sector that is on no member exists as parity; see `generations_on_no_member`.
+        // Data that is on no member exists only as parity; see `generations_on_no_member`.
         let generation = latest.get(&sector).copied().unwrap_or(1);
         pattern::repeat(pattern::stamp(generation, sector), bytes);
     }
     content
 }
 
-/// Sectors whose generation in md is on no member: they were written while theirs was gone.
+/// Sectors whose generation in md is on no member: they were written while their member was absent.
 fn generations_on_no_member(name: &str) -> Vec<(std::ops::Range<u64>, u8)> {
     let written = |ranges: &[(u64, u64, u8)]| {
         ranges.iter().map(|&(first, end, generation)| (first..end, generation)).collect()
@@ -153,8 +156,8 @@ fn read(volume: &Volume, about: &str) -> Vec<u8> {
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
-/// Reads the volume in pieces of 4 KiB where one read fails: right bytes or an error, never other
-/// bytes. Returns the number of unreadable bytes.
+/// Reads the volume in pieces of 4 KiB, each of which gives the right bytes or an error, never
+/// other bytes. Returns the number of unreadable bytes.
 fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     const PIECE: usize = 4096;
     let mut missing = 0;
@@ -170,7 +173,8 @@ fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     missing
 }
 
-/// Every set of one or two members that the array can lose, by the geometry (the oracle tests it).
+/// Every set of one or two members that the array can lose, as the geometry says (the oracle tests
+/// that).
 fn losses(array: &AssembledArray) -> Vec<Vec<usize>> {
     let mut sets = Vec::new();
     let survives = |lost: &[u16]| {
@@ -194,7 +198,7 @@ fn losses(array: &AssembledArray) -> Vec<Vec<usize>> {
     sets
 }
 
-/// SHA-256 in hex, by coreutils: no crate of braid's has it, and only one test needs it.
+/// SHA-256 in hex, by coreutils: no dependency of braid computes it, and only one test needs it.
 fn sha256(bytes: &[u8]) -> String {
     let mut child = Command::new("sha256sum")
         .stdin(Stdio::piped())
@@ -206,12 +210,12 @@ fn sha256(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said[..64]).into_owned()
 }
 
-/// The other tests compare with [`expected`]; md compared it with its own reads.
+/// The other tests compare with [`expected`]. md itself compared that content with its own reads.
 #[test]
 fn what_is_expected_is_what_md_read() {
     let mut hashed = 0;
     for (name, fixture) in fixtures() {
-        // Nothing is expected of a refused array.
+        // Nothing is known about the content of a refused array.
         if Array::new(&fixture).assemble(true, &[]).1.is_none() {
             continue;
         }

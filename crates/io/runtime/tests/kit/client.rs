@@ -2,7 +2,7 @@
 
 use braid_runtime::{ClientRequest, Payload, Volume};
 
-/// Kept here, so that a seed means the same for ever (xorshift64*).
+/// An own generator (xorshift64*), so that a seed always gives the same numbers.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -22,7 +22,7 @@ pub(crate) fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
-/// Writes, with or without waiting for stable storage.
+/// Writes, waiting for stable storage if `durable`.
 pub(crate) fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
     let payload = Payload::from(bytes);
     let outcome = volume.call(ClientRequest::Write { offset, payload, durable });

@@ -21,7 +21,7 @@ impl Files {
         Self::new_in(&std::env::temp_dir(), level, slots, chunk_sectors, member_bytes)
     }
 
-    /// As `new`, in another folder.
+    /// As `new`, with the files in another folder.
     pub(crate) fn new_in(
         folder: &Path,
         level: Level,
@@ -44,7 +44,7 @@ impl Files {
         self.folder.path().join(format!("m{slot}"))
     }
 
-    /// Whether they are kept in memory.
+    /// Whether the files are kept in memory.
     #[allow(dead_code)] // not every test asks
     pub(crate) fn is_memory(&self) -> bool {
         open(&self.path(0), Access::Examine).expect("a member").is_memory()
@@ -59,7 +59,7 @@ impl Files {
         self.open_after(options, |_| {}, watch)
     }
 
-    /// As `open`, after `each` has seen every member.
+    /// As `open`, after `each` was called for every member.
     pub(crate) fn open_after(
         &self,
         options: &Options,

@@ -1,4 +1,4 @@
-//! A change of a volume while a client writes to it.
+//! A helper that changes a volume while a client writes to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,13 +6,14 @@ use braid_runtime::Volume;
 
 use crate::client::{read, write};
 
-/// Bytes that depend on their place, and on a seed.
+/// Bytes that depend on their position and on a seed.
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let byte = |at: usize| (at / 512 % 256) ^ (at % 251);
     (0..length).map(|at| u8::try_from(byte(at)).expect("a byte") ^ seed).collect()
 }
 
-/// Calls `act` while a client writes. Then all data is intact, and the volume stops cleanly.
+/// Calls `act` while a client writes. Checks afterwards that all data is intact and that the volume
+/// stops cleanly.
 pub(crate) fn while_it_is_written(volume: Volume, act: impl FnOnce(&Volume)) {
     const BYTES: u64 = 65_536;
     const PLACES: u64 = 32;

@@ -1,4 +1,5 @@
-//! Arrays of memory members for tests, made, assembled and opened as by the command line.
+//! Arrays of memory members for tests, which are made, assembled and opened as the command line
+//! does it.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Array {
         Self::with_spares(level, (slots, 0), chunk_sectors)
     }
 
-    /// As `new`, with spares behind the slots.
+    /// As `new`, with spares in addition to the members in slots.
     pub(crate) fn with_spares(
         level: Level,
         (slots, spares): (u16, u16),

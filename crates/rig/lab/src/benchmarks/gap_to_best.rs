@@ -1,14 +1,15 @@
-//! Compares a figure with the others of its case: which variant is behind, and by how much.
+//! Compares one variant's figure with the other variants of the same case: whether it is behind,
+//! and by how much.
 
 use crate::frame::{Better, Figure, Series, number};
 
-/// The distance to the best of the others.
+/// The distance of a variant to the best of the other variants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct GapToBest {
     pub(super) best: &'static str,
-    /// The ratio to that one, round by round; the median.
+    /// The median over all rounds of the ratio to that best variant.
     pub(super) ratio: f64,
-    /// Whether the ranges of both meet, so that some rounds say otherwise.
+    /// Whether the ranges of the two variants overlap, so that some rounds show the opposite.
     pub(super) is_within_spread: bool,
 }
 
@@ -24,13 +25,14 @@ pub(super) fn times(ratio: f64) -> String {
     if ratio.is_finite() { format!("{}x", number(ratio)) } else { "-".to_owned() }
 }
 
-/// Whether a variant is braid, alone or below something.
+/// Whether a variant is braid, alone or below another program.
 fn is_ours(variant: &str) -> bool {
     variant == "braid" || variant.ends_with("on braid")
 }
 
 /// Whether, and how far, `series` is behind the best of the others. If the figure has braid, only
-/// braid is compared, with all that are not braid; otherwise all with all.
+/// braid is compared, with all variants that are not braid. Otherwise each variant is compared with
+/// all others.
 pub(super) fn behind(figure: &Figure, series: &Series) -> Option<GapToBest> {
     let has_ours = figure.series.iter().any(|one| is_ours(one.variant));
     if has_ours && !is_ours(series.variant) {

@@ -7,13 +7,13 @@ use super::gap_to_best::{behind, times};
 use super::run_record::{RunRecord, Suite};
 use crate::frame::{Figure, number, plot};
 
-/// The text, and its plots: (file name, SVG).
+/// The text of the page, and its plots: (file name, SVG).
 pub(super) struct MarkdownPage {
     pub(super) text: String,
     pub(super) plots: Vec<(String, String)>,
 }
 
-/// The text of these runs; plots are in a folder of this name.
+/// The text of these runs. The text refers to plots in a folder of this name.
 pub(super) fn text(runs: &[RunRecord], folder: &str) -> MarkdownPage {
     let mut page = MarkdownPage { text: String::new(), plots: Vec::new() };
     let _never_fails = page.write(runs, folder);

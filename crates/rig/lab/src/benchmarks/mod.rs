@@ -31,7 +31,7 @@ pub struct Args {
     markdown: Option<PathBuf>,
 }
 
-/// Conclusions that no figures support.
+/// Conclusions that the figures do not support.
 const NOT_TO_CONCLUDE: [&str; 6] = [
     "Nothing about the speed of another machine. An absolute figure holds only for this machine \
      and its load at that time. Only ratios within one run mean something, and only if they \
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder of plots, as the Markdown names it.
+/// The name of the folder with the plots, as the Markdown refers to it.
 fn folder_of(file: &Path) -> String {
     file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }

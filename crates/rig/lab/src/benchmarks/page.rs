@@ -1,4 +1,4 @@
-//! The page: self-contained HTML with plots in it.
+//! The HTML page, with all plots inside it.
 
 use std::fmt::Write;
 

@@ -15,7 +15,7 @@ pub(super) struct RunRecord {
 pub(super) struct Suite {
     pub(super) name: String,
     pub(super) report: Report,
-    /// A line for each target: whether it was met.
+    /// One line for each target, which says whether the target was met.
     pub(super) targets: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl RunRecord {
         &mut self.suites[at]
     }
 
-    /// Adds a row; `None` if the value is no row.
+    /// Adds a row to the record; `None` if the value is no row.
     fn add(&mut self, row: &Value) -> Option<()> {
         let word = |key: &str| row[key].as_str().filter(|word| !word.is_empty());
         let values: Vec<f64> = row["values"].as_array()?.iter().filter_map(Value::as_f64).collect();
@@ -85,7 +85,7 @@ impl RunRecord {
     }
 }
 
-/// Reports use static strings, so a file's words are leaked; the program ends soon.
+/// Leaks a word from a file, since reports use static strings; the program ends soon.
 fn kept(word: &str) -> &'static str {
     Box::leak(word.to_owned().into_boxed_str())
 }

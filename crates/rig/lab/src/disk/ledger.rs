@@ -1,20 +1,20 @@
-//! Where the arm's time goes: for whom it seeks, waits for the platter, and transfers.
+//! The account of the arm's time: for whom it seeks, waits for the platter, and transfers.
 //!
-//! A run is several requests, adjacent or joined by the cache. Its positioning is charged to the
-//! first of them, the transfer to each.
+//! A run is several requests, adjacent or joined by the cache. The positioning for a run is charged
+//! to its first request, the transfer to each.
 
 use super::runs::Runs;
 
 /// The purpose of the arm's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArmPurpose {
-    /// A client that reads.
+    /// The arm reads for a client.
     Reader,
-    /// A write that must read first.
+    /// The arm reads for a write that must read first.
     PreRead,
     /// A client's data.
     Data,
-    /// Parity.
+    /// The arm writes parity.
     Parity,
 }
 
@@ -22,7 +22,7 @@ impl ArmPurpose {
     /// All purposes.
     pub const ALL: [Self; 4] = [Self::Reader, Self::PreRead, Self::Data, Self::Parity];
 
-    /// Its name in tables.
+    /// The purpose's name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl ArmPurpose {
     }
 }
 
-/// Time of the arm, by kind.
+/// Time of the arm, divided by kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmTime {
     /// Seeks to another track.
@@ -48,19 +48,19 @@ pub struct ArmTime {
 }
 
 impl ArmTime {
-    /// The sum.
+    /// The sum of seek, rotation and transfer time.
     #[must_use]
     pub const fn all_ns(&self) -> u64 {
         self.seek_ns + self.rotation_ns + self.transfer_ns
     }
 }
 
-/// Time of the arms, by [`ArmPurpose`].
+/// Time of the arms, indexed by [`ArmPurpose`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account(pub [ArmTime; 4]);
 
 impl Account {
-    /// The time spent on one of them.
+    /// The time spent on one purpose.
     #[must_use]
     pub const fn of(&self, purpose: ArmPurpose) -> ArmTime {
         self.0[purpose as usize]
@@ -138,7 +138,7 @@ impl Ledger {
         if self.parity.holds(sector, sector + 1) { ArmPurpose::Parity } else { ArmPurpose::Data }
     }
 
-    /// Sectors leave the cache, and their transfer time is charged sector by sector.
+    /// Notes that sectors leave the cache, and charges their transfer time sector by sector.
     pub(super) fn destaged(&mut self, (from, to): (u64, u64), transfer_ns: u64) {
         let parity_ns = transfer_ns * self.parity.remove(from, to) / (to - from);
         self.of(ArmPurpose::Parity).transfer_ns += parity_ns;

@@ -41,9 +41,9 @@ use runs::Runs;
 /// A request to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// Its number.
+    /// The request's number.
     pub id: u64,
-    /// First sector.
+    /// First sector of the request.
     pub sector: u64,
     /// Number of sectors.
     pub sectors: u64,
@@ -54,9 +54,9 @@ pub struct DiskRequest {
 #[derive(Debug)]
 enum Arm {
     Idle,
-    /// Busy until this time with these requests.
+    /// The arm is busy with these requests until this time.
     Requests(u64, Vec<u64>),
-    /// Busy until this time with this many sectors from the cache.
+    /// The arm is busy with this many sectors from the cache until this time.
     Destage(u64, u64),
 }
 
@@ -65,13 +65,14 @@ enum Arm {
 pub struct Disk {
     plan: DiskPlan,
     arm: Arm,
-    /// The position of the arm: the sector behind the last one, and since when.
+    /// The position of the arm: the sector after the last one served, and the time since which the
+    /// arm is there.
     head: u64,
     since: u64,
     /// Whether the last run was a read, so that the disk reads ahead.
     was_read: bool,
     reads: RequestQueue,
-    /// Without a cache, the writes that wait for the arm.
+    /// If the disk has no cache: the writes that wait for the arm.
     writes: RequestQueue,
     /// Flushes that wait for an empty cache.
     flushes: Vec<u64>,
@@ -84,7 +85,7 @@ pub struct Disk {
     done: BinaryHeap<Reverse<(u64, u64)>>,
     arrivals: u64,
     ledger: Ledger,
-    /// Busy time with reads, and with writes.
+    /// Time for which the arm was busy with reads, and with writes.
     busy_ns: [u64; 2],
 }
 
@@ -117,13 +118,13 @@ impl Disk {
         self.busy_ns
     }
 
-    /// How often the arm had to seek, or wait for the platter.
+    /// Number of times that the arm had to seek, or wait for the platter.
     #[must_use]
     pub fn positionings(&self) -> u64 {
         self.account().0.iter().map(|spent| spent.positionings).sum()
     }
 
-    /// Where the arm's time went; the run it serves counts in full.
+    /// The account of the arm's time; the run that it serves counts in full.
     #[must_use]
     pub fn account(&self) -> Account {
         self.ledger.account()
@@ -160,7 +161,7 @@ impl Disk {
         self.go_on(now);
     }
 
-    /// Takes a flush of this number: done when the cache is empty.
+    /// Takes a flush with this number, which is done when the cache is empty.
     pub fn flush(&mut self, now: u64, id: u64) {
         self.flushes.push(id);
         self.go_on(now);
@@ -196,7 +197,8 @@ impl Disk {
         self.go_on(now);
     }
 
-    /// Takes writes into the cache while it has room; a write larger than the cache goes alone.
+    /// Takes writes into the cache while the cache has room. A write larger than the cache goes in
+    /// alone.
     fn admit(&mut self, now: u64) {
         if !self.flushes.is_empty() {
             return;
@@ -253,7 +255,7 @@ impl Disk {
             && first >= self.head
             && to - self.head <= self.plan.read_ahead_sectors
         {
-            // The disk has read ahead since; its buffer has those sectors.
+            // After a read the disk has read ahead while idle; its buffer has those sectors.
             let ends = now.max(self.since + self.plan.transfer_ns(to - self.head));
             self.ledger.of(purpose).transfer_ns += ends - now;
             ends
@@ -285,14 +287,14 @@ impl Disk {
         self.arm = Arm::Destage(ends, to - first);
     }
 
-    /// The transfer time of sectors, which it charges.
+    /// Charges the transfer of these sectors, and returns its time.
     fn pass(&mut self, sectors: u64, purpose: ArmPurpose) -> u64 {
         let transfer_ns = self.plan.transfer_ns(sectors);
         self.ledger.of(purpose).transfer_ns += transfer_ns;
         transfer_ns
     }
 
-    /// When `sector` is under the head; charges seek and rotation.
+    /// Charges seek and rotation, and returns the time when `sector` is under the head.
     fn position(&mut self, now: u64, sector: u64, purpose: ArmPurpose) -> u64 {
         if sector == self.head && now == self.since {
             return now;
@@ -312,13 +314,15 @@ impl Disk {
 /// Requests that wait for the arm, by first sector and arrival.
 type RequestQueue = BTreeMap<(u64, u64), (DiskRequest, ArmPurpose)>;
 
-/// The first sector of the next request upwards from the head, or of the lowest.
+/// The first sector of the next request upwards from the head. If there is none, the lowest
+/// request's.
 fn next_up(waiting: &RequestQueue, head: u64) -> Option<u64> {
     let next = waiting.range((head, 0)..).next().or_else(|| waiting.iter().next());
     next.map(|((sector, _), _)| *sector)
 }
 
-/// Takes adjacent requests from `first` on. Returns their end, numbers, and first owner.
+/// Takes adjacent requests from `first` on. Returns the sector after them, their numbers, and the
+/// first one's owner.
 fn take_run(
     waiting: &mut RequestQueue,
     first: u64,
@@ -345,7 +349,8 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Keeps `depth` requests out until all are done. Returns when the last is on the platter.
+    /// Keeps `depth` requests at the disk until all are done. Returns when the last one is on the
+    /// platter.
     fn serve(requests: &[DiskRequest], depth: usize) -> (u64, usize) {
         let mut disk = Disk::new(DiskPlan::SATA_2005);
         let (mut now, mut next, mut done) = (0, 0, 0);
@@ -373,7 +378,7 @@ mod tests {
         let whole = 8 * 20_000 * plan.turn_ns() / plan.sectors_per_track;
         for is_write in [false, true] {
             let (time, _) = serve(&run(20_000, is_write, |n| n * 8), 32);
-            // Whole nanoseconds are rounded once for each run.
+            // Times are rounded to whole nanoseconds once for each run of sectors.
             assert!((whole - 1000..whole + whole / 20).contains(&time), "{time} for {whole}");
         }
         let mut random = Random::new(1);

@@ -9,19 +9,19 @@ const fn mebibytes(count: u64) -> u64 {
 pub struct DiskPlan {
     /// Turns in a minute.
     pub rpm: u64,
-    /// Sectors of 512 bytes on a track; with the turns, the transfer rate.
+    /// Sectors of 512 bytes on a track; with the turns, this gives the transfer rate.
     pub sectors_per_track: u64,
     /// Tracks that the arm reaches.
     pub tracks: u64,
-    /// A seek to the next track.
+    /// Time of a seek to the next track.
     pub track_seek_ns: u64,
-    /// The mean seek over all pairs of tracks.
+    /// Mean time of a seek over all pairs of tracks.
     pub average_seek_ns: u64,
-    /// Time of a command beside the arm's.
+    /// Time that a command takes in addition to the arm's time.
     pub overhead_ns: u64,
     /// Capacity of the write cache.
     pub cache_sectors: u64,
-    /// Sectors read beyond a read while no other request waits.
+    /// Sectors that the disk reads ahead after a read while no other request waits.
     pub read_ahead_sectors: u64,
     /// The longest run that the arm serves at once.
     pub run_sectors_max: u64,
@@ -45,13 +45,13 @@ impl DiskPlan {
         run_sectors_max: 256,
     };
 
-    /// Sectors of the disk.
+    /// Number of sectors of the disk.
     #[must_use]
     pub const fn sectors(&self) -> u64 {
         self.tracks * self.sectors_per_track
     }
 
-    /// One turn.
+    /// Time of one turn.
     #[must_use]
     pub const fn turn_ns(&self) -> u64 {
         60_000_000_000 / self.rpm
@@ -63,15 +63,15 @@ impl DiskPlan {
         sectors * self.turn_ns() / self.sectors_per_track
     }
 
-    /// The place of a sector on its turn, as a time.
+    /// The angle at which a sector is on its track, as a time from the turn's start.
     #[must_use]
     pub const fn angle_ns(&self, sector: u64) -> u64 {
         self.transfer_ns(sector) % self.turn_ns()
     }
 
-    /// The seek between the tracks of two sectors: nothing on the same track, a step to the next.
-    /// Beyond that it is the root of the distance. Its mean over all pairs of tracks, whose mean
-    /// root is 8/15, is the sheet's average seek.
+    /// The time of a seek between the tracks of two sectors: nothing on the same track, a step to
+    /// the next track. Beyond that it is the root of the distance. Its mean over all pairs of
+    /// tracks, whose mean root is 8/15, is the sheet's average seek.
     #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let track = |sector: u64| sector / self.sectors_per_track;
@@ -80,7 +80,7 @@ impl DiskPlan {
             return 0;
         }
         let full = (self.average_seek_ns - self.track_seek_ns) * 15 / 8;
-        // The root of the distance's share of all tracks, in 2^-16.
+        // The root of the distance as a fraction of all tracks, in units of 2^-16.
         let root = ((distance << 32) / self.tracks).isqrt();
         self.track_seek_ns + ((full * root) >> 16)
     }

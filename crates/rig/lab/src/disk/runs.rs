@@ -1,8 +1,8 @@
-//! A set of sectors as runs, joined where they touch.
+//! A set of sectors as runs. Runs that touch are joined.
 
 use std::collections::BTreeMap;
 
-/// Runs that do not touch each other: from, to.
+/// Runs that do not touch each other: first sector, and the sector after the last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     runs: BTreeMap<u64, u64>,
@@ -18,12 +18,13 @@ impl Runs {
         self.sectors
     }
 
-    /// Whether the set has the whole run.
+    /// Whether the set contains every sector of the run.
     pub(super) fn holds(&self, from: u64, to: u64) -> bool {
         self.runs.range(..=from).next_back().is_some_and(|(_, end)| *end >= to)
     }
 
-    /// The start of the first run at or behind a sector, or of the lowest.
+    /// The start of the first run at or behind a sector. If there is none, the start of the lowest
+    /// run.
     pub(super) fn next_up(&self, from: u64) -> Option<u64> {
         let next = self.runs.range(from..).next().or_else(|| self.runs.iter().next());
         next.map(|(sector, _)| *sector)
@@ -42,7 +43,7 @@ impl Runs {
         self.put(from, to);
     }
 
-    /// Removes a run from the set; returns how many sectors of it were there.
+    /// Removes a run from the set; returns how many of its sectors the set had.
     pub(super) fn remove(&mut self, from: u64, to: u64) -> u64 {
         let before = self.sectors;
         let overlaps = |(start, end): (&u64, &u64)| (*end > from).then_some((*start, *end));
@@ -58,7 +59,8 @@ impl Runs {
         before - self.sectors
     }
 
-    /// Removes up to `sectors_max` of the run that begins at `from`; returns their end.
+    /// Removes up to `sectors_max` sectors of the run that begins at `from`; returns the end of the
+    /// removed sectors.
     pub(super) fn take_first(&mut self, from: u64, sectors_max: u64) -> u64 {
         let end = *self.runs.get(&from).expect("a run begins there");
         let to = end.min(from + sectors_max);

@@ -11,10 +11,10 @@ use crate::pages::Pages;
 pub(super) const SECTOR: usize = 512;
 const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
-/// More runs than a step of work names on most arrays.
+/// Runs kept on the stack: more than one step of work names on most arrays.
 const RUNS: usize = 16;
 
-/// Blocks first, then payloads, each at its request's number.
+/// The blocks first, then the payloads, each payload at its request's number.
 #[derive(Debug)]
 pub(super) struct Bytes {
     memory: Pages,
@@ -24,7 +24,8 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Memory for numbers of blocks and payloads, with their lengths. Touched, and not uniform.
+    /// Memory for this many blocks and payloads of these lengths. All of it is written, with bytes
+    /// that differ.
     pub(super) fn new(
         (blocks, block_bytes): (usize, usize),
         (payloads, payload_bytes): (usize, usize),

@@ -7,12 +7,12 @@ use braid_engine::request::Operation;
 use super::Driver;
 use crate::random::Random;
 
-/// The places of a load's requests.
+/// The places on the array of a load's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Random, at multiples of the request's size.
     Random,
-    /// One behind the other, and from the start again at the array's end.
+    /// One request behind the other, and from the start again at the array's end.
     Sequential,
 }
 
@@ -23,7 +23,7 @@ pub struct Load {
     pub operation: Operation,
     /// Sectors of each request.
     pub sectors: u32,
-    /// The places.
+    /// The places of the requests.
     pub pattern: Pattern,
     /// Maximum of unanswered requests.
     pub depth: usize,
@@ -31,7 +31,8 @@ pub struct Load {
     pub requests: u64,
 }
 
-/// The places of a load's requests; each turn continues the last one.
+/// Generates the places of a load's requests. Each turn of a contender continues where the last one
+/// ended.
 #[derive(Debug)]
 pub struct Places {
     random: Random,
@@ -42,7 +43,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places in an array of this many sectors.
+    /// The places on an array of this many sectors.
     #[must_use]
     pub fn new(load: &Load, capacity_sectors: u64, seed: u64) -> Self {
         let sectors = u64::from(load.sectors);
@@ -64,7 +65,7 @@ impl Places {
 }
 
 impl Load {
-    /// Runs the whole load. Returns seconds from the first request to the last answer.
+    /// Runs the whole load. Returns the seconds from the first request to the last answer.
     ///
     /// # Panics
     /// If the driver has fewer payloads than requests at once, or stops answering.

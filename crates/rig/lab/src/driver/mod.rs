@@ -31,15 +31,15 @@ use bytes::{Bytes, SECTOR};
 use free::Free;
 pub use load::{Load, Pattern, Places};
 
-/// Members are filled with it at first; parity over an even number of slots is right.
+/// The byte that fills members at first. Parity over an even number of slots is then right.
 const UNWRITTEN: u8 = 0x35;
 
-/// The kind of the members.
+/// Whether members store bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A request is one copy.
+    /// Members are memory: a request is one copy.
     Memory,
-    /// A request does nothing.
+    /// Members are null: a request does nothing.
     Null,
 }
 
@@ -54,11 +54,12 @@ pub struct Plan {
     pub chunk_sectors: u32,
     /// Sectors of each member that the array uses.
     pub member_sectors: u64,
-    /// A slot without a member.
+    /// A slot that has no member, if any.
     pub missing: Option<u16>,
     /// Settings of the stripe cache.
     pub tuning: Tuning,
-    /// Number of payloads: requests at once, and those acknowledged and not written.
+    /// Number of payloads. They are needed for requests at once, and for writes that are
+    /// acknowledged and not yet on the members.
     pub payloads: usize,
     /// Sectors of each payload.
     pub payload_sectors: u32,
@@ -68,7 +69,7 @@ pub struct Plan {
 enum Clock {
     /// Real time since the driver was made.
     Real(std::time::Instant),
-    /// Advances by [`TURN_NS`] in each turn.
+    /// A time that advances by [`TURN_NS`] in each turn.
     Turns,
 }
 
@@ -77,7 +78,7 @@ const TURN_NS: u64 = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pieces {
     unanswered: u32,
-    /// Acknowledged pieces whose payload is still in use.
+    /// Number of acknowledged pieces whose payload is still in use.
     kept: u32,
 }
 
@@ -88,7 +89,7 @@ pub struct Driver {
     regions: Regions,
     capacity_sectors: u64,
     bytes: Bytes,
-    /// By slot; empty with null members.
+    /// The members' bytes, indexed by slot; empty with null members.
     members: Vec<Pages>,
     kernel: &'static Kernel,
     now: Instant,
@@ -96,7 +97,7 @@ pub struct Driver {
     clock: Clock,
     is_writing_back: bool,
     rounds: u64,
-    /// By request.
+    /// The pieces of each request, indexed by the request's number.
     pieces: Vec<Pieces>,
     /// Requests answered since the last count.
     answered: u64,
@@ -135,7 +136,8 @@ impl Driver {
         );
         let size = usize::try_from(plan.member_sectors * SECTOR_BYTES).expect("fits into memory");
         let members = match plan.kind {
-            // Touched: unwritten memory is a single page of zeroes, in every cache.
+            // Filled, since unwritten memory is a single page of zeroes, which stays in every
+            // cache.
             Kind::Memory => (0..plan.slots).map(|_| Pages::filled(size, UNWRITTEN)).collect(),
             Kind::Null => Vec::new(),
         };
@@ -157,7 +159,8 @@ impl Driver {
         }
     }
 
-    /// The same for counted work: with this parity kernel, and a clock that only turns move.
+    /// The same driver for counted work: with this parity kernel, and with a clock that only turns
+    /// advance.
     #[must_use]
     pub fn counting(self, kernel: &'static Kernel) -> Self {
         Self { kernel, clock: Clock::Turns, ..self }
@@ -180,7 +183,7 @@ impl Driver {
         self.bytes.payload(request)
     }
 
-    /// Gives a request to the shard, and no more.
+    /// Gives a request to the shard, without carrying out any effects.
     pub fn issue(&mut self, id: RequestId, operation: Operation, start: u64, sectors: u32) {
         let request =
             Request { id, operation, start: LogicalSector(start), sectors: u64::from(sectors) };
@@ -190,12 +193,14 @@ impl Driver {
         }
     }
 
-    /// Carries out the shard's effects once, and delivers the results. Returns whether it had any.
+    /// Carries out the shard's effects once, and delivers the results. Returns whether the shard
+    /// had any effects.
     pub fn turn(&mut self) -> bool {
         self.now = self.time();
 
         let mut any = false;
-        // The result of a computation is written while it is in the processor's caches.
+        // Computations alternate with effects, so that a result is written while it is in the
+        // processor's caches.
         loop {
             while let Some(io) = self.shard.poll_member_io() {
                 carry_out(&mut self.members, &mut self.bytes, &io);
@@ -234,7 +239,7 @@ impl Driver {
         any
     }
 
-    /// Frees the payload of a request, if no piece of it is left.
+    /// Frees the payload of a request if no piece of the request needs it.
     fn give_back(&mut self, request: RequestId) {
         if self.pieces[index(request)] == Pieces::default() {
             self.free.give(request);
@@ -251,7 +256,7 @@ impl Driver {
         std::mem::take(&mut self.answered)
     }
 
-    /// Whether more work will come, even if there is none now.
+    /// Whether the shard will have more work, even if it has none now.
     #[must_use]
     pub fn expects_more(&self) -> bool {
         self.shard.poll_timeout().is_some()

@@ -1,4 +1,4 @@
-//! Curves under the bars of a suite's plot: a value over time or over all requests.
+//! Curves under the bars of a suite's plot. Each shows a value over time or over all requests.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::svg::{colour, escape, number};
 const LEFT: f64 = 90.0;
 const WIDTH: f64 = 840.0;
 const HEIGHT: f64 = 190.0;
-/// Beyond this ratio of largest to smallest the scale is logarithmic.
+/// If the ratio of largest to smallest value exceeds this, the scale is logarithmic.
 const LINEAR_MAX: f64 = 30.0;
 
-/// Draws curves from `top` on; returns where they end.
+/// Draws curves from the height `top` on; returns the height at which they end.
 pub(super) fn draw(out: &mut String, top: f64, curves: &Curves, variants: &[&str]) -> f64 {
     let points = || curves.lines.iter().flat_map(|(_, points)| points.iter().copied());
     let most = |value: fn((f64, f64)) -> f64| points().map(value).fold(0.0, f64::max);

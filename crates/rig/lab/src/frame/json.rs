@@ -1,4 +1,5 @@
-//! One row for each figure, with the machine, the command and the versions.
+//! A run's results as JSON: one row for each figure, with the machine, the command and the
+//! versions.
 
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Reads the properties of this machine.
     #[must_use]
     pub fn look() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -48,7 +48,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Programs that suites use, and their option that prints the version.
+/// Programs that suites use, each with its option that prints the version.
 const PROGRAMS: [(&str, &str); 5] = [
     ("fio", "--version"),
     ("nbdkit", "--version"),
@@ -60,7 +60,7 @@ const PROGRAMS: [(&str, &str); 5] = [
 pub(super) fn versions() -> Vec<String> {
     let said = |(program, word): (&str, &str)| {
         let output = Command::new(program).arg(word).output().ok()?;
-        // mkfs.ext4 prints it to stderr.
+        // mkfs.ext4 prints its version to stderr.
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
         let line = text.lines().next()?.trim().to_owned();

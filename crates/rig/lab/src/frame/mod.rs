@@ -1,9 +1,7 @@
-//! The frame of every suite: settings in, a report of cases and figures out.
-//!
+//! The frame of every suite: it takes settings and returns a report of cases and figures.
 //! ```text
 //!   Report ─▶ Case ("64 writers") ─▶ Figure (a metric) ─▶ Series (a variant) ─▶ one value for each round
 //! ```
-//!
 //! Values of two variants are compared only within a round: a slow machine slows both.
 
 mod curves;

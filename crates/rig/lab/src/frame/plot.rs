@@ -1,5 +1,6 @@
-//! A plot of a suite: a panel for each metric, a group of bars for each case, a line from the
-//! smallest to the largest value on each; then its curves. Bars and words need no library.
+//! A plot of a suite: a panel for each metric, and a group of bars for each case. On each bar a
+//! line shows the range from the smallest to the largest value. The suite's curves follow. Bars and
+//! text need no library.
 
 use std::fmt::Write;
 
@@ -8,14 +9,14 @@ use super::report::{Better, Case, Figure, Metric, Report, Series};
 use super::svg::{colour, escape, number};
 
 const WIDTH: f64 = 960.0;
-/// Start of the bars; the cases' names stand left of it.
+/// The horizontal start of the bars. The cases' names stand left of it.
 const LEFT: f64 = 330.0;
 /// Space right of the longest bar, for its value.
 const RIGHT: f64 = 130.0;
 const BAR: f64 = 15.0;
 const GAP: f64 = 10.0;
 const TITLE: f64 = 46.0;
-/// Beyond this ratio of largest to smallest the scale is logarithmic.
+/// If the ratio of largest to smallest value exceeds this, the scale is logarithmic.
 const LINEAR_MAX: f64 = 60.0;
 
 /// The plot as SVG.
@@ -60,7 +61,7 @@ pub fn svg(suite: &str, report: &Report) -> String {
 fn legend(out: &mut String, variants: &[&str]) {
     #[allow(clippy::cast_precision_loss, reason = "a short word")]
     let widths = variants.iter().map(|variant| 36.0 + 7.6 * variant.len() as f64);
-    // With many names the legend begins further left, and ends with the plot.
+    // With many names the legend begins further left, so that it ends with the plot.
     let mut x = LEFT.min(WIDTH - widths.clone().sum::<f64>());
     for (variant, width) in variants.iter().zip(widths) {
         let fill = colour(variant, variants);

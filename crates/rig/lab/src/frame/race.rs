@@ -4,14 +4,14 @@ use std::cell::RefCell;
 
 use super::report::{Case, Figure, Metric, Series, Settings};
 
-/// A participant: a variant, and its turn, which returns a value for each metric.
+/// A participant of a race: a variant, and its turn, which returns a value for each metric.
 pub struct Contender<'a> {
     variant: &'static str,
     turn: Box<dyn FnMut() -> Vec<f64> + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// A variant and its turn.
+    /// A contender of a variant and its turn.
     pub fn new(variant: &'static str, turn: impl FnMut() -> Vec<f64> + 'a) -> Self {
         Self { variant, turn: Box::new(turn) }
     }
@@ -22,7 +22,7 @@ impl<'a> Contender<'a> {
 pub struct Failed(RefCell<Option<String>>);
 
 impl Failed {
-    /// The turn's values. If it failed, `count` zeroes; the reason is kept.
+    /// The turn's values. If the turn failed, `count` zeroes, and the reason is kept.
     pub fn or_zeroes(&self, values: Result<Vec<f64>, String>, count: usize) -> Vec<f64> {
         values.unwrap_or_else(|why| {
             self.0.borrow_mut().get_or_insert(why);
@@ -30,7 +30,7 @@ impl Failed {
         })
     }
 
-    /// The case, if every turn gave figures.
+    /// The case, if every turn gave values.
     ///
     /// # Errors
     /// The reason for the first failed turn.
@@ -39,8 +39,8 @@ impl Failed {
     }
 }
 
-/// Lets the contenders take turns on the case, if it is wanted. A first round warms up and is
-/// dropped, unless the run is small. The others are compared with the first contender.
+/// Lets the contenders take turns on the case, if the settings want it. A first round warms up and
+/// is dropped, unless the run is small. The other contenders are compared with the first.
 ///
 /// # Panics
 /// If a turn returns another number of values than there are metrics.
@@ -82,7 +82,7 @@ pub fn race(
     Some(Case { name: name.to_owned(), figures, targets: Vec::new() })
 }
 
-/// Repeats one contender's turn for ever.
+/// Repeats one contender's turn for ever, for a profiler.
 fn repeat(name: &str, profile: &str, contenders: &mut [Contender<'_>]) {
     let wanted = profile.strip_prefix(name).and_then(|rest| rest.strip_prefix('/'));
     let Some(one) = contenders.iter_mut().find(|one| Some(one.variant) == wanted) else { return };

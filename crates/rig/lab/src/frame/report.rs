@@ -5,16 +5,16 @@
 pub struct Settings {
     /// Rounds; each contender takes one turn in each.
     pub runs: usize,
-    /// So little work that the figures mean nothing.
+    /// Do so little work that the figures mean nothing.
     pub small: bool,
-    /// Only cases whose names contain this.
+    /// Run only cases whose names contain this.
     pub only: Option<String>,
-    /// "CASE/VARIANT" to repeat for ever.
+    /// The "CASE/VARIANT" to repeat for ever.
     pub profile: Option<String>,
 }
 
 impl Settings {
-    /// Whether the case of this name is wanted.
+    /// Whether the settings want the case of this name.
     #[must_use]
     pub fn wants(&self, case: &str) -> bool {
         let profiled = self.profile.as_ref().is_none_or(|profile| profile.starts_with(case));
@@ -25,15 +25,15 @@ impl Settings {
 /// One suite.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// The suite's name on the command line.
     pub name: &'static str,
-    /// Its purpose, in a line.
+    /// The suite's purpose, in one line.
     pub about: &'static str,
-    /// Runs it.
+    /// Runs the suite.
     pub run: fn(&Settings) -> Report,
 }
 
-/// The better direction of a metric.
+/// Whether more or less of a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// More is better.
@@ -43,7 +43,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// Its word in rows.
+    /// The direction's word in rows.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Better {
         }
     }
 
-    /// Its phrase for readers.
+    /// The direction's phrase for readers.
     #[must_use]
     pub const fn phrase(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Better {
         }
     }
 
-    /// The direction of a row's word.
+    /// The direction that a row's word names.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::More, Self::Less].into_iter().find(|better| better.word() == word)
@@ -71,11 +71,11 @@ impl Better {
 /// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name.
+    /// The metric's name.
     pub name: &'static str,
-    /// Its unit.
+    /// The metric's unit.
     pub unit: &'static str,
-    /// Its better direction.
+    /// Whether more or less is better.
     pub better: Better,
 }
 
@@ -102,7 +102,7 @@ pub struct Series {
     pub values: Vec<f64>,
 }
 
-/// The median and both extremes.
+/// The median, the smallest and the largest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The median.
@@ -114,7 +114,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of some values; zeroes without values.
+    /// The spread of `values`; all zero if `values` is empty.
     #[must_use]
     pub fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
@@ -137,13 +137,13 @@ impl Spread {
 }
 
 impl Series {
-    /// The median and both extremes.
+    /// The median and both extremes of the series.
     #[must_use]
     pub fn spread(&self) -> Spread {
         Spread::of(&self.values)
     }
 
-    /// The ratio to `base`, round by round; 1 if both are zero.
+    /// The spread of the ratios to `base`, round by round; a ratio is 1 if both values are zero.
     #[must_use]
     pub fn over(&self, base: &Self) -> Spread {
         let ratio = |(a, b): (&f64, &f64)| if a == b { 1.0 } else { a / b };
@@ -154,20 +154,20 @@ impl Series {
 /// A bound that a figure must reach.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The metric of the case.
+    /// The metric of the case to which the bound applies.
     pub metric: &'static str,
-    /// The variant.
+    /// The variant to which the bound applies.
     pub of: &'static str,
-    /// The variant that it is divided by; `None` for the value itself.
+    /// The variant by which the value is divided; `None` to bound the value itself.
     pub over: Option<&'static str>,
-    /// Lower bound (more is better) or upper bound (less is better).
+    /// A lower bound if more is better, an upper bound if less is better.
     pub bound: f64,
-    /// The source of the bound, unless a seed or a mechanism is.
+    /// The bound's source, unless the seed or a mechanism set it.
     pub source: &'static str,
 }
 
 impl Target {
-    /// The ratio of `of` to `over`, bounded by `bound`.
+    /// A target for the ratio of `of` to `over`.
     #[must_use]
     pub const fn ratio(
         metric: &'static str,
@@ -178,7 +178,7 @@ impl Target {
         Self { metric, of, over: Some(over), bound, source: "" }
     }
 
-    /// The figure itself.
+    /// A target for the value itself.
     #[must_use]
     pub const fn value(
         metric: &'static str,
@@ -195,7 +195,7 @@ impl Target {
 pub struct Figure {
     /// The measured quantity.
     pub metric: Metric,
-    /// By variant; the others are compared with the first.
+    /// One series for each variant. The others are compared with the first.
     pub series: Vec<Series>,
 }
 
@@ -206,7 +206,7 @@ pub struct Case {
     pub name: String,
     /// The results, by metric.
     pub figures: Vec<Figure>,
-    /// The bounds that they must reach.
+    /// The bounds that the figures must reach.
     pub targets: Vec<Target>,
 }
 
@@ -235,12 +235,12 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Counters of the last round: (case and variant, text).
     pub counters: Vec<(String, String)>,
-    /// Shown in the plot only.
+    /// Curves, which only the plot shows.
     pub curves: Vec<Curves>,
 }
 
 impl Report {
-    /// Keeps only metrics and curves whose names contain one of these.
+    /// Keeps only metrics and curves whose names contain one of `texts`.
     pub fn keep_metrics(&mut self, texts: &[String]) {
         let is_kept = |name: &str| texts.iter().any(|text| name.contains(text));
         for case in &mut self.cases {
@@ -251,7 +251,7 @@ impl Report {
         self.curves.retain(|curves| is_kept(&curves.title));
     }
 
-    /// Adds a case, if it was run.
+    /// Adds a case, unless it is `None` because it was not run.
     pub fn add(&mut self, case: Option<Case>) {
         self.cases.extend(case);
     }
@@ -290,21 +290,21 @@ pub struct Curves {
     pub x: &'static str,
     /// The label of the y axis, with its unit.
     pub y: &'static str,
-    /// Labels at places of x; if empty, numbers at both ends.
+    /// Labels at places of the x axis; if empty, numbers at both ends.
     pub ticks: &'static [(f64, &'static str)],
     /// A line for each variant.
     pub lines: Vec<(&'static str, Vec<(f64, f64)>)>,
-    /// How they are drawn.
+    /// How the points are drawn.
     pub marks: Marks,
 }
 
 /// The drawing of points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marks {
-    /// Joined, in their order.
+    /// A line joins the points in their order.
     #[default]
     Line,
-    /// Each on its own.
+    /// Each point is a dot.
     Dots,
 }
 
