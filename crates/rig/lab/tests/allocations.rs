@@ -1,9 +1,9 @@
 //! No heap allocation for a request in the engine's steady state, counted by the allocator itself.
 //!
-//! Lists and pools grow to the size that a load needs, and the last growth comes late and seldom.
-//! So a load runs in windows of ten thousand requests. One of the first few must pass without a
-//! single call of the allocator, to take or to give back. One allocation for each request, or for
-//! each thousandth, leaves no such window. The driver counts too.
+//! Lists and pools grow to the size that a load needs, and their last growth comes late and seldom.
+//! So a load runs in windows of ten thousand requests. One of the first few windows must pass
+//! without a single call of the allocator, neither to allocate nor to free. One allocation for each
+//! request, or for each thousandth, leaves no such window. The driver's allocations count too.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 fn count() {
-    // An ending thread has no count any more; it is not the test's.
+    // An ending thread has lost its counter; that thread is not the test's.
     let _gone = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
@@ -50,9 +50,10 @@ static ALLOCATOR: Counting = Counting;
 
 const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
-/// In write-back it takes some 200,000 writes until each stripe's queue has its full length.
+/// In write-back mode it takes some 200,000 writes until each stripe's queue has its full length.
 const WINDOWS: usize = 80;
-/// The memory of computations grows for longer, with less than one call for so many requests.
+/// The memory of computations grows for longer. It may make less than one call for this many
+/// requests.
 const SELDOM: u64 = 1000;
 
 fn calls(mode: CacheMode, missing: Option<u16>, load: Load) -> u64 {
@@ -109,7 +110,7 @@ fn nothing_is_allocated_for_a_request() {
     assert!(found.iter().all(holds), "{found:#?}");
 }
 
-/// The steps of a request in bytes that begins and ends at a sector.
+/// Counts the allocations of the steps of a byte request that begins and ends at a sector.
 #[test]
 fn an_aligned_request_needs_no_heap_for_its_steps() {
     let operations = [ByteOperation::Read, ByteOperation::Write { durable: true }];
@@ -126,7 +127,7 @@ fn an_aligned_request_needs_no_heap_for_its_steps() {
     }
 }
 
-/// An allocation is counted: a test that cannot fail proves nothing.
+/// The counter counts an allocation: a test that cannot fail proves nothing.
 #[test]
 fn an_allocation_is_counted() {
     let before = CALLS.get();

@@ -1,15 +1,16 @@
-//! The instruction ledger ([docs/lab.md](../../../docs/lab.md)) of a debug build, each figure below
-//! its ceiling: it shows how a commit changes the cost of a request.
+//! The instruction ledger ([docs/lab.md](../../../docs/lab.md)) of a debug build, which keeps each
+//! figure below its ceiling. It shows how a commit changes the cost of a request.
 //!
 //! The figures are those of the compiler in `rust-toolchain.toml`. If a figure shrinks, its ceiling
-//! is lowered to about 3 % above it. If it must grow, the commit says what the cost buys.
+//! is lowered to about 3 % above it. If a figure must grow, the commit message says what the cost
+//! buys.
 
 use std::process::Command;
 
 use braid_parity::kernel_named;
 use braid_test_needs::{Need, needs, skip};
 
-/// Maximum of instructions, by case.
+/// Maximum instructions for a request, by case.
 const CEILINGS: [(&str, f64); 6] = [
     ("4 KiB read", 2_660.0),
     ("degraded 4 KiB read", 9_040.0),

@@ -1,9 +1,9 @@
 //! The shipped elevator on a modelled machine: each call takes time and fetches the cache lines
 //! that it touches.
 //!
-//! Where it stands: it replaces `braid_elevator` in code that `crates/rig/many-cores-dispatch`
-//! compiles a second time, and in the lab's earlier designs of it. It decides nothing: every call
-//! goes to the shipped one.
+//! Place in the flow: it replaces `braid_elevator` in code that `crates/rig/many-cores-dispatch`
+//! compiles a second time, and in the lab's earlier designs of that code. It decides nothing: every
+//! call goes to the shipped elevator.
 #![forbid(unsafe_code)]
 
 pub use braid_elevator::{
@@ -25,24 +25,24 @@ impl Elevator {
         Self(braid_elevator::Elevator::new(settings))
     }
 
-    /// Its settings.
+    /// The elevator's settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         self.0.settings()
     }
 
-    /// Changes its settings.
+    /// Changes the elevator's settings.
     pub fn set(&mut self, settings: Settings) {
         self.0.set(settings);
     }
 
-    /// Its counters.
+    /// The elevator's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.counters()
     }
 
-    /// Waiting entries: reads, and all others.
+    /// Number of waiting entries: reads, and all others.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize) {
         self.0.waiting()
@@ -54,7 +54,7 @@ impl Elevator {
         self.0.waits()
     }
 
-    /// Dispatches in flight: reads, and all others.
+    /// Number of dispatches in flight: reads, and all others.
     #[must_use]
     pub fn out(&self) -> (u32, u32) {
         self.0.out()
@@ -97,14 +97,14 @@ impl Elevator {
         }
     }
 
-    /// A dispatch is done.
+    /// Notes that a dispatch is done.
     pub fn handle_done(&mut self, tag: Tag) {
         self.come(self.0.parts(tag).next().map(|entry| entry.id));
         work(Cost::Done);
         self.0.handle_done(tag);
     }
 
-    /// Fetches its state, and the line of this entry.
+    /// Fetches the elevator's state, and the line of this entry.
     fn come(&self, entry: Option<EntryId>) {
         own_state(self);
         if let Some(EntryId(id)) = entry {

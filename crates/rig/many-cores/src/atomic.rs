@@ -1,4 +1,4 @@
-//! The standard library's atomics, each access of which takes modelled time.
+//! The standard library's atomics, in a form in which each access takes modelled time.
 //!
 //! They have the same sizes, so that variables share a cache line here if they do in the product.
 
@@ -14,7 +14,7 @@ macro_rules! atomics {
         pub struct $name(std::sync::atomic::$name);
 
         impl $name {
-            /// With a value.
+            /// A new atomic with this value.
             #[must_use]
             pub const fn new(value: $value) -> Self {
                 Self(std::sync::atomic::$name::new(value))
@@ -39,13 +39,13 @@ macro_rules! atomics {
                 self.0.swap(value, order)
             }
 
-            /// Keeps only these bits; returns the old value.
+            /// Keeps only these bits of the value; returns the old value.
             pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_and(value, order)
             }
 
-            /// Sets bits; returns the old value.
+            /// Sets bits of the value; returns the old value.
             pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_or(value, order)
@@ -59,13 +59,13 @@ atomics! { AtomicBool(bool), AtomicU32(u32), AtomicU64(u64), AtomicUsize(usize),
 macro_rules! numbers {
     ($($name:ident($value:ty),)*) => {$(
         impl $name {
-            /// Adds; returns the old value.
+            /// Adds to the value; returns the old value.
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_add(value, order)
             }
 
-            /// Subtracts; returns the old value.
+            /// Subtracts from the value; returns the old value.
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_sub(value, order)

@@ -1,6 +1,7 @@
 //! Times of the modelled machine, and the source of each figure.
 //!
-//! All other parts read them. Times are picoseconds, so that fractions of nanoseconds add up.
+//! All other parts of the model read their times here. Times are in picoseconds, so that fractions
+//! of nanoseconds add up.
 
 /// One figure of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,11 +10,11 @@ pub enum Cost {
     Own,
     /// A locked instruction on a line that the core owns exclusively.
     Locked,
-    /// A line from a core of the same cluster.
+    /// Fetching a line from a core of the same cluster.
     Near,
-    /// A line from another cluster of the socket.
+    /// Fetching a line from another cluster of the socket.
     Far,
-    /// A line from the other socket.
+    /// Fetching a line from the other socket.
     Remote,
     /// One turn of a spin loop.
     Pause,
@@ -21,13 +22,13 @@ pub enum Cost {
     Yield,
     /// A system call that wakes a sleeper.
     Wake,
-    /// From that call until the sleeper runs.
+    /// The time from that system call until the sleeper runs.
     Asleep,
-    /// A look at the clock.
+    /// Reading the clock.
     Clock,
     /// One entry into the elevator.
     Insert,
-    /// One dispatch out of it.
+    /// One dispatch out of the elevator.
     Choose,
     /// One tag freed.
     Done,
@@ -56,13 +57,14 @@ pub const COSTS: [Cost; 14] = [
 /// How a thread waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// The standard library's: spins a hundred turns, then sleeps in the kernel.
+    /// As the standard library's lock: spins a hundred turns, then sleeps in the kernel.
     Futex,
-    /// The kernel's own: waiters queue and spin on lines of their own; the holder hands it on.
+    /// As the kernel's own lock: waiters queue, each spins on its own line, and the holder hands
+    /// the lock on.
     Queue,
 }
 
-/// The modelled machine.
+/// The size of the modelled machine, and its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     ps: [u64; COSTS.len()],
@@ -70,15 +72,16 @@ pub struct Costs {
     pub state_lines: u64,
     /// Cores that share a last-level cache.
     pub cluster_cores: usize,
-    /// Cores of a socket.
+    /// Cores in a socket.
     pub socket_cores: usize,
     /// How threads wait for locks.
     pub waiting: WaitPolicy,
 }
 
 impl Costs {
-    /// Two sockets of 128 cores, in clusters of eight. Its size is that of the largest servers with
-    /// two sockets; its times were measured in public on a smaller one of the same family.
+    /// A server with two sockets of 128 cores, in clusters of eight. That is the size of the
+    /// largest servers with two sockets. The times were measured in public on a smaller server of
+    /// the same family.
     #[must_use]
     pub fn server() -> Self {
         Self {
@@ -109,7 +112,7 @@ impl Costs {
         Self { state_lines, ..self }
     }
 
-    /// Replaces the kind of locks.
+    /// Replaces the way in which threads wait for locks.
     #[must_use]
     pub fn with_waiting(self, waiting: WaitPolicy) -> Self {
         Self { waiting, ..self }
@@ -128,7 +131,7 @@ impl Costs {
 }
 
 impl Cost {
-    /// Its name in tables.
+    /// The figure's name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -185,5 +188,5 @@ impl Cost {
     }
 }
 
-/// The elevator's times for an entry, a dispatch, a tag.
+/// The measured times of the elevator for an entry, for a dispatch, and for a tag.
 const HERE_PS: [u64; 3] = [38_000, 55_000, 9_000];

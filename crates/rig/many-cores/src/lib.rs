@@ -1,19 +1,16 @@
 //! A model of a machine with many cores: the product's locks and atomics in virtual time.
 //!
-//! Where it stands: it replaces `braid_concurrency` in code that `crates/rig/many-cores-dispatch`
+//! Place in the flow: it replaces `braid_concurrency` in code that `crates/rig/many-cores-dispatch`
 //! compiles a second time, only in the lab. The product's own code runs; the model adds the time of
 //! cache-line transfers, sleeping and waking.
-//!
 //! ```text
 //!   dispatcher ─┐                           ┌─ lines  (the core that has each, waiting cores)
 //!   elevator  ──┼─▶ Mutex, atomics, thread ─┼─ queues (which thread holds which lock)   ─▶ a time for each core
 //!   the lab   ──┘   (names of braid_concurrency)   └─ world  (the thread with the least time goes next)
 //! ```
-//!
 //! Not modelled: weak memory order (the models in `crates/io/dispatch` do that), two threads on a
-//! core, and memory outside these types. Instructions between two accesses take no time, except
-//! those that call [`work`]. The model is as good as its figures, which name their sources
-//! ([`Costs`]).
+//! core, and memory outside these types. Instructions between two accesses take no time, unless the
+//! code calls [`work`]. The model is as good as its figures, which name their sources ([`Costs`]).
 #![forbid(unsafe_code)]
 
 pub mod atomic;

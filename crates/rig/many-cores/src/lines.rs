@@ -1,7 +1,8 @@
-//! Cache lines: which core holds each, and the time of a transfer.
+//! Cache lines: which core holds each line, and the time of a transfer.
 //!
-//! A line belongs to one core for writing, or to several for reading. A core that lacks it gets it
-//! from another; further cores wait behind it. A holder in the same cluster serves reads.
+//! One core has a line for writing, or several cores have it for reading. A core that lacks the
+//! line gets it from another core; further cores wait behind it. If a holder is in the same
+//! cluster, that holder serves reads.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use crate::costs::{Cost, Costs};
 
 const CORES_MAX: usize = 256;
 
-/// A line of memory by its address, or a stand-in for memory behind a vector or a pointer.
+/// A line of memory by its address, or a stand-in for memory to which a vector or a pointer leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line(usize, usize);
 
@@ -22,7 +23,7 @@ impl Line {
         Self(std::ptr::from_ref(value).addr() / Self::BYTES, 0)
     }
 
-    /// A stand-in line of memory that belongs to `owner` and lies elsewhere.
+    /// A stand-in for a line of memory that belongs to `owner` and is not inside it.
     pub(crate) fn held_by<T>(owner: &T, index: usize) -> Self {
         Self(std::ptr::from_ref(owner).addr(), 1 + index)
     }
@@ -41,11 +42,11 @@ impl Line {
 pub(crate) enum Access {
     Load,
     Store,
-    /// A locked instruction.
+    /// A locked instruction, which reads and writes the line.
     Change,
 }
 
-/// A bit for each core.
+/// A set of cores, with a bit for each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cores([u64; CORES_MAX / 64]);
 
@@ -73,7 +74,7 @@ impl Cores {
 struct State {
     holders: Cores,
     is_exclusive: bool,
-    /// The time from which another core can get it.
+    /// The time from which another core can get the line.
     free_ps: u64,
 }
 
@@ -81,7 +82,7 @@ struct State {
 pub(crate) struct Lines(HashMap<Line, State>);
 
 impl Lines {
-    /// The time at which a core's access to `count` lines that move together is done.
+    /// The time at which a core's access to `count` lines ends, if these lines move together.
     pub(crate) fn access(
         &mut self,
         costs: &Costs,
@@ -98,7 +99,8 @@ impl Lines {
         }
         let others = state.holders.all().filter(|other| *other != core);
         let distances = others.map(|other| costs.transfer_ps(other, core));
-        // A write waits for the farthest holder to let go; the nearest holder serves a read.
+        // A write waits until the farthest holder has given the line up. The nearest holder serves
+        // a read.
         let move_ps = if is_load { distances.min() } else { distances.max() }.unwrap_or(0) * count;
         let start_ps = now_ps.max(state.free_ps);
         let end_ps = start_ps + move_ps;

@@ -1,7 +1,8 @@
-//! Locks that take modelled time. Their content is in the standard library's, never waited for.
+//! Locks that take modelled time. Their content is in locks of the standard library, for which no
+//! thread ever waits.
 //!
-//! The memory behind a lock's content moves as well: the model remembers which lines of a vector
-//! were written, and the thread that empties it must fetch them.
+//! The memory behind a lock's content moves as well. The model remembers which lines of a vector
+//! were written, and the thread that empties the vector must fetch them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
@@ -14,9 +15,9 @@ use crate::world;
 /// Turns of a spin loop before a thread sleeps, as in the standard library.
 const SPINS: u32 = 100;
 
-/// Memory that moves with a lock's content, beside the lock's own line.
+/// Memory that moves with a lock's content, in addition to the lock's own line.
 pub trait Content {
-    /// Bytes that it has elsewhere.
+    /// Bytes that the content has outside the lock, as in a vector.
     fn bytes(&self) -> usize {
         0
     }
@@ -77,7 +78,7 @@ impl<T: Content> Drop for MutexGuard<'_, T> {
         let Some(inner) = self.inner.take() else { return };
         let (before, after) = (self.bytes, inner.bytes());
         drop(inner);
-        // Added bytes are written; removed ones are read.
+        // Bytes that were added are written, and bytes that were removed are read.
         let (bytes, access) = match before < after {
             true => (before..after, Access::Store),
             false => (after..before, Access::Load),
@@ -89,7 +90,7 @@ impl<T: Content> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A lock that threads only try.
+/// A lock that threads try to take and never wait for.
 #[derive(Debug, Default)]
 pub struct TryMutex<T>(std::sync::Mutex<T>);
 
@@ -164,7 +165,7 @@ fn address<T>(lock: &std::sync::Mutex<T>) -> usize {
     std::ptr::from_ref(lock).addr()
 }
 
-/// Makes the word `to` if it is `from`; returns the old value.
+/// Sets the lock's word to `to` if it is `from`; returns the old value.
 fn exchange<T>(lock: &std::sync::Mutex<T>, from: Word, to: Word) -> Word {
     world::access(Line::of(lock), Access::Change);
     let change = |world: &mut world::World| {
@@ -210,7 +211,7 @@ fn spin<T>(lock: &std::sync::Mutex<T>) -> Word {
     let mut left = SPINS;
     loop {
         let word = load(lock);
-        // No spinning if a thread sleeps already.
+        // A thread does not spin if another thread sleeps already.
         if word != Word::Taken || left == 0 {
             return word;
         }
@@ -233,7 +234,7 @@ fn spin_and_sleep<T>(lock: &std::sync::Mutex<T>) {
         }
         world::spend(Cost::Yield, 1);
         world::turn();
-        // The kernel checks the word again before it lets a thread sleep.
+        // As the kernel does, checks the word again before the thread sleeps.
         let sleeps = world::with(|world| {
             let thread = world.current();
             let lock = world.queues.lock(address(lock));
@@ -258,7 +259,7 @@ fn stand_in_line<T>(lock: &std::sync::Mutex<T>) {
         lock.word = Word::Taken;
         stands
     });
-    // The holder hands the lock on, so this thread has it when it runs again.
+    // The holder has handed the lock on, so this thread owns it when it runs again.
     if stands == Some(true) {
         world::sleep();
     }

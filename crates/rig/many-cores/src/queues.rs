@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// The value of a lock's word.
+/// The value of a lock's word, as in a futex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Word {
     #[default]
     Free,
     Taken,
-    /// Taken, and a thread may sleep.
+    /// The lock is taken, and a thread may be asleep waiting for it.
     Wanted,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Lock {
     pub(crate) sleepers: VecDeque<usize>,
 }
 
-/// All touched locks, by address.
+/// All locks that were used, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Queues(HashMap<usize, Lock>);
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64 as Noted;
 use super::atomic::{AtomicU64, Ordering};
 use super::*;
 
-/// A value on a line of its own.
+/// A value on a cache line of its own.
 #[repr(align(128))]
 struct LineAligned<T>(T);
 
@@ -15,13 +15,13 @@ fn costs() -> Costs {
     costs.with(Cost::Own, 1).with(Cost::Locked, 10).with(Cost::Near, 100).with(Cost::Far, 1000)
 }
 
-/// The times at which some cores have changed the same line, one after the other.
+/// The times at which these cores have changed the same line, one core after the other.
 fn moments(costs: Costs, cores: &[usize]) -> Vec<u64> {
     let line = LineAligned(AtomicU64::new(0));
     let moments = Notes::new(Vec::new());
     run(costs, 256, |core| {
         let Some(place) = cores.iter().position(|one| *one == core) else { return };
-        // Far apart, so that no core waits for another.
+        // The starts are far apart, so that no core waits for another.
         let begin_ps = 1_000_000_000 * (place as u64 + 1);
         work_ps(begin_ps - thread::now_ps());
         line.0.fetch_add(1, Ordering::AcqRel);
@@ -60,7 +60,8 @@ fn who_wants_a_line_meanwhile_stands_behind_and_readers_share_it() {
     assert_eq!(*ends.lock().expect("noting does not panic"), [1010, 2010, 1002]);
 }
 
-/// Threads increment a locked counter, `times` each. Returns the sum, time, and failed attempts.
+/// Threads increment a counter under a lock, `times` times each. Returns the sum, the time, and the
+/// failed attempts.
 fn add(waiting: WaitPolicy, threads: usize, times: u64) -> (u64, u64, u64) {
     let count = LineAligned(Mutex::new(vec![0_u64]));
     let (end_ps, failed) = (Noted::new(0), Noted::new(0));
@@ -71,7 +72,7 @@ fn add(waiting: WaitPolicy, threads: usize, times: u64) -> (u64, u64, u64) {
                 count.0.lock().expect("nobody panics")
             });
             let before = count[0];
-            // Other threads run meanwhile, and must not get the lock.
+            // Other threads run while this one works, and must not get the lock.
             work_ps(3_000_000);
             thread::yield_now();
             count[0] = before + 1;
@@ -112,7 +113,7 @@ fn one_who_parks_is_woken_by_one_who_comes_later_and_by_one_who_came_before() {
             work_ps(10_000_000);
             let one = parked.lock().expect("noting does not panic").expect("it was here first");
             one.unpark();
-            // The thread works: its next park returns at once.
+            // The thread works, so it is woken before its next park, which must return at once.
             work_ps(20_000_000);
             one.unpark();
         }

@@ -25,13 +25,13 @@ pub fn thread_number() -> usize {
     world::current().unwrap_or(0)
 }
 
-/// Lets other threads run.
+/// Lets other threads run first.
 pub fn yield_now() {
     world::spend(Cost::Yield, 1);
     world::turn();
 }
 
-/// Sleeps until another thread wakes it; returns at once after an earlier wake.
+/// Sleeps until another thread wakes this one. Returns at once if that has happened already.
 pub fn park() {
     world::spend(Cost::Locked, 1);
     world::turn();
@@ -48,7 +48,7 @@ pub fn park() {
 }
 
 impl Thread {
-    /// Its number.
+    /// The thread's number.
     #[must_use]
     pub fn id(self) -> ThreadId {
         self.0
@@ -93,19 +93,19 @@ impl Moment {
     }
 }
 
-/// Picoseconds since the start; free of modelled cost.
+/// Picoseconds since the start of the run. The call takes no modelled time.
 #[must_use]
 pub fn now_ps() -> u64 {
     world::now_ps()
 }
 
-/// Nanoseconds since the start; free of modelled cost.
+/// Nanoseconds since the start of the run. The call takes no modelled time.
 #[must_use]
 pub fn now_ns() -> u64 {
     now_ps() / 1000
 }
 
-/// The thread works so long without touching shared state.
+/// The thread works for this time without touching shared state.
 pub fn work_ps(ps: u64) {
     world::spend_ps(ps);
 }
@@ -115,13 +115,13 @@ pub fn work(cost: Cost) {
     world::spend(cost, 1);
 }
 
-/// Moves the state of a struct to this core, as many lines as the machine says.
+/// Moves the state of `owner` to this core, as many cache lines as [`Costs`] says.
 pub fn own_state<T>(owner: &T) {
     let lines = world::with(|world| world.costs.state_lines);
     world::access_many(Line::held_by(owner, 0), Access::Store, lines.unwrap_or(0));
 }
 
-/// Moves one line that belongs to `owner` to this core.
+/// Moves one cache line that belongs to `owner` to this core.
 pub fn own_line<T>(owner: &T, index: usize) {
     world::access(Line::held_by(owner, 1 + index), Access::Store);
 }

@@ -1,14 +1,13 @@
 //! The machine: cores, each with one thread and its own time, and the order of accesses.
-//!
 //! ```text
 //!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next access to something shared ─┐
 //!               ▲                                                                                         │
 //!               └──────────────── time + time of the access ◀── lines, locks ◀────────────────────────────┘
 //! ```
-//!
-//! All threads are coroutines of one system thread. One runs until its next access to shared state;
-//! then the thread with the earliest time goes on. So accesses happen in order of time, ties in
-//! order of threads, and every run is the same [check: the_same_run_twice_is_the_same].
+//! All threads are coroutines of one system thread. One coroutine runs until its next access to
+//! shared state; then the thread with the earliest time runs. So accesses happen in order of time,
+//! and at equal times in order of threads. Every run is the same
+//! [check: the_same_run_twice_is_the_same].
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -18,22 +17,22 @@ use crate::costs::{Cost, Costs};
 use crate::lines::{Access, Line, Lines};
 use crate::queues::Queues;
 
-/// Stack of a thread, in words.
+/// Size of a thread's stack, in words.
 const STACK_WORDS: usize = 16 << 10;
-/// Threads start this far apart, so that they do not march in step.
+/// Difference between the start times of threads, so that they do not march in step.
 const STAGGER_PS: u64 = 37_000;
 
 /// The state of the model during a run.
 pub(crate) struct World {
     pub(crate) costs: Costs,
-    /// By thread, which is its core.
+    /// The time of each thread, which is also that of its core.
     times_ps: Vec<u64>,
     /// Runnable threads, except the running one.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     current: usize,
     lines: Lines,
     pub(crate) queues: Queues,
-    /// By thread: whether it was unparked before it parked, and whether it is parked.
+    /// For each thread: whether it was unparked before it parked, then whether it is parked.
     pub(crate) parking: Vec<(bool, bool)>,
 }
 
@@ -41,12 +40,12 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Calls `look` on the world, if a thread of one runs.
+/// Calls `look` on the world of the running thread; `None` if that thread belongs to no world.
 pub(crate) fn with<R>(look: impl FnOnce(&mut World) -> R) -> Option<R> {
     WORLD.with_borrow_mut(|world| world.as_mut().map(look))
 }
 
-/// The running thread, if it belongs to a world.
+/// The number of the running thread, if it belongs to a world.
 pub(crate) fn current() -> Option<usize> {
     with(|world| world.current)
 }
@@ -56,17 +55,18 @@ pub(crate) fn now_ps() -> u64 {
     with(|world| world.times_ps[world.current]).unwrap_or(0)
 }
 
-/// Adds the time of `cost`, so many times.
+/// Adds the time of `cost`, `times` times, to the running thread.
 pub(crate) fn spend(cost: Cost, times: u64) {
     with(|world| world.times_ps[world.current] += world.costs.ps(cost) * times);
 }
 
-/// Adds picoseconds.
+/// Adds picoseconds to the running thread's time.
 pub(crate) fn spend_ps(ps: u64) {
     with(|world| world.times_ps[world.current] += ps);
 }
 
-/// Runs all threads with an earlier time. The code up to the next call happens at one moment.
+/// Runs all threads with an earlier time than this one. This thread's code up to the next call
+/// happens at one moment.
 pub(crate) fn turn() {
     let is_behind = with(|world| {
         let own = (world.times_ps[world.current], world.current);
@@ -81,7 +81,7 @@ pub(crate) fn turn() {
     }
 }
 
-/// Returns when it is this thread's turn: in a turn, or after [`World::wake`].
+/// Returns when this thread may run: at its time in the order, or after [`World::wake`].
 #[allow(
     deprecated,
     reason = "its heir must be handed down to where a thread waits: into the code that is modelled"
@@ -90,12 +90,12 @@ pub(crate) fn sleep() {
     generator::yield_with(());
 }
 
-/// A thread touches a line in its turn.
+/// The running thread touches a line, in its turn.
 pub(crate) fn access(line: Line, access: Access) {
     access_many(line, access, 1);
 }
 
-/// Touches several lines that always move together.
+/// The running thread touches several lines that always move together.
 pub(crate) fn access_many(line: Line, access: Access, count: u64) {
     if current().is_none() {
         return;
@@ -121,7 +121,7 @@ impl World {
         self.current
     }
 
-    /// Makes a sleeper run `after_ps` from now.
+    /// Makes a sleeping thread run `after_ps` from now.
     pub(crate) fn wake(&mut self, thread: usize, after_ps: u64) {
         let time_ps = self.times_ps[thread].max(self.times_ps[self.current] + after_ps);
         self.times_ps[thread] = time_ps;
@@ -129,10 +129,10 @@ impl World {
     }
 }
 
-/// Runs so many threads, each on its own core.
+/// Runs this many threads, each on its own core.
 ///
 /// # Panics
-/// When all of them sleep, and when one of them panics.
+/// If all threads sleep, or if one of them panics.
 pub fn run(costs: Costs, threads: usize, body: impl Fn(usize) + Sync) {
     let body = &body;
     let begun = WORLD.replace(Some(World::new(costs, threads)));

@@ -1,4 +1,5 @@
-//! Shared by all drawings and the table: a variant's colour, text in SVG, a number in four figures.
+//! Shared by all drawings and the table: a variant's colour, text in SVG, and a number in four
+//! figures.
 
 pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
     const OTHERS: [&str; 5] = ["#7f6bb0", "#4f9d69", "#c25b56", "#5aa7b5", "#a08060"];
@@ -15,7 +16,7 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A number in four figures.
+/// Formats a number with four significant figures.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,12 +1,13 @@
-//! Tables like those of the seeds: one for each metric, one line for each case, medians with their
-//! spread, and the change against the first variant. Then the targets, then the counters.
+//! Tables like those of the seeds: one for each metric, with one line for each case. A line has
+//! medians with their spread, and the change against the first variant. The targets follow, then
+//! the counters.
 
 use std::fmt::Write;
 
 use super::report::{Better, Case, Figure, Report, Settings, Target};
 use super::svg::number;
 
-/// The report as text.
+/// The report as text for a terminal.
 #[must_use]
 pub fn text(report: &Report, settings: &Settings) -> String {
     let mut out = String::new();
@@ -33,10 +34,10 @@ pub fn text(report: &Report, settings: &Settings) -> String {
     out
 }
 
-/// Maximum of variants that fit beside each other.
+/// Maximum number of variants that fit beside each other in a line.
 const WIDE_MAX: usize = 3;
 
-/// Figures of one metric with the same variants.
+/// The figures of one metric, in all cases with the same variants.
 type Group<'a> = Vec<(&'a Case, &'a Figure)>;
 
 fn groups(report: &Report) -> Vec<Group<'_>> {
@@ -73,7 +74,7 @@ fn table(out: &mut String, group: &Group<'_>) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// A line for each case.
+/// Prints a line for each case.
 fn wide(out: &mut String, group: &Group<'_>) -> std::fmt::Result {
     let first = group[0].1;
     for (index, series) in first.series.iter().enumerate() {
@@ -98,7 +99,7 @@ fn wide(out: &mut String, group: &Group<'_>) -> std::fmt::Result {
     Ok(())
 }
 
-/// A line for each variant of each case.
+/// Prints a line for each variant of each case.
 fn tall(out: &mut String, group: &Group<'_>) -> std::fmt::Result {
     for (case, figure) in group {
         for (index, series) in figure.series.iter().enumerate() {

@@ -1,20 +1,20 @@
-//! The process's use of the machine: processor time and context switches, of all of its threads.
+//! The process's use of the machine: processor time and context switches of all of its threads.
 
 use std::ops::Sub;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// Use so far, or between two moments.
+/// The use since the process started, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Seconds in user mode.
     pub user_s: f64,
     /// Seconds in the kernel.
     pub system_s: f64,
-    /// Switches because a thread waited.
+    /// Context switches because a thread waited.
     pub voluntary: f64,
-    /// Switches because a thread's time was up.
+    /// Context switches because a thread's time was up.
     pub involuntary: f64,
 }
 
@@ -22,7 +22,7 @@ impl Usage {
     /// This process's use so far.
     ///
     /// # Panics
-    /// If the kernel does not report it.
+    /// If the kernel does not report the use.
     #[must_use]
     pub fn now() -> Self {
         Self::of(UsageWho::RUSAGE_SELF)
@@ -31,7 +31,7 @@ impl Usage {
     /// The use so far by child processes that have been waited for.
     ///
     /// # Panics
-    /// If the kernel does not report it.
+    /// If the kernel does not report the use.
     #[must_use]
     pub fn of_children() -> Self {
         Self::of(UsageWho::RUSAGE_CHILDREN)

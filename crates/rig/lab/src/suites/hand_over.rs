@@ -1,9 +1,10 @@
-//! Suite `hand-over`: one connection that writes, and two workers: does the second one help?
+//! Suite `hand-over`: one connection that writes, and two workers. Does the second worker help?
 //!
-//! Servers of one binary over members in memory (tmpfs), one connection of fio each. In *kept*
-//! (`serve --hand-over never`) the worker that receives a write executes it. In *handed over* (the
-//! default) that worker may wake the other one for it. *kept too* is a second *kept*, and shows how
-//! far two equal servers are apart. Members are in memory: a disk here is too slow.
+//! The servers run one binary over members in memory (tmpfs), with one connection of fio each. In
+//! *kept* (`serve --hand-over never`) the worker that receives a write executes it. In *handed
+//! over* (the default) that worker may wake the other one for the write. *kept too* is a second
+//! *kept*, and shows by how much two equal servers differ. Members are in memory, since a disk
+//! would be too slow.
 
 use std::path::Path;
 
@@ -71,7 +72,7 @@ struct Servers {
     kept: Server,
     handed_over: Server,
     kept_too: Server,
-    // Last, so that they outlive the servers.
+    // Declared last, so that the folders outlive the servers.
     _folders: [tempfile::TempDir; 3],
 }
 

@@ -33,14 +33,14 @@ pub(super) const SUITE: Suite = Suite {
 
 const METRIC: Metric = Metric::less("instructions", "instructions");
 const WRITE: Operation = Operation::Write { durable: false };
-/// The depth of a client with a deep queue.
+/// The queue depth of the cases with a deep queue.
 const DEPTH: usize = 32;
 /// The parity kernel that valgrind's processor supports.
 const KERNEL: &str = "avx2";
-/// Uncounted requests at first, which fill pools and grow tables.
+/// Requests that are not counted at first, while they fill pools and grow tables.
 const WARM_UP: u64 = 1000;
 const REQUESTS: u64 = 1000;
-/// As in the suites `read` and `write`.
+/// Sectors of a member, as in the suites `read` and `write`.
 const MEMBER_SECTORS: u64 = 128 << 11;
 
 struct Cell {
@@ -50,7 +50,7 @@ struct Cell {
     mode: CacheMode,
     operation: Operation,
     sectors: u32,
-    /// Maximum of instructions, in a release build.
+    /// Maximum number of instructions for a request, in a release build.
     ceiling: f64,
 }
 
@@ -69,7 +69,7 @@ const CELLS: [Cell; 6] = [
     READ,
     Cell { name: "degraded 4 KiB read", missing: Some(1), ceiling: 4_500.0, ..READ },
     SMALL,
-    // With six slots rcw would read four blocks, so rmw is cheaper.
+    // With six slots reconstruct-write would read four blocks, so read-modify-write is cheaper.
     Cell { name: "4 KiB write, rmw", slots: 6, ceiling: 20_510.0, ..SMALL },
     Cell {
         name: "4 KiB write, write-back",
@@ -147,7 +147,7 @@ impl Cell {
     }
 }
 
-/// Callgrind counts this function, by its name.
+/// Runs the counted requests: callgrind counts this function, by its name.
 #[inline(never)]
 fn counts(load: &Load, driver: &mut Driver, places: &mut Places) {
     load.run(driver, places);
@@ -169,7 +169,7 @@ pub fn work(cases: &[String]) -> Result<(), String> {
     CELLS.iter().filter(wanted).try_for_each(Cell::work)
 }
 
-/// The instructions of a request of each of these cells, run by `lab`.
+/// The instructions for a request of each of these cells. Runs them with the program `lab`.
 fn count(lab: &Path, cells: &[&Cell]) -> Result<Vec<f64>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let out = folder.path().join("out");

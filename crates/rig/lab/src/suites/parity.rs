@@ -1,6 +1,7 @@
-//! Suite `parity`: GB/s of data read by each kernel, beside memcpy.
+//! Suite `parity`: GB/s of data that each parity kernel reads, beside memcpy.
 //!
-//! It includes the parity crate's own benchmark: the same stripes, in cache and far beyond it.
+//! The suite includes the parity crate's own benchmark: the same stripes, in the cache and far
+//! beyond it.
 
 use braid_parity::{Kernel, kernels};
 

@@ -25,7 +25,7 @@ const METRICS: [Metric; 3] = [
     Metric::less("time of a request", "ns"),
 ];
 
-/// The slots, the chunk and the full stripe of the peers' figures.
+/// The number of slots in the peers' figures. The chunk and the full stripe are theirs as well.
 const SLOTS: u16 = 4;
 pub(super) const CHUNK_SECTORS: u32 = 128;
 pub(super) const ROW_SECTORS: u32 = 3 * CHUNK_SECTORS;
@@ -48,7 +48,7 @@ pub(super) struct Path {
     pub(super) targets: &'static [Target],
 }
 
-/// A load of this many requests, with as many at once as keep a worker busy.
+/// A load of this many requests, with as many requests at once as keep a worker busy.
 pub(super) const fn load(operation: Operation, sectors: u32, pattern: Pattern) -> Load {
     let (depth, requests) = if sectors > 64 { (32, 8192) } else { (128, 400_000) };
     Load { operation, sectors, pattern, depth, requests }
@@ -81,7 +81,8 @@ impl Path {
         vec![requests / seconds, bytes / seconds / 1e9, seconds / requests * 1e9]
     }
 
-    /// One worker, beside the bare copies if the case has them, and a peer if it supports the case.
+    /// Runs the case with one worker. The bare copies take part if the case has them, and a peer if
+    /// it supports the case.
     pub(super) fn run(&self, settings: &Settings, report: &mut Report, peer: Option<&Peer>) {
         if !settings.wants(self.name) {
             return;
@@ -106,7 +107,7 @@ impl Path {
         if let Some(peer) = peer {
             contenders.push(Contender::new(PEER, || {
                 let reached = self.reached(settings, peer, &mut shared.borrow_mut());
-                // A failed turn has no figure, and voids the peer's whole series.
+                // A failed turn has no figure, and makes the peer's whole series invalid.
                 reached.unwrap_or_else(|| vec![f64::NAN; METRICS.len()])
             }));
         }
@@ -116,7 +117,7 @@ impl Path {
         shared.into_inner().add(case.map(|case| case.with(targets)));
     }
 
-    /// The peer's values under the same load. If it fails, its message is noted once.
+    /// The peer's values under the same load. If the peer fails, its message is noted once.
     fn reached(&self, settings: &Settings, peer: &Peer, report: &mut Report) -> Option<Vec<f64>> {
         match peer.run(&self.plan(settings), &self.load(settings)) {
             Ok(reached) => Some(self.values(1, 1.0 / reached.requests_per_second)),
@@ -130,7 +131,7 @@ impl Path {
         }
     }
 
-    /// Two workers, each with a shard of its own, against one.
+    /// Compares two workers, each with a shard of its own, with one worker.
     pub(super) fn run_twice(&self, settings: &Settings) -> Option<Case> {
         if !settings.wants(self.name) {
             return None;
@@ -168,7 +169,7 @@ fn whole(mut case: Case) -> Case {
     case
 }
 
-/// The peer that the environment names; otherwise adds a note.
+/// The peer that the environment names. Without one, adds a note and returns `None`.
 pub(super) fn peer(settings: &Settings, report: &mut Report, paths: &[Path]) -> Option<Peer> {
     if !paths.iter().any(|path| settings.wants(path.name)) {
         return None;
@@ -189,7 +190,7 @@ pub(super) fn peer(settings: &Settings, report: &mut Report, paths: &[Path]) -> 
     }
 }
 
-/// The same copies and parity without an engine.
+/// A contender that makes the same copies and the same parity without an engine.
 struct Bare {
     members: Vec<Pages>,
     payloads: Vec<Pages>,
@@ -238,7 +239,7 @@ impl Bare {
         self.payloads[payload].copy_from_slice(&self.members[slot][at..at + length]);
     }
 
-    /// Xors old data and old parity in place, as code that knows both to be in memory would.
+    /// Xors old data and old parity in place, as code would that has both in memory already.
     fn modify_block(&mut self, payload: usize) {
         let length = self.payloads[payload].len();
         let (slot, at) = self.somewhere(length);
@@ -250,7 +251,7 @@ impl Bare {
         self.members[slot][at..at + length].copy_from_slice(&self.payloads[payload]);
     }
 
-    /// The place of the next row, and its chunk's length.
+    /// The place of the next row, and the length of its chunks.
     fn row(&mut self, payload: usize) -> (usize, usize) {
         let length = self.payloads[payload].len() / (self.members.len() - 1);
         self.next = (self.next + 1) % (self.members[0].len() / length);
@@ -279,8 +280,8 @@ impl Bare {
     }
 }
 
-/// The speed of memcpy on this machine, in this run: 4 KiB from random places, and 64 KiB in
-/// sequence, out of far more memory than the caches hold.
+/// Measures memcpy on this machine, in this run: 4 KiB from random places, and 64 KiB in sequence,
+/// out of far more memory than the caches hold.
 pub(super) fn memcpy(settings: &Settings) -> Option<Case> {
     let metrics = [Metric::more("copied", "GB/s")];
     let size = if settings.small { 4 << 20 } else { 512 << 20 };

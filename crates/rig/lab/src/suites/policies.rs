@@ -34,10 +34,11 @@ const METRICS: [Metric; 3] = [
 ];
 const CLIENTS: u64 = 32;
 const WRITE_BYTES: usize = 4096;
-/// With bits of a megabyte: as many regions as terabyte disks have with md's default.
+/// Bytes of a member. With a bit for each megabyte this gives as many regions as terabyte disks
+/// have with md's default.
 const MEMBER_BYTES: u64 = 256 << 20;
 const BIT_BYTES: u32 = 1 << 20;
-/// The modelled solid-state disk's time for a request, and the additional time of a durable one.
+/// The time of a request at the modelled solid-state disk. A durable request takes further time.
 const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
@@ -48,7 +49,7 @@ struct RequestCounts {
     flushes: AtomicU64,
 }
 
-/// A member that counts, and is slow if it models a disk.
+/// A member that counts its requests, and is slow if it models a disk.
 struct CountingMember {
     inner: Arc<MemoryMember>,
     requests: Arc<RequestCounts>,
@@ -78,7 +79,7 @@ impl Member for CountingMember {
     }
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
-        // Clients request nothing durable here, so durable writes are metadata.
+        // No client request is durable here, so durable writes are metadata.
         self.requests.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
         self.take(if durable { REQUEST + DURABLE } else { REQUEST });
         self.inner.write_at(buffer, offset_bytes, durable)
@@ -169,7 +170,7 @@ impl Array {
         Self { volume, requests }
     }
 
-    /// Writes a second, and the counts for each thousand writes.
+    /// Returns the writes a second, and the counts for each thousand writes.
     fn write(&self, writes: u64) -> Vec<f64> {
         let places = self.volume.size_bytes() / WRITE_BYTES as u64;
         let before = self.counts();

@@ -1,7 +1,8 @@
-//! The shares of memcpy and of the stripe lookup in aligned reads, as `perf` sees them.
+//! The shares of memcpy and of the stripe lookup in aligned reads, as `perf` samples them.
 //!
-//! Starts this program once more to repeat one case, and has `perf` sample it. The compiler may
-//! inline a lookup into its caller, where sampling cannot find it; so lookups are counted as well.
+//! Starts this program once more to repeat one case, and has `perf` sample that process. The
+//! compiler may inline a lookup into its caller, where sampling cannot find it, so lookups are
+//! counted as well.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const NAME: &str = "CPU share, 4 KiB random read, null members";
 const PROFILED: &str = "4 KiB random read, null members/braid";
-/// The start-up time of the other process.
+/// How long the other process takes to start.
 const START: Duration = Duration::from_millis(700);
 
 const MEMCPY: &str = "share of memcpy";
@@ -63,7 +64,7 @@ struct RepeatingProcess(Child);
 
 impl Drop for RepeatingProcess {
     fn drop(&mut self) {
-        // A process that has ended already needs no signal.
+        // Fails if the process has ended already, which needs no signal.
         let _ended = self.0.kill();
         let _status = self.0.wait();
     }

@@ -31,21 +31,21 @@ const RATE: &str = "requests";
 const METRICS: [Metric; 2] =
     [Metric::more(RATE, "/s"), Metric::less("server's processor time", "us each")];
 const MEMBERS: usize = 4;
-/// Requests at each raw member in cases with many at once.
+/// Requests at once at each raw member, in cases with many at once.
 const RAW_DEPTH: u32 = 32;
 
 struct Work {
     name: &'static str,
     job: Job,
     bound: Bound,
-    /// The target as a part of the bound: first with a bitmap, then with a log.
+    /// The targets as parts of the bound: first with a bitmap, then with a log.
     aims: [f64; 2],
 }
 
 enum Bound {
-    /// This many of the clients' requests for each write of a member.
+    /// The bound is shared: each write of a member stands for this many of the clients' requests.
     Shared(f64),
-    /// One step after the other.
+    /// The bound is the sum of steps that follow each other.
     Steps,
     /// No bound is known: writes in order are merged.
     None,
@@ -128,18 +128,19 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// Members of one array for each build of the command, and raw files like them.
+/// Arrays with members of their own, one for each build of the command, and raw files like the
+/// members.
 struct Arrays {
     policy: &'static str,
     builds: Vec<Build>,
     raw: Vec<String>,
     nothing: servers::Server,
-    // Last, so that it outlives the servers.
+    // Declared last, so that the folder outlives the servers.
     _folder: tempfile::TempDir,
 }
 
 struct Build {
-    /// Names of its contenders: write-through, write-back.
+    /// Names of the array's contenders: write-through, then write-back.
     names: [&'static str; 2],
     braid: PathBuf,
     folder: PathBuf,
@@ -224,7 +225,7 @@ impl Arrays {
 }
 
 impl Build {
-    /// Requests a second, and the server's microseconds for each.
+    /// Requests a second, and the server's microseconds for each request.
     fn serve(&self, settings: &Settings, job: &Job, cache: &str) -> Result<Vec<f64>, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(3) };
         let words = ["--direct", "on", "--cache", cache];
@@ -232,7 +233,7 @@ impl Build {
         let before = ProcessUsage::by(server.pid())?;
         let reached = job.run(&FioTarget::Export(server.uri()), length)?;
         let used = ProcessUsage::by(server.pid())?;
-        // The job's result has only the writes.
+        // The job's result counts only the writes.
         let share =
             if job.rw == "randrw" { f64::from(100 - job.reads_percent) / 100.0 } else { 1.0 };
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -20,7 +20,8 @@ pub(super) fn members_mib(plan: &Plan) -> u64 {
     }
 }
 
-/// The members, the array, perhaps without one of them, and an optional limit of requests a second.
+/// The configuration: the members, the array (perhaps without one member), and an optional limit of
+/// requests a second.
 pub(super) fn text(plan: &Plan, rate: Option<u32>) -> String {
     let create = match plan.kind {
         Kind::Memory => "bdev_malloc_create",

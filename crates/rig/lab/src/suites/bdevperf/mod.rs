@@ -1,13 +1,14 @@
-//! SPDK's `bdevperf` as a peer, if installed: its raid5f under the engine's load, in the same run.
+//! SPDK's `bdevperf` as a peer, if installed: SPDK's raid5f under the same load as the engine, in
+//! the same run.
 //!
 //! Place in the flow: beside the tight driver, under the cases of the suites `read` and `write`.
 //! The environment variable `BRAID_LAB_BDEVPERF` names the program; nothing of SPDK is kept here.
-//! It gets the members, the chunk, the block and the depth of the case, one core and huge pages.
-//! Its own clock measures it, from its first request to its last. A load that it cannot run is
-//! reported in its own words, without a figure.
+//! The program gets the members, the chunk, the block and the depth of the case, one core and huge
+//! pages. Its own clock measures the time from its first request to its last. If it cannot run a
+//! load, its own message is reported, without a figure.
 //!
 //! Invariants
-//! - A program that fails, or prints an unknown format, yields words and no figure:
+//! - A program that fails, or prints an unknown format, yields a message and no figure:
 //!   `what_is_no_result_is_told`.
 
 mod config;
@@ -23,9 +24,10 @@ use crate::driver::{Load, Pattern, Plan};
 use crate::frame::Usage;
 
 const VARIABLE: &str = "BRAID_LAB_BDEVPERF";
-/// Its memory beside its members: the pools of its buffers and requests, at their default sizes.
+/// Memory that the program needs beside its members: the pools of its buffers and requests, at
+/// their default sizes.
 const OWN_MIB: u64 = 768;
-/// The shortest run that it offers.
+/// The shortest run that the program offers.
 const SECONDS: u32 = 1;
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ pub(super) struct Cost {
 }
 
 impl Peer {
-    /// The program that the environment names.
+    /// Finds the program that the environment names.
     pub(super) fn look() -> Result<Self, String> {
         let Some(program) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else {
             return Err(format!("{VARIABLE} names no program"));
@@ -57,13 +59,13 @@ impl Peer {
         Ok(Self { program: program.into(), free_mib: free_huge_mib(&memory) })
     }
 
-    /// One run of the load on an array like that of the plan.
+    /// Runs the load once on an array like that of the plan.
     pub(super) fn run(&self, plan: &Plan, load: &Load) -> Result<BdevperfResult, String> {
         self.run_for(plan, load, (SECONDS, None))
     }
 
     /// The cost of a request at a fixed rate. A shorter run's cost is subtracted from a longer
-    /// one's, so that the start-up drops out.
+    /// run's, so that the start-up drops out.
     pub(super) fn cost(&self, plan: &Plan, load: &Load, rate: u32) -> Result<Cost, String> {
         let run = |seconds: u32| {
             let before = Usage::of_children();
@@ -82,7 +84,7 @@ impl Peer {
         })
     }
 
-    /// A run of this length, with an optional limit of requests a second.
+    /// Runs the load for this long, with an optional limit of requests a second.
     fn run_for(
         &self,
         plan: &Plan,
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
     use crate::driver::Kind;
 
-    /// A script that fakes the program; its name says how it behaves.
+    /// A script that fakes the program; the name `does` says how it behaves.
     fn fake(folder: &Path, does: &str) -> Peer {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake-bdevperf.sh");
         let program = folder.join(does);

@@ -1,25 +1,24 @@
-//! Parses bdevperf's output: a table with a line for each job and a total, or the reason for none.
-//!
+//! Parses bdevperf's output: a table with a line for each job and a total, or the reason why there
+//! is no result.
 //! ```text
 //!   Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max
 //!   (a line for each job, and one that has its name and its figures)
 //!   Total              :            IOPS MiB/s Fail/s TO/s Average min max
 //! ```
-//!
-//! The columns are found by their names. The total is not trusted blindly: its MiB/s must match its
-//! requests of that size, and none may have failed.
+//! The columns are found by their names. The total is checked: its MiB/s must match its requests of
+//! that size, and no request may have failed.
 
-/// Tolerance between two figures that are printed with two digits.
+/// Tolerance between two figures, which are printed with two digits.
 const SLACK: f64 = 0.01;
 const MIB: f64 = (1 << 20) as f64;
-/// Part of SPDK's message that a write is no whole stripe.
+/// A part of SPDK's message for a write that is no whole stripe.
 const PARTIAL: &str = "does not match the write_unit_size";
 
 /// Requests a second of all jobs together, each of `sectors` sectors.
 pub(super) fn rate(said: &str, sectors: u32) -> Result<f64, String> {
     let columns = after(said, "Device Information").ok_or("its table is not there")?;
     let total = after(said, "Total").ok_or("its table has no total")?;
-    // The total has no column for its time.
+    // The line of the total has no column for the run time.
     let names: Vec<&str> =
         columns.split_whitespace().filter(|name| *name != "runtime(s)").collect();
     let values: Vec<&str> = total.split_whitespace().collect();
@@ -41,7 +40,7 @@ pub(super) fn rate(said: &str, sectors: u32) -> Result<f64, String> {
     Ok(requests)
 }
 
-/// The text behind the name of a line and a colon, in the last line of that name.
+/// The text after a line's name and a colon. If several lines have that name, the last one counts.
 fn after<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = said.rsplit(['\n', '\r']);
     lines.find_map(|line| Some(line.trim_start().strip_prefix(name)?.split_once(':')?.1))

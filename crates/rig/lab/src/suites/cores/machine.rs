@@ -1,4 +1,4 @@
-//! The modelled machine, under the names that the files of the suite `elevator` use.
+//! The modelled machine, under the name by which the files of the suite `elevator` use a machine.
 
 pub(super) use braid_many_cores::{
     Content, Moment, Mutex, MutexGuard, TryLockError, atomic, thread,

@@ -1,14 +1,15 @@
 //! Suite `cores`: the suite `elevator` on a modelled machine with up to 256 cores.
 //!
-//! The code is the shipped scheduler's and that of the states before it. The time is what published
-//! figures say about moving cache lines ([`braid_many_cores`]).
+//! The code is the shipped scheduler's and that of the states before it. Times follow published
+//! figures for moving cache lines ([`braid_many_cores`]).
 //!
-//! One run, the same everywhere to the last digit.
+//! The suite runs once, since every run gives the same digits everywhere.
 
 mod machine;
 mod run;
 
-// The same files as in the suite `elevator`; here they resolve `machine` to the modelled one.
+// The same files as in the suite `elevator`. Here the name `machine` in them is the modelled
+// machine.
 #[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
 #[path = "../elevator/client_threads.rs"]
 mod client_threads;
@@ -49,7 +50,7 @@ const TICKS: [(f64, &str); 9] = [
     (8.0, "256"),
 ];
 
-/// A thread's own work for each request, in picoseconds.
+/// The time of a thread's own work for each request, in picoseconds.
 const CLIENTS: [(&str, u64); 2] =
     [("clients as the seed's", 11_160_000), ("clients that only ask", 50_000)];
 
@@ -67,7 +68,7 @@ fn measure(settings: &Settings) -> Report {
     report
 }
 
-/// The cases from one thread up to the number of cores.
+/// Runs the cases from one thread up to the number of cores.
 fn by_threads(settings: &Settings, report: &mut Report, name: &str, costs: Costs) {
     let mut lines = METRICS.map(|_| Variant::ALL.map(|variant| (variant.name(), Vec::new())));
     for ((place, _), threads) in TICKS.into_iter().zip(THREADS) {
@@ -103,7 +104,7 @@ fn by_threads(settings: &Settings, report: &mut Report, name: &str, costs: Costs
     }
 }
 
-/// The cost model's figures, each halved and doubled, with 32 threads.
+/// Runs with each figure of the cost model halved and doubled, with 32 threads.
 fn sensitivity(settings: &Settings, report: &mut Report) {
     let costs = Costs::server();
     for cost in COSTS {

@@ -13,7 +13,7 @@ use crate::random::Random;
 const WARM_NS: u64 = 200_000;
 /// Modelled time in which requests are counted.
 const COUNTED_NS: u64 = 2_000_000;
-/// The same in a small run.
+/// Modelled time in which a small run counts requests.
 const SMALL_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// In the order of the suite's metrics.
+    /// The values, in the order of the suite's metrics.
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub(super) fn values(&self) -> [f64; 3] {
         let [attempts, failed, waited_ns] = self.contention;
@@ -56,7 +56,8 @@ impl Outcome {
     }
 }
 
-/// At the same address in each run, since the address decides which fields share a cache line.
+/// Aligned, so that each run has it at the same offset within a cache line: that decides which
+/// fields share a line.
 #[repr(align(128))]
 struct LineAligned<B>(B);
 
@@ -87,7 +88,8 @@ fn run_of<B: RequestPath>(
         clients.register(client);
         let mut random = Random::new(u64::from(client) + 1);
         while now_ns() < to_ns {
-            // From half the mean to one and a half, so that threads do not march in step.
+            // The pause is from half the mean to one and a half times the mean, so that threads do
+            // not march in step.
             let mean_ps = costs.ps(Cost::Client) * u64::from(DEPTH);
             work_ps(mean_ps / 2 + random.below(mean_ps + 1));
             clients.round(&path.0, client, &mut random);

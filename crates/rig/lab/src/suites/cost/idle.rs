@@ -13,8 +13,8 @@ use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const WAKE_UPS: &str = "wake-ups of an idle server";
 const METRIC: Metric = Metric::less(WAKE_UPS, "1/min");
-/// If the kernel once worked on a thread for a ring, it keeps one. That thread wakes every five
-/// seconds to see whether it is the last; no program can end it.
+/// If the kernel has ever used a thread for a ring, it keeps one. That thread wakes every five
+/// seconds to check whether it is the last; no program can end it.
 const HELPERS: Metric = Metric::less("wake-ups of the kernel's helpers in it", "1/min");
 const HELPER: &str = "iou-wrk";
 
@@ -40,7 +40,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report, servers: &[(&'static
         add(settings, report, after_writes, servers);
     }
     if settings.wants(with_client) {
-        // Clients are connected and send nothing after the handshake.
+        // The clients are connected and send nothing after the handshake.
         let clients: Vec<_> = servers
             .iter()
             .map(|(_, server)| super::super::growth::connect(server.socket()))

@@ -1,14 +1,12 @@
 //! Suite `cost`: the machine's cost of serving, at an equal load for all servers, and when idle.
-//!
 //! ```text
 //!   fio, so many requests a second ──NBD──▶ braid serve │ nbdkit │ qemu-nbd ──▶ files
 //!        ramp     ├────── looked at: here ─────────── and here ──┤
 //!                     processor time, sleeps, switches between the two; system calls in a pass of their own
 //! ```
-//!
-//! A server's top speed says nothing of its cost at a load that all of them can bear. If a server
+//! A server's top speed says nothing of its cost at a load that all servers can bear. If a server
 //! does not reach the load, the note says its rate, and its cost is that of the requests it served.
-//! The kernel's work on other threads (interrupts, writing back) counts for no server.
+//! The kernel's work on other threads (interrupts, writing back) is not counted for any server.
 
 mod idle;
 pub(super) mod process;
@@ -49,9 +47,9 @@ const CALLS: Metric = Metric::less("system calls of a request", "calls");
 const MEMBERS: usize = 4;
 const DEPTH: u32 = 64;
 const BLOCK_KIB: u32 = 4;
-/// fio's start-up, and the part of its run that does not count.
+/// The time of fio's start-up, and of the part of its run that does not count.
 const BEGIN: Duration = Duration::from_millis(1500);
-/// A load counts as reached from this part on.
+/// A load counts as reached if the rate is at least this part of it.
 const REACHED_MIN: f64 = 0.98;
 
 #[derive(Clone, Copy)]
@@ -85,10 +83,10 @@ fn run(settings: &Settings) -> Report {
 }
 
 struct Servers {
-    /// braid last.
+    /// All servers; braid is the last.
     all: Vec<(&'static str, Server)>,
     files: Vec<String>,
-    // Last, so that it outlives them.
+    // Declared last, so that the folder outlives the servers.
     _folder: tempfile::TempDir,
 }
 
@@ -118,7 +116,7 @@ impl Servers {
         let serve =
             |direct| servers::serve_braid(&braid, folder.path(), &members, &["--direct", direct]);
         let server = serve("on").or_else(|why| {
-            // A file system in memory may not report the alignment.
+            // Direct I/O fails if a file system in memory does not report the alignment.
             report.note(format!("cost: braid goes through the page cache, {}", first_line(&why)));
             serve("off")
         });
@@ -140,7 +138,7 @@ impl Servers {
         if let Err(why) = &peer {
             report.note(format!("SPDK: skipped, {why}"));
         }
-        // One load of each kind shows that it works.
+        // For a small run one load of each kind is enough to show that the suite works.
         let loads = LOADS.iter().filter(|load| !settings.small || load.rate == 10_000);
         for load in loads.filter(|load| settings.wants(load.name)) {
             match self.case(settings, *load, peer.as_ref().ok(), report) {
@@ -214,7 +212,7 @@ impl Servers {
     }
 }
 
-/// A process's use during `window`: nanoseconds, sleeps, switches.
+/// A process's use during `window`: nanoseconds of processor time, sleeps, switches.
 fn used(process: u32, window: Duration) -> Result<Vec<f64>, String> {
     let before = ProcessUsage::by(process)?;
     std::thread::sleep(window);
@@ -225,8 +223,8 @@ fn used(process: u32, window: Duration) -> Result<Vec<f64>, String> {
 }
 
 impl Fixed {
-    /// Observes a server under the load with `look`. Returns its counts for each request; those of
-    /// `used` become the figures of a case.
+    /// Observes a server under the load with `look`, and returns the counts for each request.
+    /// Counts from `used` become the figures of a case.
     fn looked_at(
         &self,
         settings: &Settings,
@@ -271,14 +269,14 @@ impl Fixed {
     }
 }
 
-/// The figures of a case, from the cost of a request.
+/// The figures of a case, computed from the cost of a request.
 fn values(nanoseconds: f64, [sleeps, switches]: [f64; 2], rate: f64) -> Vec<f64> {
     let requests_in_gib = f64::from((1_u32 << 20) / BLOCK_KIB);
     vec![nanoseconds / 1e3, nanoseconds * requests_in_gib / 1e9, sleeps, switches, rate]
 }
 
-/// SPDK under the load: throttled by its own limit of requests, on memory, without NBD. It polls,
-/// so it uses its whole processor.
+/// Runs SPDK under the load: throttled by its own limit of requests, on memory, without NBD. SPDK
+/// polls, so it uses its whole processor.
 fn polling(peer: &Peer, rate: u32) -> Result<Vec<f64>, String> {
     let plan = Plan {
         kind: Kind::Memory,

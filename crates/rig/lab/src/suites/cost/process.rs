@@ -8,18 +8,18 @@ use nix::unistd::Pid;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::suites) struct Switches {
-    /// The thread waited: each but the last ended in a wake-up.
+    /// Switches because the thread waited. Each wait but the last ended in a wake-up.
     pub(in crate::suites) voluntary: u64,
-    /// The thread's time was up.
+    /// Switches because the thread's time was up.
     pub(in crate::suites) involuntary: u64,
 }
 
 /// A process's use so far.
 #[derive(Clone, Debug, Default)]
 pub(in crate::suites) struct ProcessUsage {
-    /// Of all threads, ended ones included.
+    /// Processor time of all threads, including threads that have ended.
     pub(in crate::suites) processor_ns: u64,
-    /// By name and number of the threads that are alive.
+    /// Switches by name and number of the threads that are alive.
     threads: BTreeMap<(String, u32), Switches>,
 }
 
@@ -35,14 +35,14 @@ impl ProcessUsage {
         let threads = found.filter_map(|entry| {
             let path = entry.ok()?.path();
             let number = path.file_name()?.to_str()?.parse().ok()?;
-            // A thread that ends meanwhile is skipped.
+            // A thread that ends while it is read is skipped.
             let (name, switches) = thread(&read_to_string(path.join("status")).ok()?)?;
             Some(((name, number), switches))
         });
         Ok(Self { processor_ns, threads: threads.collect() })
     }
 
-    /// Switches since `before`, by living threads; an ended thread took its switches with it.
+    /// Switches of living threads since `before`. The switches of ended threads are lost.
     pub(in crate::suites) fn since(&self, before: &Self) -> Vec<(&str, Switches)> {
         let since = |(key, now): (&'_ (String, u32), &Switches)| {
             let then = before.threads.get(key).copied().unwrap_or_default();
@@ -75,7 +75,7 @@ fn thread(status: &str) -> Option<(String, Switches)> {
     Some((field("Name")?.to_owned(), switches))
 }
 
-/// Resident memory of a process, private and shared, in bytes.
+/// Resident memory of a process in bytes, private and shared together.
 pub(in crate::suites) fn resident_bytes(process: u32) -> Result<u64, String> {
     let path = format!("/proc/{process}/status");
     let status = read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -97,7 +97,7 @@ mod tests {
             for _ in 0..20 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            // The thread stays alive, so that the test can look at it.
+            // Keeps the thread alive, so that the test can read its status.
             let _ended = tell.recv();
         });
         let start = std::time::Instant::now();

@@ -1,5 +1,5 @@
-//! System calls of another process, counted by `perf`, or by `strace` if that fails. In a pass of
-//! their own, since a traced process is slower.
+//! System calls of another process, counted by `perf`, or by `strace` if `perf` fails. They are
+//! counted in a pass of their own, since a traced process is slower.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn said(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A line of fields: the count, its unit, the event.
+/// Parses `perf`'s output: a line with the count, its unit, and the event.
 fn counted_by_perf(text: &str) -> Result<u64, String> {
     let line = text.lines().find(|line| line.contains("raw_syscalls:sys_enter"));
     let line = line.ok_or_else(|| text.trim().to_owned())?;
@@ -33,7 +33,8 @@ fn counted_by_perf(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| line.to_owned())
 }
 
-/// A table; its last line has the sum: share, seconds, microseconds a call, calls, perhaps errors.
+/// Parses `strace`'s table. Its last line has the sum: share, seconds, microseconds a call, calls,
+/// perhaps errors.
 fn counted_by_strace(text: &str) -> Result<u64, String> {
     let total = text.lines().rfind(|line| line.trim_end().ends_with("total"));
     let total = total.ok_or_else(|| text.trim().to_owned())?;

@@ -1,4 +1,5 @@
-//! The array without a door: the shipped runtime on such files, called by this process's threads.
+//! The array without a door: this process's threads call the shipped runtime on files like the
+//! members.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// An array of these files, with the policy that `braid create` chooses.
+    /// Opens an array of these files, with the policy that `braid create` chooses.
     pub(super) fn open(files: &[String]) -> Result<Self, String> {
         let open = |path: &String| {
             let member = braid_member::open(Path::new(path), Access::ReadWrite);
@@ -34,7 +35,7 @@ impl Inside {
         Ok(Self { volume: array::open_on(plan, &Options::default(), devices, |_| ()) })
     }
 
-    /// Runs the job with one thread for each request at once; returns requests a second.
+    /// Runs the job with a thread for each request in flight; returns requests a second.
     pub(super) fn run(&self, job: &Job, length: Length) -> f64 {
         let block = u64::from(job.block_kib) << 10;
         let places = self.volume.size_bytes() / block;

@@ -35,7 +35,7 @@ const RATE: Metric = Metric::more("requests through a door", "1/s");
 const BYTES: Metric = Metric::more("payload through a door", "GB/s");
 const SHARE: Metric = Metric::less("share of the door", "%");
 const MEMBERS: usize = 4;
-/// ublk devices that are tried in search of a free one.
+/// Number of ublk devices that are tried to find a free one.
 const UBLK_IDS: u32 = 16;
 const IN_PROCESS: &str = "in process";
 
@@ -50,7 +50,8 @@ impl Work {
         Self { name, job, metric }
     }
 
-    /// The data members' part of the raw members' rate: full stripes of data go to them only.
+    /// The share of the raw members' rate that belongs to the data members: full stripes of data go
+    /// to them only.
     fn raw_share(&self) -> f64 {
         if self.job.rw == "write" { 0.75 } else { 1.0 }
     }
@@ -81,7 +82,7 @@ fn run(settings: &Settings) -> Report {
             return report;
         }
     };
-    // Work one by one and in sequence suffices to show that a door works.
+    // For a small run, requests one by one and in sequence are enough to show that a door works.
     for work in WORK.iter().filter(|work| !settings.small || work.job.depth < DEEP) {
         match doors.case(settings, work) {
             Ok(case) => report.add(case),
@@ -109,18 +110,19 @@ fn members_folder() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from)
 }
 
-/// One server with all of its doors, and its references.
+/// A server with every door open, and the references for comparison.
 struct Doors {
-    /// Each door by its name.
+    /// Each door's name and fio's target for it.
     targets: Vec<(&'static str, FioTarget)>,
     raw_members: Vec<String>,
     inside: Inside,
     _server: Server,
-    // Last, so that it outlives them.
+    // Declared last, so that the folder outlives the servers.
     _folder: tempfile::TempDir,
 }
 
-/// A door beside the Unix socket, which is always open, with its options of `serve`.
+/// A door that `serve` opens by these options, in addition to the Unix socket, which is always
+/// open.
 struct Door {
     name: &'static str,
     words: Vec<String>,
@@ -167,7 +169,7 @@ impl Doors {
         })
     }
 
-    /// fio's target on the raw files for this work: a single file for work one by one.
+    /// fio's target on the raw files for this work. Requests one by one use a single file.
     fn raw(&self, work: &Work) -> FioTarget {
         let count = if work.job.depth == 1 { 1 } else { MEMBERS };
         FioTarget::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
@@ -208,7 +210,8 @@ fn tcp() -> Result<Door, String> {
     Ok(Door { name: "NBD, TCP", words, target: FioTarget::Export(uri) })
 }
 
-/// fio has no option for certificates, so it skips that check, which costs a request nothing.
+/// fio knows no certificates: the server accepts any client, and fio verifies no server. The check
+/// would cost requests nothing.
 fn tls(folder: &Path) -> Result<Door, String> {
     let port = servers::free_port().and_then(|port| servers::certify(folder).map(|()| port));
     let uri = format!("nbds://127.0.0.1:{}/", port.map_err(|why| format!("TLS, {why}"))?);
@@ -254,7 +257,7 @@ fn ublk(braid: &Path) -> Result<Door, String> {
     })
 }
 
-/// Adds the door's part of a request's time, round by round.
+/// Adds the door's share of a request's time, round by round.
 fn with_shares(mut case: Case) -> Case {
     let first = &case.figures[0];
     let share = |door: &Series, inside: &Series| -> Vec<f64> {

@@ -1,6 +1,6 @@
-//! The clients' threads: each has a few requests out and waits for all answers, from any thread.
-//!
-//! They are the operating system's, or those of the model of many cores: see `machine`.
+//! The clients' threads: each has a few requests in flight and waits for all answers, which may
+//! come from any thread. The threads are the operating system's, or those of the model of many
+//! cores: see `machine`.
 
 use std::sync::OnceLock;
 
@@ -8,13 +8,13 @@ use super::machine::atomic::{AtomicU32, Ordering};
 use super::machine::thread::{self, Thread};
 use crate::random::Random;
 
-/// Requests that a thread submits at once, then waits for.
+/// Requests that a thread submits at once before it waits for all of them.
 pub(super) const DEPTH: u32 = 4;
 /// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here.
 const YIELDS: u32 = 20;
 const SECTORS: u64 = 1 << 30;
 
-/// A thread and its missing answers, on a cache line of their own.
+/// A client's thread and its number of missing answers, on a cache line of their own.
 #[derive(Default)]
 #[repr(align(128))]
 struct ClientThread {
@@ -33,7 +33,7 @@ impl ClientThreads {
         let client = &self.0[client as usize];
         if client.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let thread = client.thread.get().expect("it asked");
-            // No wake-up for this thread itself; for a thread that does not wait it has no effect.
+            // A thread does not wake itself. Waking a thread that does not wait has no effect.
             if thread.id() != thread::current().id() {
                 thread.unpark();
             }
@@ -71,8 +71,9 @@ impl ClientThreads {
     }
 }
 
-/// The path from the threads to the member. It takes requests of one sector each, with client and
-/// place. It answers each through [`ClientThreads::answer`], now or later, from any thread.
+/// The path from the threads to the member. It takes requests of one sector each, with the client
+/// and the sector. It answers each request through [`ClientThreads::answer`], now or later, from
+/// any thread.
 pub(super) trait RequestPath: Sync {
     fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]);
 }

@@ -1,9 +1,10 @@
-//! The state before, and the seed's fix: the shipped elevator under one lock, and under one lock
-//! with a separate insertion list and one dispatcher by try-lock. Both choose one request for each
+//! Two older states. The first has the shipped elevator under one lock. The second, the seed's fix,
+//! adds a separate insertion list and one dispatcher by try-lock. Both choose one request for each
 //! ownership of the elevator.
 //!
-//! Simpler than the originals in their own favour. A request's end takes no ownership of its own,
-//! but goes along with the next choice. Neither checks before insertion for a merge.
+//! Both are simpler than the originals, which is to their advantage. The end of a request takes no
+//! ownership of its own, but is handled with the next choice. Neither checks for a merge before
+//! insertion.
 
 use super::client_threads::{ClientThreads, RequestPath};
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ struct CountingLock<T: Content> {
     contention: Contention,
 }
 
-/// Attempts to own, contended ones, and nanoseconds waited.
+/// Attempts to own the lock, contended ones, and nanoseconds waited.
 #[derive(Default)]
 pub(super) struct Contention {
     attempts: AtomicU64,
@@ -27,7 +28,7 @@ pub(super) struct Contention {
 }
 
 impl Contention {
-    /// Attempts, failed ones, and nanoseconds waited.
+    /// The numbers of attempts and of failed attempts, and the nanoseconds waited.
     pub(super) fn counts(&self) -> [u64; 3] {
         [&self.attempts, &self.failed, &self.waited_ns].map(|count| count.load(Ordering::Relaxed))
     }
@@ -68,7 +69,7 @@ fn entry(client: u32, place: u64) -> Entry {
     }
 }
 
-/// The next vector's tag; the clients of its parts go to `owners`.
+/// The tag of the next vector to dispatch. The clients of its parts are added to `owners`.
 fn choose(elevator: &mut Elevator, ended: Option<Tag>, owners: &mut Vec<u32>) -> Option<Tag> {
     if let Some(tag) = ended {
         elevator.handle_done(tag);
@@ -79,7 +80,7 @@ fn choose(elevator: &mut Elevator, ended: Option<Tag>, owners: &mut Vec<u32>) ->
     Some(dispatch.tag)
 }
 
-/// One lock around everything.
+/// One lock around the elevator and everything else.
 pub(super) struct Single {
     elevator: CountingLock<Elevator>,
 }
@@ -113,7 +114,7 @@ impl RequestPath for Single {
     }
 }
 
-/// The seed's fix.
+/// The seed's fix: an insertion list, and one dispatcher by try-lock.
 pub(super) struct Listed {
     list: CountingLock<Vec<Entry>>,
     /// Whether a thread dispatches; a thread that finds it set leaves.
@@ -141,7 +142,8 @@ impl Listed {
         std::array::from_fn(|index| all.iter().map(|counts| counts[index]).sum())
     }
 
-    /// One choice under the flag and the lock; none if another thread dispatches or none waits.
+    /// One choice under the flag and the lock. Nothing happens if another thread dispatches or no
+    /// entry waits.
     fn dispatch(
         &self,
         ended: Option<Tag>,
@@ -178,14 +180,15 @@ impl RequestPath for Listed {
                 Ok(chosen) => {
                     ended = chosen;
                     owners.drain(..).for_each(|client| clients.answer(client));
-                    // Another thread may have left an entry and seen this one dispatching.
+                    // Check again: another thread may have left an entry and gone because it saw
+                    // this thread dispatching.
                     if ended.is_none() && !self.has_work() {
                         return;
                     }
                 }
                 Err(None) => return,
                 Err(Some(tag)) => {
-                    // The dispatcher goes on with waiting entries; this only frees the tag.
+                    // Only frees the tag. The dispatcher goes on with waiting entries.
                     self.elevator.lock().handle_done(tag);
                     return;
                 }

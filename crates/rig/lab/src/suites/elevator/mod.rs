@@ -1,4 +1,4 @@
-//! Suite `elevator`: many threads, one member; how long they wait for each other to submit.
+//! Suite `elevator`: many threads submit to one member. How long do they wait for each other?
 
 mod client_threads;
 mod locked;
@@ -34,7 +34,8 @@ const METRICS: [Metric; 5] = [
     Metric::less("system time", "µs/1000"),
 ];
 
-/// The seed's table. With fewer cores its threads do not want the lock at the same time.
+/// The name of the case with the seed's table. With fewer cores than the seed had, threads do not
+/// contend for the lock at the same time.
 const TABLE: &str = "the seed's table: null member, 32 threads, depth 4, 512 bytes";
 const TABLE_CORES: usize = 16;
 
@@ -125,7 +126,7 @@ fn contended(settings: &Settings, report: &mut Report, name: &str, threads: usiz
     counters.into_inner().add(case.map(|case| case.with(targets)));
 }
 
-/// Policy `none`, over a member in memory that was never written, or over a null member.
+/// Runs policy `none`, over a member in memory that was never written, or over a null member.
 fn straight(settings: &Settings, report: &mut Report, threads: usize, is_memory: bool) {
     let what = if is_memory { "an empty member" } else { "nothing at all" };
     let name = format!("policy none before {what}, {threads} threads");

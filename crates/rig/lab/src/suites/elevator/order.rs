@@ -1,9 +1,9 @@
-//! The order in which requests reach a member that seeks: 32 threads with 4 requests each, and a
-//! member that takes two at a time and ends them one after the other. Each request's place is
-//! recorded on arrival; the disk's sheet gives the way of the arm.
+//! The order in which requests reach a member that seeks. There are 32 threads with 4 requests
+//! each. The member takes two requests at a time and ends them one after the other. Each request's
+//! place is recorded when it reaches the member; the disk's data sheet gives the way of the arm.
 //!
-//! With one lock and one request for each ownership, a thread may be overtaken between its choice
-//! and the member; one thread hands over a batch.
+//! With one lock and one request for each ownership, another thread may overtake a thread between
+//! its choice and the member. With *braid* one thread hands over a batch.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,7 +28,7 @@ const METRICS: [Metric; 2] = [Metric::more(SORTED, "%"), Metric::less(SEEK, "ms"
 /// Minimum time of a request: far below a disk's, but enough for threads to submit meanwhile.
 const SERVICE: Duration = Duration::from_micros(20);
 
-/// Two at a time, so that a hundred requests wait to be ordered.
+/// Settings that allow two dispatches at a time, so that a hundred requests wait to be ordered.
 fn settings_of_both() -> braid_elevator::Settings {
     let depth = Depth { total: 2, kept_for_reads: 0, kept_for_writes: 0 };
     let settings = braid_elevator::Settings { policy: Policy::Deadline, ..Default::default() };
@@ -52,7 +52,7 @@ pub(super) fn case(settings: &Settings, report: &mut Report) {
     report.note("order: \"no worse\" tolerates one hundredth, for the order of arrival");
 }
 
-/// The metrics of the places in order of arrival.
+/// The values of the metrics, from the places in order of arrival.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn values(order: &[u64]) -> Vec<f64> {
     let plan = DiskPlan::SATA_2005;
@@ -63,7 +63,7 @@ fn values(order: &[u64]) -> Vec<f64> {
     vec![100.0 * sorted as f64 / neighbours, seeks.sum::<u64>() as f64 / neighbours / 1e6]
 }
 
-/// The requests in order of arrival, and the channel to the thread that ends them.
+/// The requests in order of arrival, and the channel to the thread that ends requests.
 struct Arm<E> {
     order: Mutex<(Vec<u64>, Sender<E>)>,
 }
@@ -80,7 +80,7 @@ impl<E> Arm<E> {
         ends.send(end).expect("the thread that ends it lives longer");
     }
 
-    /// Returns the requests, and closes the channel, so that the thread that ends them ends.
+    /// Returns the requests. Closes the channel, so that the thread that ends requests finishes.
     fn close(&self) -> Vec<u64> {
         let (order, ends) = &mut *self.order.lock().expect("no holder panics");
         let (nowhere, _) = channel();
@@ -92,7 +92,7 @@ impl<E> Arm<E> {
 /// The clients with entries in a vector.
 type Owners = Vec<u32>;
 
-/// One lock, one choice for each ownership.
+/// The elevator under one lock, with one choice for each ownership.
 struct Single<'a> {
     elevator: Mutex<Elevator>,
     arm: &'a Arm<(Tag, Owners)>,
@@ -151,7 +151,7 @@ fn single(rounds: u64) -> Vec<u64> {
     })
 }
 
-/// The shipped scheduler's member.
+/// The member behind the shipped scheduler.
 struct RecordingMember<'a>(&'a Arm<(Option<Ticket>, Owners)>);
 
 impl Device<u32> for RecordingMember<'_> {

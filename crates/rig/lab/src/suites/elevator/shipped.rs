@@ -8,7 +8,7 @@ use super::machine::dispatch::{
 
 use super::client_threads::{ClientThreads, RequestPath};
 
-/// A member that completes every request at once; or one in memory that was never written.
+/// A member that completes every request at once, or a member in memory that was never written.
 struct Null<'a> {
     clients: &'a ClientThreads,
     memory: Option<&'a MemoryMember>,
@@ -41,14 +41,14 @@ impl Shipped {
         Self { scheduler: Scheduler::new(settings), memory: None }
     }
 
-    /// For a machine with this many cores, whatever machine it runs on.
+    /// A scheduler as for a machine with this many cores, whatever machine it runs on.
     #[allow(dead_code, reason = "the modelled machine's")]
     pub(super) fn for_cores(cores: usize) -> Self {
         let scheduler = Scheduler::with_lists(Settings::default(), 2 * cores);
         Self { scheduler, memory: None }
     }
 
-    /// The same over a member in memory.
+    /// The same scheduler over a member in memory.
     pub(super) fn over(self, memory: Option<MemoryMember>) -> Self {
         Self { memory, ..self }
     }
@@ -60,7 +60,8 @@ impl Shipped {
 }
 
 impl Shipped {
-    /// Attempts to own the scheduler, failed ones, nanoseconds waited: 0, since no thread waits.
+    /// Attempts to own the scheduler, failed attempts, and nanoseconds waited, which are 0 since no
+    /// thread waits.
     pub(super) fn contention(&self) -> [u64; 3] {
         let counters = self.counters();
         [counters.owner_misses + counters.ownerships, counters.owner_misses, 0]

@@ -1,4 +1,5 @@
-//! Several arrays in one process: a request's cost, and memory, threads and wake-ups of an array.
+//! Several arrays in one process: the cost of a request, and the memory, threads and wake-ups of an
+//! array.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ const REQUEST: &str = "arrays: 4 KiB read";
 const OPENED: &str = "arrays: opening one more";
 const MEMORY: &str = "arrays: memory of one";
 const WAKES: &str = "arrays: wake-ups of one that rests";
-/// After this time without a request members are no longer checked.
+/// After this time without requests, an array no longer checks its members.
 const REST: Duration = Duration::from_secs(5);
 
 struct Arrays {
@@ -50,7 +51,7 @@ impl Arrays {
         Self { volumes, random: Random::new(3), opened_ns, bytes }
     }
 
-    /// Processor time for one read, each from another array than the one before.
+    /// Processor time of one read. Each read goes to another array than the one before.
     fn read(&mut self, requests: u32) -> f64 {
         let places = self.volumes[0].size_bytes() / READ_BYTES as u64;
         let before = Usage::now();
@@ -75,7 +76,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         return;
     }
     let requests = if settings.small { 2000 } else { 100_000 };
-    // The process's first array belongs to no point. It stays open, so that no other reuses it.
+    // The process's first array belongs to no point of the curve. It stays open, so that no other
+    // array reuses its memory.
     let _first = Arrays::open(1);
     let mut all: Vec<(&str, Arrays)> = ARRAYS
         .points(settings)

@@ -1,4 +1,5 @@
-//! The engine alone, under the tight driver, over null members: only its own work counts.
+//! The engine alone, under the tight driver and over null members, so that only the engine's own
+//! work counts.
 
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
@@ -36,7 +37,7 @@ const READ: Operation = Operation::Read;
 const WRITE: Operation = Operation::Write { durable: false };
 const BLOCK_SECTORS: u32 = 8;
 
-/// One point of one axis: an array, a load, and the units of a request.
+/// One point of an axis: an array, a load, and the number of units in a request.
 #[derive(Clone, Copy)]
 struct Point {
     slots: u16,
@@ -68,14 +69,14 @@ const fn of(operation: Operation) -> Load {
 
 fn members(value: u64, load: Load) -> Point {
     let slots = u16::try_from(value).expect("few");
-    // The smallest chunk, so that a full stripe of all members is one request.
+    // The smallest chunk, so that one request is a full stripe of all members.
     Point { slots, chunk_sectors: BLOCK_SECTORS, load, ..PLAIN }
 }
 
 const READS: Metric = Metric::less("a read", "ns");
 const WRITES: Metric = Metric::less("a write", "ns");
 
-/// The point of a value on an axis.
+/// Makes the point for a value on an axis.
 type PointBuilder = fn(u64) -> Point;
 
 const FLAT: (f64, &str) = (1.5, "flat, but for what the processor's caches hold");
@@ -157,7 +158,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         if !settings.wants(measurement.name) {
             continue;
         }
-        // All points exist at once, and the largest has most of their memory.
+        // All points are in memory at once, and the largest one takes most of it.
         let has_room = |stripes: u64| axis.name != CACHE.name || has_room(stripes * STRIPE_BYTES);
         let mut points: Vec<(&str, Turn<'_>)> = Vec::new();
         for (value, name) in axis.points(settings) {
@@ -175,7 +176,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Whether twice this much memory is free.
+/// Whether twice this number of bytes is free.
 fn has_room(bytes: u64) -> bool {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -194,7 +195,7 @@ impl PointRun {
     fn new(point: Point, settings: &Settings) -> Self {
         let requests = (point.load.requests / if settings.small { 100 } else { 1 }).max(16);
         let load = Load { requests, ..point.load };
-        // Far more than any cache holds.
+        // Far more sectors than any cache holds.
         let member_sectors = (64 << 30) / 512;
         let dirty_sectors_max = 32 << 10;
         let driver = Driver::new(Plan {

@@ -29,11 +29,11 @@ pub(super) const SUITE: Suite = Suite {
     run,
 };
 
-/// A quantity that grows.
+/// A quantity that grows along the x axis of a case.
 #[derive(Clone, Copy)]
 struct Axis {
     name: &'static str,
-    /// Points: their places and names, in growing order.
+    /// The points of the axis: position and name of each, in growing order.
     ticks: &'static [(f64, &'static str)],
     values: &'static [u64],
 }
@@ -45,19 +45,20 @@ type Turn<'a> = Box<dyn FnMut() -> f64 + 'a>;
 struct Measurement {
     name: &'static str,
     metric: Metric,
-    /// Upper bound for the ratio of the largest to the smallest, and why it may exceed one.
+    /// Upper bound for the ratio of the largest point to the smallest, and why the ratio may exceed
+    /// one.
     most: (f64, &'static str),
 }
 
 impl Axis {
-    /// The points of a run: a few if it is small.
+    /// The points of a run; only a few in a small run.
     fn points(&self, settings: &Settings) -> Vec<(u64, &'static str)> {
         let count = if settings.small { 2 } else { self.values.len() };
         let names = self.ticks.iter().map(|(_, name)| *name);
         self.values.iter().copied().zip(names).take(count).collect()
     }
 
-    /// Lets every point take its turn in each round, and adds a case and a curve. The caller notes
+    /// Lets every point take its turn in each round, then adds a case and a curve. The caller notes
     /// points that it cannot prepare, and leaves them out.
     fn race<'a>(
         &self,
@@ -74,7 +75,7 @@ impl Axis {
         case.into_iter().for_each(|case| self.judge(report, measurement, case));
     }
 
-    /// Adds values that were measured point after point, in whatever number.
+    /// Adds values that were measured one point after the other, in any number.
     fn told(
         &self,
         settings: &Settings,
@@ -91,7 +92,7 @@ impl Axis {
         self.judge(report, measurement, case);
     }
 
-    /// Adds a case with its curve, and the bound of the last point over the first.
+    /// Adds a case with its curve, and the bound on the ratio of the last point to the first.
     fn judge(&self, report: &mut Report, measurement: &Measurement, case: Case) {
         let series = &case.figures[0].series;
         let (Some(first), Some(last)) = (series.first(), series.last()) else { return };
@@ -133,8 +134,8 @@ fn run(settings: &Settings) -> Report {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of the default export. fio and the kernel's client cannot have ten thousand
-/// connections; this one has a socket, and no thread.
+/// Connects a client to the default export. fio and the kernel's client cannot have ten thousand
+/// connections; this client has a socket, and no thread.
 pub(in crate::suites) fn connect(socket: &Path) -> Result<Client, String> {
     let plan = ClientPlan { structured_replies: false, extended_headers: false, ..plan_for("") };
     let said = |error: ClientError| format!("{}: {error}", socket.display());

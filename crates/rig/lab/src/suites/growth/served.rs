@@ -1,5 +1,5 @@
-//! `braid serve` with many members, workers, connections, or a large cache. A process of its own,
-//! whose use of the machine can be measured.
+//! `braid serve` with many members, workers, connections, or a large cache. A separate process,
+//! whose use of the machine the suite measures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,14 +49,14 @@ const ONE: &str = "connections: 4 KiB read by one of them";
 const ALL: &str = "connections: 4 KiB read by each in turn";
 
 const READ_BYTES: u32 = 4096;
-/// Descriptors beside those of the connections.
+/// Descriptors that the process needs in addition to one for each connection.
 const SPARE_DESCRIPTORS: u64 = 200;
 
 struct ServedArray {
     server: Server,
     created_ms: f64,
     started_ms: f64,
-    // Last, so that it outlives the server.
+    // Declared last, so that the folder outlives the server.
     _folder: tempfile::TempDir,
 }
 
@@ -94,7 +94,8 @@ impl ServedArray {
         resident_bytes(self.server.pid()).map_or(0.0, |bytes| float(bytes) / 1024.0)
     }
 
-    /// The server's processor time for a read (ns). Clients read in turn, `at_once` at a time.
+    /// The server's processor time for a read, in nanoseconds. Clients read in turn, `at_once` at a
+    /// time.
     fn read(&self, clients: &mut [Client], reads: usize, at_once: usize) -> Result<f64, String> {
         let places = clients[0].info().size_bytes / u64::from(READ_BYTES);
         let mut random = Random::new(9);
@@ -225,7 +226,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
         }
     }
     let points = all.iter_mut().map(|(name, clients, served)| {
-        // A server that has died yields infinity, which the case shows.
+        // If the server has died, the value is infinity, which the case shows.
         let turn = move || served.read(clients, reads, 32).unwrap_or(f64::INFINITY);
         (*name, Box::new(turn) as Turn<'_>)
     });
@@ -280,7 +281,7 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
     CONNECTIONS.told(settings, report, &measurement(ALL, each, caches), all);
 }
 
-/// Read cost through one client, and through all clients.
+/// Measures the cost of a read through one client, then through all clients.
 fn measure(
     settings: &Settings,
     served: &ServedArray,
@@ -288,7 +289,7 @@ fn measure(
 ) -> Result<(Vec<f64>, Vec<f64>), String> {
     let reads = if settings.small { 100 } else { 20_000 };
     let count = clients.len();
-    // Once before, so that the cost of first requests does not count.
+    // Read once before the measurement, so that the cost of first requests does not count.
     served.read(clients, count, 32)?;
     let (mut by_one, mut by_all) = (Vec::new(), Vec::new());
     for _ in 0..settings.runs {

@@ -1,14 +1,15 @@
-//! The reference for braid's index: chained buckets whose nodes are the stripes' heads themselves.
+//! The reference for braid's index: chained buckets whose nodes are the heads of the stripes
+//! themselves.
 //!
 //! A head is as big as md's on 64 bits with five devices: 0xf8 bytes and 0xb0 for each further
-//! device, 952 bytes (the linux-raid thread of 2006 that is the suite's source). So every step of a
-//! chain is another cache line, and soon another page. The key is at md's place, 0x28 bytes in.
-//! Heads are made in one order and chained in another, as in a well-used cache.
+//! device, 952 bytes (the linux-raid thread of 2006 that is the suite's source). So every step
+//! along a chain is another cache line, and soon another page. The key is at md's place, 0x28 bytes
+//! in. Heads are made in one order and chained in another, as in a well-used cache.
 
 use crate::random::Random;
 
 const HEAD_BYTES: usize = 0xf8 + 4 * 0xb0;
-/// Bytes of a head behind its key and number.
+/// Bytes of a head after its key and number.
 const REST_BYTES: usize = HEAD_BYTES - 0x34;
 
 #[derive(Debug)]
@@ -23,14 +24,14 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == HEAD_BYTES, "as big as md's");
 
-/// Finds stripes by band, through chains.
+/// A table that finds stripes by band, through chains.
 #[derive(Debug)]
 pub(super) struct Chained {
     buckets: Vec<Option<Box<Head>>>,
 }
 
 impl Chained {
-    /// `buckets`, a power of two, with a stripe for each of `bands`.
+    /// A table with `buckets` buckets, a power of two, and a stripe for each of `bands`.
     pub(super) fn new(buckets: usize, bands: &[u64], random: &mut Random) -> Self {
         assert!(buckets.is_power_of_two(), "the lower bits of a band choose its bucket");
         let mut heads: Vec<Box<Head>> = (0u32..)
@@ -71,7 +72,7 @@ impl Chained {
         None
     }
 
-    /// Heads that a lookup of a band visits, whether it finds the band or not.
+    /// Number of heads that a lookup of a band visits, whether or not the lookup finds the band.
     pub(super) fn probes(&self, band: u64) -> u64 {
         let mut probes = 0;
         let mut next = self.buckets[self.bucket(band)].as_deref();
@@ -87,7 +88,7 @@ impl Chained {
 }
 
 impl Drop for Chained {
-    /// One head after the other: a chain may be too long for recursion.
+    /// Frees one head after the other: a chain may be too long for recursion.
     fn drop(&mut self) {
         for bucket in &mut self.buckets {
             let mut next = bucket.take();

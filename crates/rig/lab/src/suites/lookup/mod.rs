@@ -1,10 +1,11 @@
 //! Suite `lookup`: finding the stripe of a band, at 256, 16 K and 1 M stripes.
 //!
-//! *before* is 512 chained buckets, however many stripes there are; *seed* has two buckets for each
-//! stripe; *braid* is the engine's own index. Three ways of lookup. One after the other: each waits
-//! for the result before, as when one request finds one stripe. All at once: the processor works on
-//! several. In turns, as in a shard: the requests of a turn are known before the first is handled,
-//! so the index hears of each some requests ahead. The chained tables have no such call.
+//! *before* has 512 chained buckets, whatever the number of stripes; *seed* has two buckets for
+//! each stripe; *braid* is the engine's own index. There are three ways of lookup. One after the
+//! other: each lookup waits for the previous result, as when one request finds one stripe. All at
+//! once: the processor works on several lookups. In turns, as in a shard: the requests of a turn
+//! are known before the first is handled, so the index gets each band some requests ahead. The
+//! chained tables have no such call.
 
 mod chained;
 
@@ -22,10 +23,10 @@ use chained::Chained;
 pub(super) const SUITE: Suite =
     Suite { name: "lookup", about: "from a band to its stripe, at 256, 16 K and 1 M stripes", run };
 
-/// Buckets of a table that does not grow with the cache.
+/// Number of buckets of a table that does not grow with the cache.
 const BUCKETS_BEFORE: usize = 512;
 
-/// Events that a shard gets at once.
+/// Number of events that a shard gets at once.
 const TURN: usize = 64;
 
 const HIT: &str = "hit, one after the other";
@@ -67,7 +68,7 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// The cost at the largest size over that at the smallest.
+/// Reports the cost at the largest size divided by the cost at the smallest.
 fn growth(report: &mut Report) {
     let [first, .., last] = report.cases.as_slice() else { return };
     let figures = GROWTHS.iter().enumerate().map(|(index, name)| {
@@ -89,7 +90,7 @@ fn growth(report: &mut Report) {
     report.cases.push(case.with(targets));
 }
 
-/// In the order of the metrics.
+/// Names of the ratios, in the order of the metrics.
 const GROWTHS: [&str; 6] = [
     "growth of a hit",
     "growth of a miss",
@@ -142,7 +143,7 @@ fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
     (0..).zip(&order).for_each(|(stripe, band)| index.insert(*band, stripe));
     let questions = |count: usize| Questions::new(stripes as u64, count);
     let many = if settings.small { 10_000 } else { 1 << 20 };
-    // Long chains get fewer lookups: about as many steps in all.
+    // Long chains get fewer lookups, so that the number of steps is about the same.
     let few = (many * BUCKETS_BEFORE / stripes).clamp(1000, many);
     let (many, few) = (questions(many), questions(few));
     let contenders = vec![
@@ -153,10 +154,11 @@ fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
     race(settings, name, &METRICS, contenders)
 }
 
-/// A band for each number: runs of sixteen neighbours, as files leave them, at random places.
+/// The band of a number. Bands are runs of sixteen neighbours at random places, as files leave
+/// them.
 fn band(number: u64) -> u64 {
     const RUN: u64 = 16;
-    // So many places that no two runs meet.
+    // Enough bits for places that no two runs meet.
     const PLACE_BITS: u32 = 44;
     let place = Random::new(number / RUN).next() >> (64 - PLACE_BITS);
     place * RUN + number % RUN
@@ -191,20 +193,20 @@ impl Questions {
     }
 }
 
-/// Nanoseconds for each lookup, if each waits for the one before.
+/// Nanoseconds for each lookup, if each lookup waits for the one before.
 fn one_by_one(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let mut wait = 0;
     for band in bands {
         let found = table.get(band + wait).map_or(0, u64::from);
-        // Always zero, which the compiler cannot know.
+        // Always zero, which the compiler cannot know, so each lookup depends on the one before.
         wait = black_box(found) >> 40;
     }
     black_box(wait);
     each(start, bands)
 }
 
-/// Nanoseconds for each lookup, if none waits for another.
+/// Nanoseconds for each lookup, if no lookup waits for another.
 fn at_once(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let found: u64 = bands.iter().filter_map(|band| table.get(*band)).map(u64::from).sum();
@@ -212,8 +214,8 @@ fn at_once(bands: &[u64], table: &mut impl Find) -> f64 {
     each(start, bands)
 }
 
-/// Nanoseconds for each lookup, as in a shard that gets [`TURN`] events at once: each waits for the
-/// one before, and the index hears of the next ones.
+/// Nanoseconds for each lookup, as in a shard that gets [`TURN`] events at once. Each lookup waits
+/// for the one before, and the index gets the next bands ahead of their lookups.
 fn in_turns(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let mut wait = 0;

@@ -2,20 +2,19 @@
 //!
 //! Each member has one arm, which does one thing at a time. In the free-for-all the flusher has a
 //! part *f* of the arms' time. Take a rule under which reads keep the part *k* of their rate, and
-//! writes grow *x* times. It takes
-//!
+//! writes grow *x* times. The rule then takes
 //! ```text
 //!   k (1 - f) + x f   times what the free-for-all spends,     and has   m   times that, all arms being busy:
-//!
 //!   x  ≤  ( m  -  k (1 - f) ) / f
 //! ```
-//!
 //! Three times the writes with 80 % of the reads need f ≤ (m - 0.8) / 2.2: one eleventh if the arms
-//! are always busy. If writers have more already, no rule can give them three times as much.
+//! are always busy. If writers have a larger part already, no rule can give them three times as
+//! much.
 //!
-//! A rule that finds shorter ways beats this. So each side counts with the least arm time for one
-//! of its works, under any rule that was run and alone ([`Cost`]). Only a way that no rule found
-//! would beat that. And no rule gives writers more than having the disks to themselves.
+//! A rule that finds shorter ways of the arm beats this formula. So each side counts with the least
+//! arm time for one of its works, over all rules that were run and over the side alone ([`Cost`]).
+//! Only a shorter way that no rule found would beat that. And no rule gives writers more than they
+//! reach alone on the disks.
 
 use super::world::Outcome;
 use crate::disk::ArmPurpose;
@@ -48,15 +47,16 @@ impl Cost {
 pub(super) struct Bound {
     free: Cost,
     arms_ns: f64,
-    /// The least time of one work.
+    /// The least arm time of one reader's work.
     read_ns: f64,
     write_ns: f64,
-    /// Writes of writers alone.
+    /// The writes that writers reach alone.
     writes_alone: f64,
 }
 
 impl Bound {
-    /// The bound over the free-for-all, from the costs of `runs`; `alone` are writers alone.
+    /// The bound relative to the free-for-all, from the costs of `runs`. `alone` is the cost with
+    /// writers alone.
     pub(super) fn new(free: Cost, alone: Cost, runs: &[Cost], arms_ns: f64) -> Self {
         let least = |each: fn(&Cost) -> (f64, f64)| {
             let counted = runs.iter().map(each).filter(|(works, _)| *works >= WORKS_MIN);
@@ -79,7 +79,8 @@ impl Bound {
     }
 }
 
-/// With fewer works, one begun during the warm-up would matter.
+/// Minimum number of works for a cost: with fewer, one work that began during the warm-up would
+/// matter.
 const WORKS_MIN: f64 = 100.0;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The field: loads and arrays around blogbench, and the result of each rule there.
 //!
-//! One cell is one load on one array: a number of readers and writers, a seek time, with or without
-//! a write cache, a number of members. All are crossed; blogbench is in the middle.
+//! One cell is one load on one array. It is a number of readers and of writers, a seek time, a
+//! number of members, with or without a write cache. All values are crossed; blogbench is in the
+//! middle.
 
 use braid_elevator::MultiplexerSettings;
 use braid_engine::Tuning;
@@ -22,7 +23,8 @@ const MEMBERS: [u16; 3] = [3, 4, 12];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) readers: usize,
-    /// Writers: a third new files, a ninth files anew, the rest blocks, as blogbench's nine.
+    /// Number of writers. A third write new files, a ninth rewrite files, the others write blocks,
+    /// as blogbench's nine writers do.
     pub(super) writers: usize,
     pub(super) seek_ms: u64,
     pub(super) has_cache: bool,
@@ -30,7 +32,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// The whole field, or its corners.
+    /// The whole field, or, for a small run, its corners.
     pub(super) fn all(is_small: bool) -> Vec<Self> {
         let ends = |count: usize| [0, count - 1];
         let mut cells = Vec::new();
@@ -94,7 +96,7 @@ impl Cell {
         World::new(&self.plan(rule, is_small)).run()
     }
 
-    /// The same with readers only, or writers only, under the rule that holds neither.
+    /// Runs the cell with readers only, or writers only, under the rule that holds neither.
     pub(super) fn run_alone(&self, reads: bool, is_small: bool) -> Outcome {
         let plan = self.plan(Rule::FreeForAll, is_small);
         let shape = match reads {
@@ -105,7 +107,7 @@ impl Cell {
     }
 }
 
-/// A RAID-5 of such disks under a rule.
+/// Plans a RAID-5 of the cell's disks under a rule.
 pub(super) fn plan(
     shape: Shape,
     rule: Rule,

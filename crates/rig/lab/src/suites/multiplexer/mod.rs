@@ -1,8 +1,8 @@
 //! Suite `multiplexer`: reads against write-back on disks that seek.
 //!
-//! The shape of blogbench ([`shape`]) on a RAID-5 of modelled disks ([`crate::disk`]) in virtual
-//! time. It runs the shipped engine, the shipped elevators, and five rules for which side the disks
-//! serve ([`rule`]). Every run is the same, so there is one.
+//! The load has the shape of blogbench ([`shape`]), on a RAID-5 of modelled disks ([`crate::disk`])
+//! in virtual time. The suite runs the shipped engine, the shipped elevators, and five rules for
+//! which side the disks serve ([`rule`]). Every run gives the same figures, so the suite runs once.
 
 mod bound;
 mod field;
@@ -54,11 +54,13 @@ const EVERY_RULE: [Rule; 6] = [
     Rule::Hammer,
     Rule::Braid,
 ];
-/// A flood is never made durable, so HAMMER's locks would never be released.
+/// The rules for the flood. Its writes are never made durable, so HAMMER's locks would never be
+/// released.
 const RULES_WITHOUT_LOCKS: [Rule; 4] =
     [Rule::FreeForAll, Rule::ReadFirst, Rule::WriteFirst, Rule::Braid];
 
-/// A minute has 660 works in the free-for-all. Minutes differ by 1 %, which targets forbid.
+/// Seconds of a run. A minute has 660 works in the free-for-all; minutes differ by 1 %, too much
+/// for the targets.
 const BLOGBENCH_S: u64 = 600;
 
 struct Work {
@@ -108,7 +110,7 @@ fn plan(work: &Work, rule: Rule, is_small: bool) -> Plan {
 }
 
 fn run(settings: &Settings) -> Report {
-    // Every run is the same to the last digit, so one suffices.
+    // Every run gives the same figures to the last digit, so one is enough.
     let once = Settings { runs: 1, ..settings.clone() };
     let mut report = Report::default();
     for work in works() {
@@ -221,8 +223,8 @@ fn threaded(settings: &Settings, report: &mut Report) {
     ));
 }
 
-/// The limit of such members. A read takes the same time at any place, and writes get the rest of
-/// the time. A work of writes counts with its least time under the two rules.
+/// The limit of members with a fixed time for a read at any place; writes get the rest of the time.
+/// A work of writes counts with its least time under the two rules.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn throttled_bound(case: &Case) -> String {
     let rate = |metric: &str, of: &str| {
@@ -269,10 +271,10 @@ fn values(plan: &Plan, outcome: &Outcome, has_fsyncs: bool) -> Vec<f64> {
     values
 }
 
-/// Both throughputs over time, and latencies by percentile.
+/// The curves of a case: both throughputs over time, and latencies by percentile.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn curves(case: &str, outcomes: &[(Rule, Outcome)]) -> Vec<Curves> {
-    /// Places of percentiles on the axis: the further right, the rarer.
+    /// Places of percentiles on the x axis: the further right, the rarer the latency.
     const PARTS: [(f64, &str); 5] =
         [(0.3, "50 %"), (1.0, "90 %"), (2.0, "99 %"), (3.0, "99.9 %"), (4.0, "99.99 %")];
     const OF_100_000: [usize; 5] = [50_000, 90_000, 99_000, 99_900, 99_990];

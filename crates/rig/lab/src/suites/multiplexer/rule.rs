@@ -1,20 +1,21 @@
-//! The compared rules: which side the members serve, and when.
+//! The compared rules, which say which side the members serve, and when.
 
 use braid_elevator::{Demand, Directions, Multiplexer, MultiplexerSettings, Turn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Both sides, always: the elevators alone.
+    /// Reads and writes may always go: the elevators alone decide.
     FreeForAll,
-    /// Writes only when no read waits.
+    /// Writes may go only if no read waits.
     ReadFirst,
-    /// Reads only when no write waits, as it turned out with UFS.
+    /// Reads may go only if no write waits, as UFS behaved in effect.
     WriteFirst,
-    /// HAMMER without its multiplexer: readers share a leaf's lock with others for the duration of
-    /// a read; a flusher needs the leaf alone.
+    /// HAMMER without its multiplexer. Readers share a leaf's lock for the duration of a read; a
+    /// flusher needs the leaf alone.
     HammerBefore,
-    /// HAMMER with its multiplexer. In the flusher's slice, readers hold their next read until its
-    /// end, whether the flusher has work or not. The slice follows the backlog, without feedback.
+    /// HAMMER with its multiplexer. In the flusher's slice, readers hold back their next read until
+    /// the slice ends, whether or not the flusher has work. The length of the slice follows the
+    /// backlog, without feedback.
     Hammer,
     Braid,
 }
@@ -38,9 +39,9 @@ impl Rule {
 
 /// The kinds of requests that members may be given.
 pub(super) enum Permission {
-    /// The same at every member.
+    /// The same kinds are allowed at every member.
     All(Directions),
-    /// Decided by the shipped multiplexer for each member.
+    /// The shipped multiplexer decides for each member.
     Turn(Turn),
 }
 
@@ -57,9 +58,9 @@ pub(super) struct Gate {
     rule: Rule,
     settings: MultiplexerSettings,
     multiplexer: Multiplexer,
-    /// HAMMER's slice: the start of its period, and the flusher's part of it.
+    /// HAMMER's slice: the start of the period, and the flusher's part of it.
     slice: (u64, u64),
-    /// The integral of set points over time, and that time.
+    /// The integral of set points over time, and the time over which it was taken.
     set_permille_ns: (u128, u64),
     asked_at: u64,
 }
@@ -78,7 +79,7 @@ impl Gate {
             self.set_permille_ns.1 += since;
         }
         self.asked_at = now;
-        // The other rules have set points only for comparison.
+        // Under the other rules the multiplexer's set point is only for comparison.
         let turn = self.multiplexer.turn(now, demand);
         let allowed = match self.rule {
             Rule::FreeForAll | Rule::HammerBefore | Rule::Hammer => Directions::ALL,
@@ -115,7 +116,8 @@ impl Gate {
         if time == 0 { 0.0 } else { sum as f64 / time as f64 }
     }
 
-    /// The flusher's intended share. HAMMER counts waiting inodes; here one client counts as all.
+    /// The share that the rule intends for the flusher. HAMMER counts waiting inodes; here one
+    /// client counts as all of them.
     fn set_point(&self, demand: Demand) -> u32 {
         let MultiplexerSettings { share_min_permille: least, share_max_permille: most, .. } =
             self.settings;

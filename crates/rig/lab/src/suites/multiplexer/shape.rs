@@ -1,23 +1,22 @@
-//! The clients and their requests: the shape of blogbench, with a name for every number.
-//!
+//! The clients and their requests: the shape of blogbench, with a named constant for every number.
 //! ```text
 //!   reader      a file anywhere, block after block, then the next file
-//!   writer      a new file, then fsync          rewriter    a file that is there, anew, then fsync
+//!   writer      a new file, then fsync          rewriter    an existing file, anew, then fsync
 //!   commenter   one block anywhere, then fsync  flooder     new files one behind the other, never fsync
 //! ```
-//!
-//! Every client waits for an answer before its next request, but a flooder, which has several out.
+//! Every client waits for an answer before its next request, except a flooder, which has several
+//! requests in flight.
 
 use crate::random::Random;
 
 /// Sectors of one request: 16 KiB.
 pub(super) const BLOCK_SECTORS: u64 = 32;
-/// Requests of one file: 64 KiB.
+/// Number of requests of one file of 64 KiB.
 pub(super) const FILE_BLOCKS: u64 = 4;
 const FILE_SECTORS: u64 = BLOCK_SECTORS * FILE_BLOCKS;
-/// A client's own time for each request.
+/// Time that a client spends by itself for each request.
 pub(super) const THINK_NS: u64 = 100_000;
-/// Requests that a flooder has out.
+/// Number of requests that a flooder has in flight.
 const FLOOD_DEPTH: u64 = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +29,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// blogbench's own numbers.
+    /// The numbers of clients that blogbench itself has.
     pub(super) const BLOGBENCH: Self =
         Self { readers: 100, writers: 3, rewriters: 1, commenters: 5, flooders: 0 };
 
@@ -69,12 +68,12 @@ pub(super) struct Client {
     kind: Kind,
     random: Random,
     capacity: u64,
-    /// Its current file, and how many of the file's blocks it has requested.
+    /// The client's current file. The next field counts the file's blocks that it has requested.
     file: u64,
     blocks: u64,
     pub(super) ready_at: u64,
     pub(super) outstanding: u64,
-    /// Files read, or works made durable.
+    /// Files read to their end, or works made durable.
     pub(super) works: u64,
 }
 
@@ -102,7 +101,7 @@ impl Client {
         self.file
     }
 
-    /// Whether the next wish is the first of a file.
+    /// Whether the client's next request is the first of a file.
     pub(super) fn begins(&self) -> bool {
         self.blocks == 0
     }
@@ -112,7 +111,7 @@ impl Client {
         self.outstanding < depth
     }
 
-    /// The next request; the caller asked [`Self::may_ask`].
+    /// The client's next request. The caller must have checked [`Self::may_ask`].
     pub(super) fn ask(&mut self, now: u64) -> Wish {
         self.outstanding += 1;
         if self.kind == Kind::Flooder {
@@ -152,8 +151,9 @@ impl Client {
         };
     }
 
-    /// Files that are read and rewritten are in the lower half of the array. New files are in the
-    /// upper, where each writer starts at its own place and goes on behind its last file.
+    /// Begins the client's next file. Files that are read and rewritten are in the lower half of
+    /// the array. New files are in the upper half, where each writer starts at its own place and
+    /// goes on behind its last file.
     fn turn_to_next_file(&mut self) {
         let half = self.capacity / FILE_SECTORS / 2;
         self.blocks = 0;

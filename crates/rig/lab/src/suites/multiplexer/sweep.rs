@@ -13,11 +13,11 @@ use crate::frame::{Case, Curves, Figure, Marks, Metric, Report, Series, Settings
 
 const NAME: &str = "sweep";
 
-/// The target: this part of the reads is kept, and writes grow this many times.
+/// The target: the part of the reads that is kept. Writes must grow [`TIMES`] times.
 const KEPT: f64 = 0.8;
 const TIMES: f64 = 3.0;
 
-/// A share may exceed its set point by so many points, and a side may be held for so many periods.
+/// Maximum percentage points by which a share may exceed its set point.
 const OFF_MAX: f64 = 5.0;
 const HELD_MAX: f64 = 2.0;
 
@@ -33,7 +33,8 @@ const HELD: &str = "longest hold of a side";
 const BOUND: &str = "bound";
 
 type Value = fn(&Point) -> f64;
-/// One of the values of a metric over the field.
+/// A function that picks one of the values of a metric over the field: the least, the median or the
+/// greatest.
 type End = fn(Spread) -> f64;
 
 const METRICS: [(Metric, Value); 6] = [
@@ -45,21 +46,21 @@ const METRICS: [(Metric, Value); 6] = [
     (Metric::less(HELD, "periods"), |point| point.held_periods),
 ];
 
-/// One rule in one cell.
+/// The result of one rule in one cell.
 #[derive(Clone, Debug)]
 struct Point {
     kept: f64,
     writes: f64,
-    /// As a part of [`TIMES`], or of the arms' limit, if that is less.
+    /// The writes reached, as a part of [`TIMES`], or of the arms' limit if that is less.
     reached: f64,
-    /// As a part of the arms' limit with the reads that the rule keeps.
+    /// The writes reached, as a part of the arms' limit with the reads that the rule keeps.
     allowed: f64,
-    /// Only above: an idle flusher uses less.
+    /// Points above the set point. Points below do not count, since an idle flusher uses less.
     off_points: f64,
     held_periods: f64,
 }
 
-/// All rules in one cell.
+/// The results of all rules in one cell.
 #[derive(Clone, Debug)]
 struct CellResult {
     cell: Cell,
@@ -103,13 +104,13 @@ impl CellResult {
         self.bound.writes(KEPT) >= TIMES
     }
 
-    /// Whether the shipped rule meets its targets here.
+    /// Whether the shipped rule meets its targets in this cell.
     fn holds(&self) -> bool {
         let braid = self.braid();
         braid.kept >= KEPT && braid.reached >= 1.0 && self.is_fair()
     }
 
-    /// Whether the rule holds its share there, and no side for two periods.
+    /// Whether the rule keeps its share in this cell, and holds no side for two periods.
     fn is_fair(&self) -> bool {
         let braid = self.braid();
         braid.off_points <= OFF_MAX && braid.held_periods <= HELD_MAX
@@ -129,7 +130,7 @@ impl CellResult {
     }
 }
 
-/// The ratio, or 1 if both are zero.
+/// The ratio of `value` to `of`, or 1 if both are zero.
 fn ratio(value: f64, of: f64) -> f64 {
     if of > 0.0 { value / of } else { 1.0 }
 }
@@ -164,7 +165,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     ));
 }
 
-/// The minimum, the median and the maximum over the field, as a case each.
+/// The minimum, the median and the maximum over the field, with a case for each.
 fn cases(results: &[CellResult]) -> Vec<Case> {
     let count = results.len();
     let ends: [(&str, End); 3] = [

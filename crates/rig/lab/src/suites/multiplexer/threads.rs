@@ -1,6 +1,7 @@
-//! The same clients with threads and clocks: a volume over members in memory, each with one thread
-//! and a layer that makes it slow. A request takes the same time at any place, so order saves
-//! nothing here. It shows that the runtime's turns work with threads, not how much they save.
+//! The same clients with threads and clocks, on a volume over members in memory. Each member has
+//! one thread and a layer that makes it slow. A request takes the same time at any place, so order
+//! saves nothing here. The case shows that the runtime's turns work with threads, not how much they
+//! save.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +19,12 @@ use crate::array::{self, Plan, Policy};
 
 /// The time of a read and of a write: about half a turn of a fast disk.
 pub(super) const SERVICE: Duration = Duration::from_millis(3);
-/// Members, one thread each.
+/// Number of members; each has one thread.
 pub(super) const MEMBERS: u16 = 4;
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Runs all clients for `time`, in real time. Rules: free-for-all, and the runtime's own.
+/// Runs all clients for `time`, in real time. Possible rules are the free-for-all and the runtime's
+/// own.
 pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
     let plan = Plan {
         level: Level::Raid5,

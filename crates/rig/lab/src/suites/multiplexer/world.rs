@@ -1,5 +1,5 @@
-//! Clients, the shipped engine, a gate, the shipped elevators, and disks, in virtual time.
-//!
+//! Clients, the shipped engine, a gate (the rule under test), the shipped elevators, and disks, in
+//! virtual time.
 //! ```text
 //!   clients ─▶ (HAMMER's locks) ─▶ engine ─▶ elevators ─▶ disks
 //!                                    │  demand   ▲ allowed
@@ -19,7 +19,7 @@ use crate::disk::{Account, ArmPurpose, DiskPlan};
 use crate::engine::Engine;
 use crate::member::{Member, Waits};
 
-/// Leaves of HAMMER's tree that files share.
+/// Number of leaves in HAMMER's tree that files share.
 pub(super) const LEAVES: u64 = 32;
 
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     pub(super) multiplexer: MultiplexerSettings,
     pub(super) elevator: Settings,
     pub(super) disk: DiskPlan,
-    /// The uncounted time, then the counted time.
+    /// The time that is not counted; the counted time follows it.
     pub(super) warm_up_ns: u64,
     pub(super) time_ns: u64,
 }
@@ -39,12 +39,12 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) files_read: u64,
-    /// Durable files, rewritten files and comments.
+    /// Number of works made durable: new files, rewritten files and comments.
     pub(super) works_written: u64,
     pub(super) read_ns: Vec<u64>,
     pub(super) fsync_ns: Vec<u64>,
     pub(super) write_sectors: u64,
-    /// Files read and works written, in each second.
+    /// Files read, and works written, in each second.
     pub(super) by_second: Vec<[u64; 2]>,
     /// The flusher's part of the members' busy time.
     pub(super) share_permille: f64,
@@ -60,7 +60,7 @@ struct Leaf {
     is_written: bool,
 }
 
-/// A request without an answer yet.
+/// A client's request that has no answer yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     client: usize,
@@ -69,12 +69,12 @@ struct Pending {
     leaf: Option<usize>,
 }
 
-/// Fsyncs in progress: the running round's, and those waiting for the next round.
+/// Fsyncs in progress: those of the running round, and those that wait for the next round.
 #[derive(Debug, Default)]
 struct Fsyncs {
     running: Vec<Pending>,
     waiting: Vec<Pending>,
-    /// The engine's running round, then the number of members that have yet to flush for it.
+    /// The engine's running round; the next field counts the members that have yet to flush for it.
     round: Option<u64>,
     flushing: usize,
 }
@@ -93,7 +93,7 @@ pub(super) struct World {
     gate_asks_at: Option<u64>,
     /// Members' busy time since the warm-up: readers, then the flusher.
     busy_ns: [u64; 2],
-    /// The account at the end of the warm-up.
+    /// The disks' account at the end of the warm-up.
     before: Account,
     outcome: Outcome,
 }
@@ -140,7 +140,7 @@ impl World {
         self.outcome.share_permille = share;
         self.outcome.set_point_permille = self.gate.mean_set_point_permille();
         self.outcome.account = self.account().with(&self.before, u64::wrapping_sub);
-        // A client that still waits has waited for at least this long.
+        // A client that still waits at the end has waited for at least this long.
         for pending in self.fsyncs.running.iter().chain(&self.fsyncs.waiting) {
             self.outcome.fsync_ns.push(end - pending.since.max(self.plan.warm_up_ns));
         }
@@ -161,7 +161,7 @@ impl World {
         each.fold(Account::default(), |all, one| all.with(&one, u64::wrapping_add))
     }
 
-    /// Lets every client that can submit a request.
+    /// Lets every client submit a request that is able to.
     fn ask(&mut self) {
         for index in 0..self.clients.len() {
             while self.clients[index].may_ask() && self.clients[index].ready_at <= self.now {
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Submits a client's request; false if the client must wait.
+    /// Submits a client's request. Returns false if the client must wait.
     fn ask_one(&mut self, index: usize) -> bool {
         let is_reader = self.clients[index].is_reader();
         let demand = self.demand();
@@ -202,7 +202,7 @@ impl World {
         true
     }
 
-    /// With HAMMER's locks: the leaf that the client needs, if it is free.
+    /// With HAMMER's locks: locks the leaf that the client needs. `None` if the leaf is not free.
     #[allow(clippy::option_option, reason = "no leaf is needed, or one that is not free")]
     fn lock(&mut self, index: usize) -> Option<Option<usize>> {
         let client = &self.clients[index];

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) struct Job {
-    /// fio's own word: read, write, randread, randwrite.
+    /// fio's own keyword: read, write, randread, randwrite.
     pub(in crate::suites) rw: &'static str,
     pub(in crate::suites) block_kib: u32,
     pub(in crate::suites) depth: u32,
-    /// Requests a second, if limited.
+    /// Limit of requests a second, if any.
     pub(in crate::suites) rate: Option<u32>,
-    /// The share of reads, where `rw` has both.
+    /// The share of reads, if `rw` has both reads and writes.
     pub(in crate::suites) reads_percent: u32,
     pub(in crate::suites) durability: Durability,
 }
@@ -20,11 +20,11 @@ pub(in crate::suites) struct Job {
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::suites) enum Durability {
-    /// When it is answered.
+    /// A write is done when it is answered.
     Answered,
-    /// With `RWF_DSYNC`: files only.
+    /// A write is done when it is on stable storage (`RWF_DSYNC`); for files only.
     Durable,
-    /// When the flush after it is answered.
+    /// A write is done when the flush after it is answered.
     Flushed,
 }
 
@@ -32,19 +32,21 @@ pub(in crate::suites) enum Durability {
 pub(in crate::suites) enum Length {
     Seconds(u32),
     Mebibytes(u32),
-    /// This many counted seconds, after an uncounted one.
+    /// Runs for this many counted seconds, after one second that is not counted.
     Warm(u32),
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::suites) enum FioTarget {
     Export(String),
-    /// Files with O_DIRECT, each a job of its own, without their first `skip_bytes`.
+    /// Files with O_DIRECT, each with a job of its own. The first `skip_bytes` of each are left
+    /// out.
     Files {
         paths: Vec<String>,
         skip_bytes: u64,
     },
-    /// A file for each writer in a folder, an fsync after each write; the job's depth is ignored.
+    /// A folder in which each writer has a file, with an fsync after each write. The job's depth is
+    /// ignored.
     Durably {
         folder: String,
         writers: u32,
@@ -74,7 +76,8 @@ impl Job {
         Self { rw, block_kib, depth, rate: None, reads_percent: 50, durability }
     }
 
-    /// Runs the job; returns the sum of all its files. Of reads and writes, the writes count.
+    /// Runs the job; returns the sum over all its files. If the job has reads and writes, only the
+    /// writes count.
     pub(in crate::suites) fn run(
         &self,
         target: &FioTarget,
@@ -147,7 +150,7 @@ pub(in crate::suites) fn report(fio: &mut Command) -> Result<Value, String> {
     if !output.status.success() {
         return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    // Warnings may come first.
+    // Warnings may precede the JSON.
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).map_err(|error| format!("fio's report: {error}"))
 }

@@ -23,16 +23,16 @@ const BYTES: &str = "payload through NBD";
 const METRICS: [Metric; 2] = [Metric::more(RATE, "1/s"), Metric::more(BYTES, "GB/s")];
 
 const MEMBERS: usize = 4;
-/// Upper bound for the bytes of a member before its data.
+/// Maximum bytes of a member before its data.
 pub(super) const SKIP_BYTES: u64 = 8 << 20;
-/// Requests of full stripes: four rows.
+/// Size of a full-stripe request: four rows.
 const ROWS_KIB: u32 = 4 * 192;
 
 #[derive(Clone, Copy)]
 pub(super) struct NbdCase {
     pub(super) name: &'static str,
     pub(super) job: Job,
-    /// The part of the raw members' common rate that counts.
+    /// The part of the raw members' total rate with which the case is compared.
     pub(super) raw_share: f64,
     pub(super) has_peers: bool,
     pub(super) targets: &'static [Target],
@@ -78,11 +78,11 @@ pub(super) const WRITES: &[NbdCase] = &[
 
 struct Exports {
     files: Vec<String>,
-    /// Files like the members: the array's own must not be written by others.
+    /// Raw files like the members, since no other program may write the array's own members.
     raw_members: Vec<String>,
     braid: Server,
     peers: Vec<(&'static str, Server)>,
-    // Last, so that it outlives the servers.
+    // Declared last, so that the folder outlives the servers.
     _folder: tempfile::TempDir,
 }
 
@@ -153,13 +153,14 @@ pub(super) fn forget(files: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A file without holes. All files are equal, so that four of them are a RAID-5 with right parity.
+/// Fills a file, so that it has no holes. All files are equal, so that four of them form a RAID-5
+/// with right parity.
 pub(super) fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
     let mut random = crate::random::Random::new(11);
     let block: Vec<u8> = (0..1 << 17).flat_map(|_| random.next().to_le_bytes()).collect();
     let write = || -> std::io::Result<()> {
         let mut file = File::create(path)?;
-        // Members begin with zeroes, without any signature.
+        // Each file begins with zeroes, so that it has no signature.
         file.write_all(&vec![0; 4 << 20])?;
         for _ in 4..mebibytes {
             file.write_all(&block)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longer than a start or a stop takes on a busy machine.
+/// A limit that is longer than a start or a stop takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -19,7 +19,7 @@ pub(in crate::suites) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which will listen on `socket`.
+    /// Starts `command`, a server that will listen on `socket`.
     pub(in crate::suites) fn start(command: &mut Command, socket: &Path) -> Result<Self, String> {
         let what = format!("{command:?}");
         let log = socket.with_extension("log");
@@ -60,7 +60,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(process) = process {
-            // A server that has ended already needs no signal.
+            // Fails if the server has ended already, which needs no signal.
             let _ended = kill_process(process, Signal::TERM);
         }
         let _status = self.child.wait();
@@ -78,7 +78,7 @@ pub(in crate::suites) fn braid() -> Result<PathBuf, String> {
     }
 }
 
-/// `braid create` of a RAID-5 on members with equal bytes, so that parity is right.
+/// Runs `braid create` for a RAID-5 on members with equal bytes, so that parity is right.
 pub(in crate::suites) fn create_braid(
     braid: &Path,
     folder: &Path,
@@ -88,7 +88,7 @@ pub(in crate::suites) fn create_braid(
     create_braid_as(braid, folder, &words, members)
 }
 
-/// `braid create` with these options, on members with right redundancy.
+/// Runs `braid create` with these options, on members with right redundancy.
 pub(in crate::suites) fn create_braid_as(
     braid: &Path,
     folder: &Path,
@@ -108,7 +108,7 @@ fn state(folder: &Path) -> PathBuf {
     folder.join("state")
 }
 
-/// `braid serve` on members of an array, with more options.
+/// Starts `braid serve` on the members of an array, with further options.
 pub(in crate::suites) fn serve_braid(
     braid: &Path,
     folder: &Path,
@@ -122,9 +122,9 @@ pub(in crate::suites) fn serve_braid(
     Server::start(&mut serve, &socket)
 }
 
-/// Waits for the file or the device that `serve` makes: its sockets may exist before.
+/// Waits for the file or the device that `serve` makes. The server's sockets may exist earlier.
 pub(in crate::suites) fn wait_for(file: &Path) -> Result<(), String> {
-    // A device's length is not in its metadata.
+    // The metadata of a device has no length, so its type is checked.
     let is_it = |it: std::fs::Metadata| it.len() > 0 || it.file_type().is_block_device();
     let begun = Instant::now();
     while !std::fs::metadata(file).is_ok_and(is_it) {
@@ -136,7 +136,8 @@ pub(in crate::suites) fn wait_for(file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A self-signed certificate with its key, in `folder`, under the names that `serve --tls` expects.
+/// Makes a self-signed certificate with its key in `folder`, under the names that `serve --tls`
+/// expects.
 pub(in crate::suites) fn certify(folder: &Path) -> Result<(), String> {
     let path = |name: &str| folder.join(name).display().to_string();
     let mut openssl = Command::new("openssl");
@@ -167,7 +168,7 @@ pub(in crate::suites) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server
     Server::start(&mut command, &socket)
 }
 
-/// An export without storage: its requests go through the socket only.
+/// Starts a server of an export without storage, so that requests only pass the socket.
 pub(in crate::suites) fn serve_nothing(folder: &Path, mebibytes: usize) -> Result<Server, String> {
     let socket = folder.join("nothing.sock");
     let mut command = Command::new("nbdkit");

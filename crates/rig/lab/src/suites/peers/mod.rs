@@ -28,7 +28,7 @@ const fn through(name: &'static str, job: Job, raw_share: f64) -> NbdCase {
     NbdCase { name, job, raw_share, has_peers: true, targets: &[] }
 }
 
-/// Cases beyond those of the suites `read` and `write`.
+/// NBD cases in addition to those of the suites `read` and `write`.
 const NBD: &[NbdCase] = &[
     through("NBD: 4 KiB random read, depth 1", Job::full("randread", 4, 1), 1.0),
     through("NBD: 4 KiB random write, depth 1", Job::full("randwrite", 4, 1), 1.0),
@@ -39,7 +39,7 @@ const NBD: &[NbdCase] = &[
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     nbd::run(settings, &mut report, if settings.small { &NBD[..1] } else { NBD });
-    // A small run needs only one level to show that it works.
+    // A small run needs only one level to show that the suite works.
     let raids: &[Raid] =
         if settings.small { &[Raid::Five] } else { &[Raid::One, Raid::Five, Raid::Six] };
     for raid in raids.iter().copied() {

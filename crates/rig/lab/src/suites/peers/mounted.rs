@@ -1,11 +1,9 @@
-//! File systems on loop devices: btrfs with its own RAID, or one on a braid array.
-//!
+//! File systems on loop devices: btrfs with its own RAID, or a file system on a braid array.
 //! ```text
 //!   Btrfs          folder ◀─ btrfs raid ◀─ loop devices ◀─ files in memory
 //!   …OnBraid       folder ◀─ btrfs, ext4 ◀─ loop ◀─ FUSE file ◀─ braid serve ◀─ loop devices ◀─ files in memory
 //! ```
-//!
-//! A drop detaches in reverse order, so that a failure leaves nothing behind.
+//! A drop detaches everything in reverse order, so that a failure leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,10 +14,12 @@ use super::super::nbd::servers::{self, Server};
 /// The file that clients read while a member is missing.
 pub(super) const READ_FILE: &str = "read";
 const READ_MIB: usize = 64;
-/// Further content before a rebuild: with [`READ_FILE`] almost a quarter of the capacity.
+/// A file of further content before a rebuild. Together with [`READ_FILE`] it takes almost a
+/// quarter of the capacity.
 const HELD_FILE: &str = "held";
 const SMALL_HELD_MIB: usize = 16;
-/// The kernel or another program may hold a device or a file system for a moment longer.
+/// Number of retries, since the kernel or another program may hold a device or a file system for a
+/// moment longer.
 const TRIES: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Raid {
         }
     }
 
-    /// Members' worth of data.
+    /// The data that the array holds, in members' capacities.
     const fn data_members(self) -> usize {
         match self {
             Self::One => 1,
@@ -54,8 +54,8 @@ impl Raid {
         }
     }
 
-    /// Profiles for `mkfs.btrfs`, of metadata and of data. Its authors want copies of metadata
-    /// where data have parity: one more than members may be lost.
+    /// Profiles for `mkfs.btrfs`, of metadata and then of data. btrfs's authors recommend copies of
+    /// metadata where data have parity: one copy more than members may be lost.
     const fn of_btrfs(self) -> [&'static str; 2] {
         match self {
             Self::One => ["raid1", "raid1"],
@@ -114,7 +114,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // A device that stays attached shows in `losetup`.
+        // If this fails, `losetup` shows the device that stays attached.
         let _said = output(Command::new("losetup").arg("--detach").arg(&self.0));
     }
 }
@@ -141,12 +141,12 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A file system that stays mounted shows in `mount`.
+        // If this fails, `mount` shows the file system that stays mounted.
         let _said = again(|| output(Command::new("umount").arg(&self.0)));
     }
 }
 
-/// A mounted file system. Fields are dropped in this order.
+/// A mounted file system. Its fields are dropped in the order of declaration.
 pub(super) struct Mounted {
     mount: Option<Mount>,
     /// The loop device over the array's file.
@@ -161,10 +161,10 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Makes and mounts a file system, and writes the file for degraded reads.
+    /// Makes and mounts a file system, and writes the file that degraded reads use.
     pub(super) fn new(raid: Raid, stack: Stack, small: bool) -> Result<Self, String> {
         let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
-        // btrfs needs spare room for a replacement.
+        // btrfs needs spare room to replace a device.
         let member_mib = if small { 512 } else { 2048 };
         std::fs::create_dir(folder.path().join("mounted")).map_err(|error| error.to_string())?;
         let mut this = Self {
@@ -191,7 +191,7 @@ impl Mounted {
             let braid = servers::braid()?;
             servers::create_braid_as(&braid, this.folder.path(), raid.of_braid(), &devices)?;
             this.serve()?;
-            // One device has no redundancy of its own: the array provides it.
+            // On one device the file system has no redundancy of its own: the array provides it.
             let mut make = match stack.kind() {
                 "btrfs" => Command::new("mkfs.btrfs"),
                 _ => Command::new("mkfs.ext4"),
@@ -211,8 +211,8 @@ impl Mounted {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
 
-    /// A device that was never written. Its file is unlinked at once, so that its memory goes with
-    /// it. The name it had was unique, as btrfs tells loop devices apart by name.
+    /// A device that was never written. Its file is unlinked at once, so that its memory is freed
+    /// with it. The file's name is unique, as btrfs tells loop devices apart by name.
     fn blank(&self) -> Result<Loop, String> {
         let failed = |error: std::io::Error| error.to_string();
         let file = tempfile::NamedTempFile::new_in(self.folder.path()).map_err(failed)?;
@@ -236,7 +236,7 @@ impl Mounted {
         self.server =
             Some(servers::serve_braid(&braid, self.folder.path(), &self.devices(), &words)?);
         servers::wait_for(&file)?;
-        // Past the page cache of its file: the layer above has one.
+        // The loop device bypasses the page cache of its file, since the layer above has one.
         self.disk = Some(Loop::attach(&file, &["--direct-io=on"])?);
         Ok(())
     }
@@ -262,12 +262,13 @@ impl Mounted {
         self.members.len() < self.raid.members()
     }
 
-    /// Removes the last member and mounts the rest.
+    /// Removes the last member and mounts the file system on the others.
     pub(super) fn degrade(&mut self) -> Result<(), String> {
         (self.mount, self.disk, self.server) = (None, None, None);
         let gone = self.members.pop().ok_or("it has members")?;
         if self.stack == Stack::Btrfs {
-            // Has btrfs forget the device. One just replaced is still held for a moment.
+            // Makes btrfs forget the device. A device that was just replaced is still held for a
+            // moment.
             again(|| {
                 output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))
             })?;
@@ -299,7 +300,7 @@ impl Mounted {
     }
 }
 
-/// Retries for some seconds until it succeeds.
+/// Retries `act` for some seconds until it succeeds.
 pub(in crate::suites) fn again(
     mut act: impl FnMut() -> Result<String, String>,
 ) -> Result<String, String> {

@@ -1,5 +1,5 @@
-//! The work in a file system: fs_mark, and fio with an fsync after each write; reads while a member
-//! is missing; and a rebuild.
+//! The work in a file system: fs_mark, fio with an fsync after each write, reads while a member is
+//! missing, and a rebuild.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,13 +18,14 @@ const SMALL_BYTES: u32 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkKind {
-    /// Files, each written and closed, and made durable if `is_durable`.
+    /// fs_mark writes and closes files, and makes each durable if `is_durable`.
     FsMark { threads: u32, files_each: u32, bytes: u32, is_durable: bool },
-    /// 4 KiB writes, each followed by an fsync.
+    /// fio writes 4 KiB at a time, with an fsync after each write.
     WriteDurably { writers: u32 },
-    /// 4 KiB reads, past the page cache, of a file that was written before a member went missing.
+    /// fio reads 4 KiB at a time with direct I/O, from a file that was written before a member went
+    /// missing.
     ReadDegraded,
-    /// A blank device replaces a missing one; each round removes one again.
+    /// A blank device replaces a missing one. Each round removes a device again.
     Rebuild,
 }
 
@@ -43,7 +44,7 @@ const fn files(
     Work { name, kind: WorkKind::FsMark { threads, files_each, bytes, is_durable }, metric: FILES }
 }
 
-/// The last two run with a missing member.
+/// All kinds of work. The last two run with a missing member.
 pub(super) const ALL: [Work; 10] = [
     files("4 KiB files, fsync, 1 thread", (1, 300), 4 << 10, true),
     files("4 KiB files, fsync, 64 threads", (64, 16), 4 << 10, true),
@@ -83,7 +84,7 @@ impl Work {
         }
     }
 
-    /// The value of its metric on this file system.
+    /// Does the work on this file system; returns the value of the work's metric.
     pub(super) fn run(&self, mounted: &mut Mounted, small: bool) -> Result<f64, String> {
         let folder = mounted.folder().to_owned();
         let length = if small { Length::Mebibytes(1) } else { Length::Seconds(1) };
@@ -101,7 +102,8 @@ impl Work {
                 let folder = folder.join(format!("writers-{writers}"));
                 std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
                 let target = FioTarget::Durably { folder: folder.display().to_string(), writers };
-                // Each writer writes as much as its job says; 64 MiB are too much for a small run.
+                // Each writer writes as many MiB as its job says, and 64 MiB are too much for a
+                // small run.
                 let job = Job::full("randwrite", if small { 64 } else { 4 }, 1);
                 fio(job, &target)
             }
@@ -124,7 +126,8 @@ fn fs_mark(
 ) -> Result<f64, String> {
     let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
     let mut command = Command::new("fs_mark");
-    // fs_mark takes no path of 40 bytes or more, and writes its log to its current folder.
+    // fs_mark takes no path of 40 bytes or more, and writes its log to its current folder, so it
+    // runs there.
     command.current_dir(place.path()).args(["-d", "files"]);
     command.args(["-L", "1", "-S", if is_durable { "1" } else { "0" }]);
     command.arg("-t").arg(threads.to_string()).arg("-n").arg(files.to_string());
@@ -132,7 +135,8 @@ fn fs_mark(
     rate(&output(&mut command)?).ok_or_else(|| format!("{command:?} says no files a second"))
 }
 
-/// Files a second in fs_mark's output: the fourth column of its last line with a number first.
+/// The files a second in fs_mark's output: the fourth column of the last line that begins with a
+/// number.
 fn rate(text: &str) -> Option<f64> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -2,7 +2,7 @@
 
 use crate::disk::{ArmPurpose, DiskRequest};
 
-/// A client's request, in sectors of the array.
+/// A client's request, whose range is in sectors of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientRequest {
     pub(super) id: u64,
@@ -13,12 +13,12 @@ pub(super) struct ClientRequest {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
-    /// The disk, the request, and its purpose.
+    /// Requests to disks: the disk, the request, and its purpose.
     pub(super) disks: Vec<(usize, DiskRequest, ArmPurpose)>,
     pub(super) answers: Vec<u64>,
 }
 
-/// An array without disks. Any call may leave effects behind.
+/// An array without its disks. Any call may leave effects to be taken.
 pub(super) trait Backend {
     fn request(&mut self, now: u64, request: ClientRequest);
 
@@ -26,21 +26,21 @@ pub(super) trait Backend {
 
     fn handle_timeout(&mut self, now: u64);
 
-    /// When it must be called next at the latest.
+    /// The latest time of the next call to the backend.
     fn timeout(&self) -> Option<u64>;
 
-    /// Starts writing all acknowledged data to the disks; clients submit no more.
+    /// Starts writing all acknowledged data to the disks. Clients submit nothing more.
     fn flush(&mut self, now: u64);
 
     /// Takes the effects since the last call.
     fn take(&mut self) -> Effects;
 
-    /// Acknowledged data that is not on the disks, in thousandths of the limit.
+    /// Acknowledged data that is not yet on the disks, in thousandths of the limit.
     fn backlog_permille(&self) -> u32;
 
     fn is_idle(&self) -> bool;
 
-    /// Sectors read for writes.
+    /// Number of sectors read because of writes.
     fn pre_read_sectors(&self) -> u64;
 
     fn counters(&self) -> String;

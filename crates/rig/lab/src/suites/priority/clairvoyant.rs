@@ -23,7 +23,7 @@ use super::traffic::Traffic;
 use super::world::{Client, Stream};
 use crate::disk::ArmPurpose;
 
-/// Maximum of a disk's request: half a mebibyte.
+/// Maximum sectors of a request to a disk: half a mebibyte.
 const RUN_SECTORS_MAX: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,12 +34,12 @@ struct Run {
     is_parity: bool,
 }
 
-/// The requests of a phase for its writes that are still to come.
+/// The requests to disks that the future writes of a phase need.
 #[derive(Debug, Default)]
 struct Plan {
     reads: u64,
     pre_reads: Vec<Run>,
-    /// Runs to write once all pre-reads are done.
+    /// The runs to write once all pre-reads are done.
     writes: Vec<Run>,
 }
 
@@ -56,7 +56,8 @@ pub(super) struct Clairvoyant {
     plans: std::vec::IntoIter<Plan>,
     /// The plan of the running phase.
     plan: Plan,
-    /// The phase has no more requests. The next request begins another.
+    /// Whether the phase has no more client requests, so that the next request begins another
+    /// phase.
     is_flushed: bool,
     pre_reads_out: usize,
     traffic: Traffic<Owner>,
@@ -77,7 +78,7 @@ impl Clairvoyant {
         }
     }
 
-    /// Issues the phase's next requests: pre-reads after all clients' reads, then writes.
+    /// Issues the phase's next requests to disks: pre-reads after all clients' reads, then writes.
     fn go_on(&mut self) {
         if self.plan.reads > 0 {
             return;
@@ -120,7 +121,8 @@ impl Plan {
             let (new, old): (Vec<u16>, Vec<u16>) = (0..all).partition(is_touched);
             let parity = at(map.p_slot(), true);
             writes.extend(new.iter().copied().map(data).chain([parity]));
-            // Read the other columns, or the written ones and parity, whichever are fewer.
+            // Reads the columns that are not written, or the written columns and parity, whichever
+            // are fewer.
             if old.len() <= new.len() + 1 {
                 pre_reads.extend(old.into_iter().map(data));
             } else {
@@ -134,7 +136,7 @@ impl Plan {
     }
 }
 
-/// Rows of blocks, each with a bit for each written data column.
+/// The rows of blocks that clients write, each with a bit for each written data column.
 fn written(geometry: &StripeGeometry, streams: &[Stream]) -> BTreeMap<(ChunkRow, u64), u64> {
     let mut rows = BTreeMap::new();
     for (seed, stream) in (1..).zip(streams).filter(|(_, stream)| stream.is_write) {
@@ -153,7 +155,7 @@ fn written(geometry: &StripeGeometry, streams: &[Stream]) -> BTreeMap<(ChunkRow,
     rows
 }
 
-/// The same sectors in each disk's order, in the fewest possible runs.
+/// The same sectors, sorted for each disk and joined into the fewest possible runs.
 fn joined(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut joined: Vec<Run> = Vec::new();
@@ -241,7 +243,8 @@ mod tests {
             let touched = |bits: &u64| u64::from(bits.count_ones());
             let blocks: u64 = rows.values().map(|bits| touched(bits) + 1).sum();
             assert_eq!(sectors(&plan.writes), blocks * BLOCK_SECTORS);
-            // Of three data columns: one written reads two, two read one, three read none.
+            // With three data columns: if one is written, two blocks are read; if two are, one; if
+            // three are, none.
             let needed: u64 = rows.values().map(|bits| 3 - touched(bits)).sum();
             assert_eq!(sectors(&plan.pre_reads), needed * BLOCK_SECTORS);
             for runs in [&plan.writes, &plan.pre_reads] {

@@ -9,18 +9,19 @@ use super::md::BLOCK_SECTORS;
 use crate::disk::ArmPurpose;
 use crate::engine::Engine;
 
-/// The engine, and the suite's counts of it.
+/// The engine, and the counts that the suite keeps of it.
 pub(super) struct Braid {
     engine: Engine,
     dirty_sectors_max: u64,
     pre_read_sectors: u64,
-    /// Rounds of writing back: begun, and finished.
+    /// Rounds of writing back that have begun; the next field counts those that have ended.
     rounds: u64,
     rounds_over: u64,
 }
 
 impl Braid {
-    /// With as many stripes of the same size as the models, and defaults otherwise.
+    /// The engine with as many stripes of the same size as the models have, and with default
+    /// settings otherwise.
     pub(super) fn new(geometry: &Geometry, tuning: Tuning) -> Self {
         let unit_sectors_max = u32::try_from(BLOCK_SECTORS).expect("few");
         let engine = Engine::new(geometry, unit_sectors_max, tuning);

@@ -1,23 +1,22 @@
-//! The order of stripes in two older states: *before*, which releases delayed stripes all at once;
-//! and *seed*, where they wait on a hold list that full-width writes may pass.
-//!
+//! The order of stripes in two older states. *before* releases delayed stripes all at once. In
+//! *seed* they wait on a hold list that full-width writes may pass.
 //! ```text
 //!               full ─────────────────────────────────────────▶ writes ─▶ answered
 //!   block ─▶ handle ─┤                                             ▲
 //!               partial ─▶ delayed ─ activate ─▶ handle (before) ──┤ after its pre-reads
 //!                                            └─▶ hold   (seed) ────┘
 //! ```
-//!
-//! It models this mechanism only. Stripes have 4 KiB blocks and are found by band. A new band takes
-//! the least recently used free stripe. Once none was free, none is given out before a quarter is
-//! free. A full stripe is written; a partial one first reads its missing blocks, the cheaper way. A
-//! request that finds no stripe waits, and all behind it.
+//! This model has no other mechanism. Stripes have 4 KiB blocks and are found by band. A new band
+//! takes the least recently used free stripe. Once no stripe was free, none is given out before a
+//! quarter is free. A full stripe is written at once. For a partial one the model first reads the
+//! missing blocks, by rmw or rcw, whichever is cheaper. A request that finds no stripe waits, and
+//! so do all requests behind it.
 //!
 //! As in md at the time, delayed stripes are activated once no other stripe needs handling and none
 //! pre-reads. (md also plugs its queue, but a reader that waits for a page unplugs it.) A later
-//! block joins until the stripe is written. Blocks that were read or written stay valid until the
-//! stripe is taken for another band. Reads go past the stripes. Handling costs no time. No bytes
-//! are moved: only the times and numbers of requests matter.
+//! block joins its stripe until the stripe is written. Blocks that were read or written stay valid
+//! until the stripe is taken for another band. Clients' reads bypass the stripes. Handling costs no
+//! time. No bytes are moved: only the times and numbers of requests matter.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,19 +31,20 @@ pub(super) const BLOCK_SECTORS: u64 = 8;
 /// The rule that releases partial stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// All at once.
+    /// Releases all delayed stripes at once.
     Dump,
-    /// One by one, behind full-width writes, passed at most `threshold` times; 0: no limit.
+    /// Releases them one by one, after full-width writes, which may pass at most `threshold` times;
+    /// 0: no limit.
     Hold { threshold: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No requests are out.
+    /// The stripe has no requests at disks.
     Ready,
-    /// Pre-reads are out.
+    /// The stripe's pre-reads are at the disks.
     Reading,
-    /// Data and parity are out.
+    /// The stripe's data and parity are being written.
     Writing,
 }
 
@@ -52,16 +52,16 @@ enum Phase {
 struct Stripe {
     band: u64,
     phase: Phase,
-    /// Blocks to write, by column.
+    /// Blocks to write: a bit for each data column.
     wanted: u64,
     written: u64,
-    /// Blocks with valid content, by slot.
+    /// Blocks with valid content: a bit for each slot.
     valid: u64,
     outstanding: u32,
     waiters: Vec<u64>,
     writers: Vec<u64>,
     is_listed: bool,
-    /// Released although it is partial.
+    /// Whether the stripe was released although it is partial.
     may_read: bool,
 }
 
@@ -82,13 +82,14 @@ pub(super) struct Md {
     handle: VecDeque<usize>,
     delayed: VecDeque<usize>,
     hold: VecDeque<usize>,
-    /// No request takes a stripe until less than three quarters are taken.
+    /// Whether no request takes a stripe, because no stripe was free and less than a quarter are
+    /// free again.
     is_blocked: bool,
     pre_reading: u32,
     full_writes: u32,
     bypass_count: u64,
     last_hold: Option<usize>,
-    /// Requests with blocks not yet attached: id, next sector, sectors left.
+    /// Requests with blocks that no stripe has yet: id, next sector, sectors left.
     waiting: VecDeque<(u64, u64, u64)>,
     full: u64,
     partial: u64,
@@ -136,7 +137,7 @@ impl Md {
         (1 << self.geometry.data_slots()) - 1
     }
 
-    /// Attaches waiting requests while stripes are available.
+    /// Gives waiting requests' blocks to stripes, as long as stripes are available.
     fn attach(&mut self) {
         while let Some((id, sector, left)) = self.waiting.pop_front() {
             let address = self.geometry.locate(LogicalSector(sector));
@@ -155,7 +156,8 @@ impl Md {
         }
     }
 
-    /// The stripe of a band; takes a free one if necessary.
+    /// The stripe of a band. If the band has none, takes a free stripe; `None` if none may be
+    /// taken.
     fn stripe_of(&mut self, band: u64) -> Option<usize> {
         if let Some(stripe) = self.index.get(&band).copied() {
             self.idle.retain(|other| *other != stripe);
@@ -194,7 +196,7 @@ impl Md {
         }
     }
 
-    /// The daemon: works until no stripe can proceed.
+    /// The work of md's daemon: handles stripes until none can proceed.
     fn work(&mut self) {
         loop {
             self.attach();
@@ -206,7 +208,7 @@ impl Md {
         }
     }
 
-    /// Releases delayed stripes, if it is time.
+    /// Releases delayed stripes, if the policy allows it now.
     fn activate(&mut self) -> bool {
         if self.delayed.is_empty() || self.pre_reading > 0 {
             return false;

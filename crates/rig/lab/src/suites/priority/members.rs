@@ -1,4 +1,4 @@
-//! The members of this suite's worlds: bare disks, or disks behind the shipped elevator.
+//! The members in this suite: bare disks, or disks behind the shipped elevator.
 
 use braid_elevator::{Demand, Directions, Multiplexer, MultiplexerSettings, Operation, Settings};
 
@@ -7,17 +7,17 @@ use crate::member::Member;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberScheduler {
-    /// None: the disks order their requests themselves.
+    /// No layer: the disks order their requests themselves.
     Nothing,
     /// The shipped elevators, with Linux's old settings.
     Elevators,
-    /// The shipped elevators and the multiplexer, the default for members that rotate.
+    /// The shipped elevators and the multiplexer, the default for rotational members.
     Multiplexer,
 }
 
 pub(super) struct Elevators {
     members: Vec<Member>,
-    /// `None`: both sides may always go.
+    /// `None`: both reads and writes may always go.
     multiplexer: Option<Multiplexer>,
     asks_at: Option<u64>,
 }
@@ -63,7 +63,7 @@ impl Members {
         }
     }
 
-    /// When the next request ends, or may be given to a disk.
+    /// When the next request ends, or when one may be given to a disk, whichever is first.
     pub(super) fn next(&self) -> Option<u64> {
         match self {
             Self::Bare(disks) => disks.iter().filter_map(Disk::next).min(),
@@ -118,7 +118,7 @@ impl Members {
         }
     }
 
-    /// Gives disks the requests that may go, with this backlog of writes.
+    /// Gives the disks the requests that may go with this backlog of writes.
     pub(super) fn dispatch(&mut self, now: u64, backlog_permille: u32) {
         let Self::Elevators(Elevators { members, multiplexer, asks_at }) = self else { return };
         let queued = members.iter().map(Member::queued);

@@ -1,8 +1,8 @@
-//! Suite `priority`: the order of stripes, if some are full and some must read first.
+//! Suite `priority`: the order of stripes, if some are full and others must read first.
 //!
 //! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]), and *knows all* is
 //! the arms' limit ([`clairvoyant`]). All use the same modelled disks ([`crate::disk`]) in virtual
-//! time, for the same clients. Every run is the same, so there is one.
+//! time, for the same clients. Every run gives the same figures, so the suite runs once.
 
 mod backend;
 mod clairvoyant;
@@ -44,18 +44,19 @@ const METRICS: [Metric; 5] = [
     Metric::less("arm movements", "1/GiB"),
 ];
 
-/// The seed's array: four disks, RAID-5, chunk 64 KiB.
+/// The seed's array: four disks as a RAID-5, with a chunk of 64 KiB.
 const DISKS: u16 = 4;
 const CHUNK_SECTORS: u32 = 128;
-/// Maximum that clients have out: more than the larger cache holds.
+/// Maximum sectors that clients have in flight: more than the larger cache holds.
 const WINDOW_SECTORS: u64 = 16 << 10;
-/// A client's time to make 4 KiB: about 400 MB/s.
+/// Time that a client takes to make 4 KiB: about 400 MB/s.
 const THINK_NS: u64 = 10_000;
 
-/// The array that knows all future writes.
+/// The name of the variant that knows all future writes.
 const KNOWS_ALL: &str = "knows all";
 
-/// Variants with a layer before the disks (name, variant without it, layer), and the arms' limit.
+/// Variants with a layer before the disks: name, variant without the layer, layer. The arms' limit
+/// is among them.
 const BEFORE_DISKS: [(&str, &str, MemberScheduler); 4] = [
     (KNOWS_ALL, KNOWS_ALL, MemberScheduler::Nothing),
     ("before sorted", "before", MemberScheduler::Elevators),
@@ -66,13 +67,14 @@ const BEFORE_DISKS: [(&str, &str, MemberScheduler); 4] = [
 struct Work {
     name: &'static str,
     tuning: Tuning,
-    /// Phases one after the other, each with streams at once.
+    /// Phases, one after the other. The streams of a phase run at once.
     phases: Vec<Vec<Stream>>,
     bound: f64,
 }
 
 fn geometry() -> (Geometry, StripeGeometry) {
-    // A part of the disk: streams lie apart from each other, but not at its two ends.
+    // The array is a part of the disk, so that streams lie apart from each other, but not at the
+    // disk's two ends.
     let geometry = Geometry::new(&Shape::uniform(
         Level::Raid5,
         default_layout(Level::Raid5),
@@ -85,15 +87,16 @@ fn geometry() -> (Geometry, StripeGeometry) {
     (geometry, stripe)
 }
 
-/// `dd` to the array: 4 KiB after 4 KiB.
+/// One stream like `dd` to the array: 4 KiB after 4 KiB.
 fn sequential(region: (u64, u64), window: u64, bytes: u64) -> Stream {
     let (is_write, is_random, sectors) = (true, false, 8);
     let requests = bytes / 4096;
     Stream { is_write, is_random, sectors, window, think_ns: THINK_NS, region, requests }
 }
 
-/// Five streams at once: a file written in order in blocks of 4 KiB, one in blocks of 128 KiB, one
-/// read in order in blocks of 128 KiB; random writes and random reads of 4 KiB.
+/// Five streams at once. One writes a file in order in blocks of 4 KiB, one writes in blocks of 128
+/// KiB, one reads in order in blocks of 128 KiB. The last two are random writes and random reads of
+/// 4 KiB.
 fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
     let part = capacity / 8 / 384 * 384;
     let region = |number: u64| (number * part, part);
@@ -121,10 +124,10 @@ fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
     ]
 }
 
-/// tiobench, by its manual. For each block size and number of threads, files of one size are
-/// written in order, then at random, then read in order, then at random. Each thread has its own
-/// file; 4000 blocks are written and read at random for 2 GiB of files. All of it goes through a
-/// page cache, which reads ahead and writes behind.
+/// The phases of tiobench, by its manual. For each block size and number of threads, files of one
+/// size are written in order, then at random, then read in order, then at random. Each thread has
+/// its own file; 4000 blocks are written and read at random for 2 GiB of files. All of it goes
+/// through a page cache, which reads ahead and writes behind.
 fn tiobench(capacity: u64, bytes: u64) -> Vec<Vec<Stream>> {
     let part = capacity / 8 / 384 * 384;
     let mut phases = Vec::new();
@@ -166,7 +169,7 @@ fn cache(stripes: u32) -> Tuning {
     Tuning { stripes, ..Tuning::default() }
 }
 
-/// As in md: only written requests are acknowledged.
+/// A tuning that acknowledges only written requests, as md does.
 fn through(stripes: u32) -> Tuning {
     Tuning { mode: CacheMode::WriteThrough, ..cache(stripes) }
 }
@@ -204,7 +207,7 @@ fn works(settings: &Settings, capacity: u64) -> Vec<Work> {
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     let capacity = geometry().0.capacity_sectors();
-    // Virtual time: every run is the same, and none warms up.
+    // In virtual time every run gives the same figures, and no run needs a warm-up.
     let once = Settings { runs: 1, small: true, ..settings.clone() };
     for work in works(settings, capacity) {
         work.run(&once, &mut report, &BEFORE_DISKS, |backend, scheduler, phases| {
@@ -231,7 +234,7 @@ fn run(settings: &Settings) -> Report {
 }
 
 impl Work {
-    /// Lets every variant do the work in the world of `go`.
+    /// Lets every variant do the work, with `go` to run it.
     fn run(
         &self,
         settings: &Settings,
@@ -265,14 +268,15 @@ impl Work {
         };
         let contenders = bare.into_iter().chain(more.iter().copied()).map(contender).collect();
         let case = race(settings, self.name, &METRICS, contenders);
-        // With phases, one phase's reads do not profit from another's stripes: both figures stand.
+        // With phases, the reads of one phase do not profit from another's stripes, so both figures
+        // are reported.
         let metrics = if self.phases.len() > 1 { &[RATE, WRITTEN][..] } else { &[RATE] };
         let targets = metrics.iter().map(|name| Target::ratio(name, "braid", "before", self.bound));
         report.add(case.map(|case| case.with(targets)));
     }
 }
 
-/// Where the arms' time went; if some phases only read, only in those that write.
+/// The account of the arms' time. If some phases only read, only the phases that write count.
 #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
 fn arms(outcome: &Outcome) -> String {
     let busy =

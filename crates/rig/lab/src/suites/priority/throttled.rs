@@ -1,8 +1,9 @@
 //! The same clients and arrays in real time: slow members in memory, each behind a thread.
 //!
-//! A member's thread takes its queue in order of position, adjacent requests as one, as a disk's
-//! queue does. Each run takes a fixed time, a read longer than a write. Nothing here is exact; it
-//! shows that the results of virtual time hold for threads and clocks.
+//! A member's thread serves its queue in order of position, and adjacent requests as one, as a
+//! disk's queue does. Each run of requests takes a fixed time, a run of reads longer than a run of
+//! writes. Nothing here is exact; it shows that the results of virtual time hold for threads and
+//! clocks.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -15,14 +16,14 @@ use super::backend::Backend;
 use super::world::{Client, Outcome, Stream};
 use crate::disk::DiskRequest;
 
-/// The time of a run of reads: about half a turn of a fast disk.
+/// The time that a run of reads takes: about half a turn of a fast disk.
 pub(super) const READ: Duration = Duration::from_millis(3);
-/// The time of a run of writes: they go through a disk's cache.
+/// The time that a run of writes takes: writes go through a disk's cache.
 pub(super) const WRITE: Duration = Duration::from_micros(300);
 const RUN_SECTORS_MAX: u64 = 128;
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs the clients' requests to their end; time is real.
+/// Runs the clients' requests to their end, in real time.
 pub(super) fn run(backend: &mut dyn Backend, members: usize, streams: &[Stream]) -> Outcome {
     let (told, done) = channel();
     let mut outcome = Outcome::default();
@@ -76,13 +77,13 @@ fn serve(requests: &Receiver<DiskRequest>, done: &Sender<u64>) {
         };
         result.expect("memory works");
         for request in waiting.drain(..count) {
-            // The client may be gone.
+            // Fails if the client has ended.
             let _gone = done.send(request.id);
         }
     }
 }
 
-/// The thread of the array and its clients.
+/// The thread that serves the array and its clients.
 struct Front<'a> {
     backend: &'a mut dyn Backend,
     queues: Vec<Sender<DiskRequest>>,

@@ -1,4 +1,5 @@
-//! A model's requests in progress: those to disks with their owners, and parts of clients'.
+//! A model's requests in progress: requests to disks with their owners, and the parts of clients'
+//! requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use braid_geometry::{LogicalSector, StripeGeometry};
 use super::backend::{ClientRequest, Effects};
 use crate::disk::{ArmPurpose, DiskRequest};
 
-/// Requests to disks by number, with an owner each.
+/// Requests to disks by number, each with its owner.
 #[derive(Debug)]
 pub(super) struct Traffic<O> {
     owners: BTreeMap<u64, O>,
@@ -29,7 +30,7 @@ impl<O> Traffic<O> {
         }
     }
 
-    /// Sends a disk a run: the first sector, and the count.
+    /// Sends a disk a request for a run of sectors: the first sector, and the count.
     pub(super) fn ask(&mut self, owner: O, slot: u16, run: (u64, u64), purpose: ArmPurpose) {
         let ((sector, sectors), id) = (run, self.next_id);
         self.next_id += 1;
@@ -40,7 +41,7 @@ impl<O> Traffic<O> {
         self.effects.disks.push((usize::from(slot), request, purpose));
     }
 
-    /// Sends the disks a client's read, a part for each chunk.
+    /// Sends the disks a client's read, with a part for each chunk.
     pub(super) fn read(
         &mut self,
         geometry: &StripeGeometry,
@@ -66,7 +67,7 @@ impl<O> Traffic<O> {
         self.parts.insert(request, parts);
     }
 
-    /// A part of a client's request is done. Returns whether the client is answered.
+    /// Notes that a part of a client's request is done. Returns whether that ends the request.
     pub(super) fn part_done(&mut self, request: u64) -> bool {
         let parts = self.parts.get_mut(&request).expect("it is under way");
         *parts -= 1;
@@ -82,7 +83,7 @@ impl<O> Traffic<O> {
         self.effects.answers.push(request);
     }
 
-    /// A disk has done this request; returns its owner.
+    /// Notes that a disk has done this request; returns the request's owner.
     pub(super) fn disk_done(&mut self, id: u64) -> O {
         self.owners.remove(&id).expect("it was asked for")
     }
@@ -91,7 +92,7 @@ impl<O> Traffic<O> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether no disk has a request of it.
+    /// Whether no disk has a request of this model.
     pub(super) fn is_quiet(&self) -> bool {
         self.owners.is_empty()
     }

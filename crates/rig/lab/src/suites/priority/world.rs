@@ -1,4 +1,5 @@
-//! Clients, an array and its disks in virtual time: nothing is random, and every run is the same.
+//! Clients, an array and its disks in virtual time. Nothing is random, and every run gives the same
+//! figures.
 
 use super::backend::{Backend, ClientRequest};
 use super::members::{MemberScheduler, Members};
@@ -9,14 +10,14 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) is_write: bool,
-    /// Random places in its region; else one behind the other.
+    /// Whether requests are at random places in the region. Otherwise each follows the one before.
     pub(super) is_random: bool,
     pub(super) sectors: u32,
-    /// Maximum of unanswered requests.
+    /// Maximum sectors of unanswered requests.
     pub(super) window: u64,
-    /// The client's own time for each request.
+    /// The time that the client itself takes for each request.
     pub(super) think_ns: u64,
-    /// First sector and sectors of its part of the array.
+    /// The client's part of the array: first sector, and number of sectors.
     pub(super) region: (u64, u64),
     pub(super) requests: u64,
 }
@@ -24,16 +25,17 @@ pub(super) struct Stream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) time_ns: u64,
-    /// Of phases with a writing client, and of phases with a reading one.
+    /// The time of phases with a writing client. The next field is the time of phases with a
+    /// reading client.
     pub(super) write_ns: u64,
     pub(super) read_ns: u64,
     pub(super) written_sectors: u64,
     pub(super) read_sectors: u64,
     pub(super) pre_read_sectors: u64,
     pub(super) positionings: u64,
-    /// Where the arms' time went; empty without disks.
+    /// The account of the arms' time; empty without disks.
     pub(super) account: Account,
-    /// The same in phases that write.
+    /// The account of the arms' time in phases that write.
     pub(super) writing: Account,
 }
 
@@ -80,7 +82,7 @@ impl Client {
     }
 }
 
-/// More than the clients of any phase.
+/// More than the number of clients in any phase.
 const CLIENTS_MAX: u64 = 64;
 
 pub(super) struct World<'a> {
@@ -96,7 +98,8 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The streams of a phase run at once; a phase begins when the previous one is on the platters.
+    /// A world in which the streams of a phase run at once. A phase begins when the previous one's
+    /// data is on the platters.
     pub(super) fn new(
         backend: &'a mut dyn Backend,
         (scheduler, disks): (MemberScheduler, usize),
@@ -174,7 +177,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The moment of the next event.
+    /// The time of the next event.
     fn next(&self) -> Option<u64> {
         let asking = self.clients.iter().filter(|client| client.may_ask());
         let asked = asking.map(|client| client.ready_at).min();

@@ -1,7 +1,7 @@
-//! The effect of a rebuild on clients' reads, at the default target.
+//! The effect of a rebuild on clients' reads, at the governor's default target.
 //!
-//! Clients read 4 KiB at random and pause for a moment, on disks that serve one request after the
-//! other. The governor gets time to find its allowance, at most half a minute (`braid-pace`).
+//! Clients read 4 KiB at random and pause after each read, on disks that serve one request after
+//! the other. The governor gets time to find its allowance, at most half a minute (`braid-pace`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +45,8 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
         let (p99, p50) = reads(&array.volume, &times, || ());
         vec![p99, p50, 0.0]
     };
-    // With the floor, which has priority over the target, and without.
+    // Runs clients beside a rebuild, with the floor, which has priority over the target, or without
+    // it.
     let beside = |has_floor: bool| {
         let default = GovernorSettings::default();
         let floor_bytes_per_second = if has_floor { default.floor_bytes_per_second } else { 0 };
@@ -71,7 +72,8 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
     case.map(|case| case.with(targets))
 }
 
-/// The clients' p99 and p50 in milliseconds after the warm-up, at whose end `warm` is called.
+/// The clients' p99 and p50 in milliseconds after the warm-up. `warm` is called at the end of the
+/// warm-up.
 fn reads(volume: &Volume, times: &Times, warm: impl FnOnce()) -> (f64, f64) {
     let (counts, ends) = (AtomicBool::new(false), AtomicBool::new(false));
     let read_bytes = READ_BYTES as u64;

@@ -1,8 +1,9 @@
-//! Suite `rebuild`: the speed of filling a member, beside that of writing such a device in order.
+//! Suite `rebuild`: the speed of filling a member, beside the speed of writing such a device in
+//! order.
 //!
 //! No client submits requests, so a rebuild has all of the members' time; [`clients`] shows its
 //! effect on clients. In each round a member is failed and removed, and a blank device takes its
-//! place; the clock runs from the first work of the job to its last.
+//! place. The clock runs from the first work of the job to its last.
 
 mod clients;
 
@@ -30,18 +31,19 @@ pub(super) const SUITE: Suite = Suite {
 const RATE: &str = "written to one member";
 const METRICS: [Metric; 1] = [Metric::more(RATE, "GB/s")];
 
-/// Bytes of a call when a device is written directly.
+/// Bytes of one call when a device is written directly.
 const CALL_BYTES: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,
-    /// Memory as slow as a disk: each member has [`DISK_BYTES_PER_SECOND`] of its own.
+    /// Members are memory as slow as a disk: each has [`DISK_BYTES_PER_SECOND`] of its own.
     Disks,
-    /// The same with [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond for each request.
+    /// As `Disks`, with [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond more for each request.
     SmallDisks,
-    /// Files, past the page cache if possible. All lie on one disk, and share its speed.
+    /// Members are files, with direct I/O if possible. All files are on one disk, and share its
+    /// speed.
     Files,
 }
 
@@ -65,7 +67,7 @@ const SMALL_DISK_REQUEST: Duration = Duration::from_millis(1);
 struct Disk {
     inner: MemoryMember,
     bytes_per_second: u64,
-    /// The additional time of each request.
+    /// The time that each request takes in addition to its transfer.
     each: Duration,
     free_at: Mutex<Instant>,
 }
@@ -115,7 +117,7 @@ impl Member for Disk {
     }
 }
 
-/// An array, and the number of its lost members.
+/// The shape of an array, and the number of members that it loses.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     name: &'static str,
@@ -125,7 +127,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Members that a rebuild reads. Q is read only if needed.
+    /// Number of members that a rebuild reads. Q is read only if needed.
     fn sources(self) -> u16 {
         match self.level {
             Level::Raid1 | Level::Raid10 => 1,
@@ -185,8 +187,9 @@ fn case(settings: &Settings, kind: Kind, shape: Shape) -> Option<crate::frame::C
     case.map(|case| case.with([target(kind, shape)]))
 }
 
-/// Nine tenths of a reference. In memory it is one thread's copies and sums, on disks a member's
-/// own rate. On files it is a member's part of one disk, as if reads cost as much as writes.
+/// The target: nine tenths of a reference. For members in memory it is the speed of one thread's
+/// copies and sums, for disks a member's own rate. For files it is a member's part of one disk's
+/// rate, as if reads cost as much as writes.
 fn target(kind: Kind, shape: Shape) -> Target {
     match kind {
         Kind::Memory => Target::ratio(RATE, "braid", "bare", 0.9),
@@ -212,7 +215,7 @@ impl<'a> Devices<'a> {
 
     fn blank(&self) -> Box<dyn Member> {
         if self.kind != Kind::Files {
-            // Written once, so that none of its pages is new.
+            // The device is written once before, so that none of its pages is new.
             let device = MemoryMember::new(self.member_bytes);
             let page = vec![0xA5; CALL_BYTES];
             for at in (0..self.member_bytes).step_by(CALL_BYTES) {
@@ -257,7 +260,7 @@ fn written(device: &dyn Member, devices: &Devices<'_>) -> f64 {
     rate(member_bytes, start.elapsed())
 }
 
-/// The same copies and sums without an engine, of a quarter of the bytes.
+/// The speed of the same copies and sums without an engine, measured on a quarter of the bytes.
 fn bare(shape: Shape, member_bytes: u64) -> f64 {
     const BLOCK: usize = 64 << 10;
     let length = usize::try_from(member_bytes / 4).expect("small");
@@ -273,7 +276,7 @@ fn bare(shape: Shape, member_bytes: u64) -> f64 {
         let sources: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
         match (&sources[..], shape.lost) {
             ([copy], _) => targets[0][at..at + BLOCK].copy_from_slice(copy),
-            // In half of the rows both lost blocks are data; in the others one or both are parity.
+            // In half of the rows both lost blocks are data. In the others one or both are parity.
             ([data @ .., p, q], 2) => {
                 let known = data.iter().copied().map(Some);
                 let known: Vec<Option<&[u8]>> = [None, None].into_iter().chain(known).collect();
@@ -303,7 +306,7 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     bytes / time.as_secs_f64() / 1e9
 }
 
-/// An array whose members are lost and rebuilt again and again.
+/// An array whose members are lost and rebuilt repeatedly.
 struct RebuildArray {
     volume: Volume,
     heard: Receiver<(Instant, Notice)>,
@@ -330,14 +333,14 @@ impl RebuildArray {
         Self { volume, heard, uuid: RefCell::new(100) }
     }
 
-    /// Loses members, and returns the speed of filling others: GB/s of each.
+    /// Loses members, and returns the speed of filling their replacements: GB/s of each.
     fn rebuild(&self, shape: Shape, devices: &Devices<'_>) -> f64 {
         self.lose(shape, devices);
         let (sectors, took) = self.wait_until_filled(shape);
         rate(sectors * 512, took)
     }
 
-    /// Fails and removes members, and adds blank devices, which are filled from then on.
+    /// Fails and removes members, and adds blank devices, which the array starts to fill.
     fn lose(&self, shape: Shape, devices: &Devices<'_>) {
         let view = self.volume.view();
         self.volume.request_job(braid_runtime::JobRequest::Pause);
@@ -360,13 +363,14 @@ impl RebuildArray {
         self.volume.request_job(braid_runtime::JobRequest::Resume);
     }
 
-    /// Sectors of each filled member, and the time it took.
+    /// Waits until the replacements are filled. Returns the sectors of each, and the time it took.
     fn wait_until_filled(&self, shape: Shape) -> (u64, Duration) {
         let (mut began, mut recovered) = (None, 0);
         loop {
             let (at, notice) = self.heard.recv_timeout(PATIENCE).expect("the rebuild ends");
             match notice {
-                // With two lost, a job may begin before the second has a slot, and restart.
+                // With two lost members, a job may begin before the second replacement has a slot,
+                // and restart.
                 Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
                     began = began.or(Some((at, progress.end)));
                 }

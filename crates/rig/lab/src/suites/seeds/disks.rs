@@ -10,20 +10,21 @@ use std::process::{Child, Command, Stdio};
 use super::super::nbd::servers::{self, Server};
 use super::super::peers::mounted::{Loop, again, output};
 
-/// Minimum time of a request, in milliseconds: close to a seek of a fast disk.
+/// The time that a request takes at least, in milliseconds: close to a seek of a fast disk.
 const REQUEST_MS: u32 = 2;
 
 pub(super) struct Disk {
-    /// A loop device with direct I/O: FUSE does not say how direct I/O must be aligned.
+    /// A loop device with direct I/O. It is needed because FUSE does not report the alignment for
+    /// direct I/O.
     device: Option<Loop>,
-    /// Ends when its file is unmounted.
+    /// The process that serves the FUSE file; it ends when the file is unmounted.
     fuse: Child,
     _server: Server,
     folder: PathBuf,
 }
 
 impl Disk {
-    /// A disk of `mebibytes`, whose file is in a FUSE folder of this name.
+    /// A disk of `mebibytes` MiB, whose file is in a FUSE folder of this name.
     pub(super) fn new(place: &Path, name: &str, mebibytes: usize) -> Result<Self, String> {
         let socket = place.join(format!("{name}.sock"));
         let mut nbdkit = Command::new("nbdkit");
@@ -52,7 +53,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.device = None;
-        // A file system that stays mounted shows in `mount`.
+        // If this fails, `mount` shows the file system that stays mounted.
         let _said = again(|| output(Command::new("umount").arg(&self.folder)));
         let _status = self.fuse.wait();
     }

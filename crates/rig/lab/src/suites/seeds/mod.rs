@@ -1,13 +1,12 @@
-//! Suite `seeds`: measurements of two mechanisms' seeds, on file systems, over one-armed disks.
-//!
+//! Suite `seeds`: the measurements of two mechanisms' seeds, on file systems, over disks with one
+//! arm.
 //! ```text
 //!   fio ─▶ xfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid serve, RAID-5 ─▶ 4 × [`disks`]
 //! ```
-//!
 //! The seed of priority stripes ran dd onto the array, and tiobench on XFS, with and without a
-//! bypass threshold; that of the multiplexer ran blogbench. Here fio does the same work, equal in
-//! every round. The suites `priority` and `multiplexer` have the states before, which no server
-//! has.
+//! bypass threshold. The seed of the multiplexer ran blogbench. Here fio does the same work, equal
+//! in every round. The states before each mechanism are in the suites `priority` and `multiplexer`,
+//! since no server has them.
 
 mod disks;
 
@@ -31,7 +30,7 @@ pub(super) const SUITE: Suite = Suite {
 
 const MEMBERS: usize = 4;
 const MEMBER_MIB: usize = 256;
-/// A stripe cache that a second of writing fills.
+/// Options for a stripe cache so small that one second of writing fills it.
 const CACHE: [&str; 2] = ["--cache-size", "16M"];
 const SECONDS: u32 = 3;
 
@@ -39,7 +38,7 @@ const WRITTEN: Metric = Metric::more("written", "MB/s");
 const READS: Metric = Metric::more("reads", "1/s");
 const WRITES: Metric = Metric::more("writes", "1/s");
 
-/// Options of `braid serve` that differ, by variant.
+/// The options of `braid serve` in which the variants differ, by variant.
 type Variants = &'static [(&'static str, &'static [&'static str])];
 
 const THRESHOLDS: Variants = &[
@@ -54,7 +53,7 @@ const MULTIPLEXER: Variants = &[
 
 struct Experiment {
     name: &'static str,
-    /// The file system on the array, if any.
+    /// The kind of file system on the array, if any.
     kind: Option<&'static str>,
     variants: Variants,
     metrics: &'static [Metric],
@@ -157,7 +156,7 @@ fn case(settings: &Settings, experiment: &Experiment) -> Result<Option<Case>, St
 }
 
 impl Experiment {
-    /// Its metrics.
+    /// Runs the experiment once; returns the values of its metrics.
     fn run(&self, tested: &ArrayUnderTest, small: bool) -> Result<Vec<f64>, String> {
         let mut command = Command::new("fio");
         command.args(["--output-format=json", "--thread"]);
@@ -167,7 +166,7 @@ impl Experiment {
                 Some(mount) => command.arg(format!("--directory={}", mount.folder().display())),
                 None => command.arg(format!("--filename={}", tested.array.display())),
             };
-            // A page cache would join repeated writes of one place.
+            // Direct I/O, since a page cache would join repeated writes of one place.
             command.args(["--ioengine=libaio", "--direct=1"]);
             if small {
                 command.arg("--io_size=64k");
@@ -189,7 +188,8 @@ impl Experiment {
     }
 }
 
-/// An array over such disks, with or without a file system. Fields are dropped in this order.
+/// An array over such disks, with or without a file system. Its fields are dropped in the order of
+/// declaration.
 struct ArrayUnderTest {
     mount: Option<Mount>,
     _disk: Option<Loop>,

@@ -1,7 +1,8 @@
 //! Suite `slow`: one member of a RAID-6 stalls, up to a minute, while clients read and write.
 //!
-//! *before* waits for it, *braid* reads around it. In virtual time on modelled disks for every
-//! length ([`world`]), and once with threads and clocks ([`threads`]).
+//! *before* waits for the member, *braid* reads around it. Every length of the stall runs in
+//! virtual time on modelled disks ([`world`]), and one length with threads and clocks
+//! ([`threads`]).
 
 mod threads;
 mod world;
@@ -43,7 +44,7 @@ fn run(settings: &Settings) -> Report {
     let name = format!("threads, stalls for {}", length(stall_ms));
     let stall = Duration::from_millis(stall_ms);
     let go = |sit_out| threads::run(sit_out, stall);
-    // Without a warm-up round: each run takes a minute.
+    // A small run has no warm-up round, which would take a minute.
     case(&Settings { small: true, ..once }, &mut report, (&name, stall_ms), go);
     report.note(format!(
         "RAID-6 of {} members, {} readers and {} writers of {} KiB at random places, one request \
@@ -90,7 +91,7 @@ fn case(
     };
     let case = race(settings, name, &METRICS, contenders);
     let mut case = case.map(|case| case.with(targets.iter().cloned()));
-    // Only *braid* notices a stall, and only one that is long enough.
+    // Only *braid* notices a stall, and only if the stall is long enough.
     let times = noticed.into_inner().and_then(|outcome| {
         let noticed = outcome.noticed_ns?.saturating_sub(outcome.start_ns);
         Some((noticed, outcome.back_ns?.saturating_sub(outcome.end_ns)))

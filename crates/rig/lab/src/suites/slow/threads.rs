@@ -1,7 +1,8 @@
-//! The same with threads and clocks: a volume over members in memory, one of which stalls.
+//! The same clients with threads and clocks, on a volume over members in memory, one of which
+//! stalls.
 //!
 //! Every request takes a member 2 ms, so that the threads do not run at the speed of memory. Reads
-//! come through `Volume::call`, from a thread for each reader.
+//! go through `Volume::call`, from a thread for each reader.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,11 +20,11 @@ use crate::random::Random;
 
 const ORDINARY: Duration = Duration::from_millis(2);
 const BEFORE: Duration = Duration::from_secs(1);
-/// More than the time until a member is read again.
+/// More time than passes until the member is read again.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: u64 = BLOCK_SECTORS * 512;
 
-/// One run, a few seconds longer than the stall.
+/// Runs once, for a few seconds longer than the stall.
 pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
     let begin = Instant::now();
     let since = move || u64::try_from(begin.elapsed().as_nanos()).expect("some years");
@@ -66,7 +67,7 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
         let start_ns = since();
         stalled.set_read(stall);
         stalled.set_write(stall);
-        // Only requests that have begun wait so long: the member is well after them.
+        // Only requests that have begun already wait so long. After them the member is fast again.
         thread::sleep(stall.min(Duration::from_millis(100)));
         stalled.set_read(ORDINARY);
         stalled.set_write(ORDINARY);
@@ -91,7 +92,7 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
     outcome
 }
 
-/// Runs one client until the end; returns when each of its reads began and ended.
+/// Runs one client until the end of the run; returns when each of its reads began and ended.
 fn ask(
     volume: &Volume,
     number: usize,

@@ -1,8 +1,9 @@
-//! An array, readers, writers, and a stalling member in virtual time; every run is the same.
+//! An array, readers, writers, and a stalling member in virtual time; every run gives the same
+//! figures.
 //!
-//! It runs both sides of the shipped engine: one shard, and the array machine that decides which
-//! member sits out. Superblocks are written in no time. A stalled member begins nothing and ends
-//! nothing until the stall is over; then it goes on.
+//! It runs both machines of the shipped engine: one shard, and the array machine, which decides
+//! which member sits out. Superblocks are written in no time. A stalled member begins nothing and
+//! ends nothing until the stall is over; then it continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use crate::random::Random;
 pub(super) struct Outcome {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// Times of reads during the stall.
+    /// Times of reads that were in flight during the stall.
     pub(super) read_ns: Vec<u64>,
     pub(super) errors: u64,
     pub(super) noticed_ns: Option<u64>,
@@ -31,9 +32,10 @@ pub(super) const STALLED: usize = 1;
 pub(super) const READERS: usize = 16;
 pub(super) const WRITERS: usize = 2;
 pub(super) const BLOCK_SECTORS: u64 = 32;
-/// A writer's pause between an answer and its next write; its writes are acknowledged early.
+/// A writer's pause between an answer and its next write. The writer's writes are acknowledged
+/// early.
 pub(super) const THINK_NS: u64 = 50_000_000;
-/// Time before the stall, and after it.
+/// The time before the stall. The next constant is the time after it.
 const BEFORE_NS: u64 = 5_000_000_000;
 const AFTER_NS: u64 = 30_000_000_000;
 
@@ -49,11 +51,11 @@ pub(super) struct World {
     shard: Shard,
     regions: Regions,
     disks: Vec<Disk>,
-    /// Requests to the member since it stalled.
+    /// Requests that the member has received since it stalled.
     kept: Vec<DiskRequest>,
     stall: (u64, u64),
     random: Vec<Random>,
-    /// When each client submits next; `None` while it waits for an answer.
+    /// When each client submits its next request; `None` while the client waits for an answer.
     asks_at: Vec<Option<u64>>,
     capacity: u64,
     pending: BTreeMap<u64, Pending>,
@@ -134,7 +136,7 @@ impl World {
         world
     }
 
-    /// Runs until long after the stall.
+    /// Runs until long after the stall's end.
     pub(super) fn run(mut self) -> Outcome {
         let end = self.stall.1 + AFTER_NS;
         loop {
@@ -187,7 +189,7 @@ impl World {
         }
     }
 
-    /// The moment of the next event.
+    /// The time of the next event.
     fn next(&self) -> u64 {
         let disk = |(slot, disk): (usize, &Disk)| {
             let next = disk.next();
@@ -231,7 +233,7 @@ impl World {
         self.poll();
     }
 
-    /// Carries out the effects of both machines until there are none.
+    /// Carries out the effects of both machines until neither has any.
     fn poll(&mut self) {
         let now = Instant(self.now);
         loop {
@@ -302,7 +304,7 @@ impl World {
         }
     }
 
-    /// Counts a read that was out while the member stalled.
+    /// Counts a read that was in flight while the member stalled.
     fn count(&mut self, pending: Pending, ended: u64) {
         if pending.client < READERS && ended >= self.stall.0 && pending.since < self.stall.1 {
             self.outcome.read_ns.push(ended - pending.since);

@@ -1,10 +1,10 @@
-//! Suite `wait`: many writers, few stripes. It shows which writers wait for a stripe, and which
-//! ones a free stripe wakes.
+//! Suite `wait`: many writers, few stripes. It shows which writers wait for a stripe, and which of
+//! them a free stripe wakes.
 //!
 //! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). In the
-//! cases of *the rule alone* all three are models over the same engine, and differ in the rule of
-//! waiting ([`stripes`]). Files of 4 MiB, each made durable, on a RAID-5 of four memory members,
-//! chunk and stripe unit 4 KiB, 256 stripes.
+//! cases of *the rule alone* all three are models over the same engine, and differ only in the rule
+//! by which writers wait ([`stripes`]). The work is files of 4 MiB, each made durable. The array is
+//! a RAID-5 of four memory members, with chunk and stripe unit of 4 KiB and 256 stripes.
 
 mod model;
 mod row_writer;
@@ -35,7 +35,7 @@ const METRICS: [Metric; 6] = [
     Metric::less("wake-ups of waiters", "1/MiB"),
 ];
 
-/// Writers, files of each, and files of each in a small run.
+/// For each case: writers, files of each writer, and files of each writer in a small run.
 const CASES: [(u64, u64, u64); 4] = [(256, 1, 0), (64, 2, 0), (8, 8, 1), (1, 32, 2)];
 
 fn run(settings: &Settings) -> Report {
@@ -66,7 +66,7 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// Models over bare copies, and the shipped runtime.
+/// Compares the models over bare copies with the shipped runtime.
 fn shipped(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), name: &str) {
     let rows = writers * ROWS_PER_FILE;
     let before = Model::new(Rule::WakeAll, Bare::new(rows));
@@ -96,7 +96,7 @@ fn shipped(settings: &Settings, report: &mut Report, (writers, files): (u64, u64
     counters.into_inner().add(found.map(|case| case.with(targets.iter().cloned())));
 }
 
-/// The same engine behind each rule.
+/// Compares the rules over the same engine.
 fn rule_alone(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), name: &str) {
     let model = |rule| Model::new(rule, Engine::new(writers));
     let [before, seed, braid] = [Rule::WakeAll, Rule::WakeOnePerHash, Rule::HandOver].map(model);

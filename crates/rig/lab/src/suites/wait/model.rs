@@ -1,12 +1,11 @@
-//! Stripe caches with a rule of waiting (*before*, *seed*, *hand over*), over copies or the engine.
-//!
+//! Stripe caches that differ in the rule by which writers wait (*before*, *seed*, *hand over*),
+//! over copies or the engine.
 //! ```text
 //!   writers ──take a stripe, or wait──▶ handle queue ──▶ the daemon: write what is below, free ──▶ wake
 //! ```
-//!
-//! All are like md at the time but for the rule: a writer asks for one stripe after the other and
-//! goes on as soon as it has one; one daemon does all the work on stripes, up to eight in a go, and
-//! gives them back together.
+//! Apart from that rule all are like md at the time. A writer asks for one stripe after the other
+//! and goes on as soon as it has one. One daemon does all the work on stripes, up to eight at once,
+//! and frees these together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,7 +15,7 @@ use super::row_writer::{Blocks, RowWriter};
 use super::stripes::{Rule, Stripes};
 use super::work::{Files, ROW_BYTES, ROWS_PER_FILE};
 
-/// Stripes that the daemon writes at once.
+/// Number of stripes that the daemon writes at once.
 const BATCH: usize = 8;
 
 struct Work {
@@ -27,7 +26,7 @@ struct Work {
     unwritten: Arc<UnwrittenStripes>,
 }
 
-/// Stripes of one writer that are not on the members yet.
+/// One writer's stripes that members lack so far.
 #[derive(Default)]
 struct UnwrittenStripes {
     count: Mutex<usize>,
@@ -61,7 +60,7 @@ impl<B: RowWriter + Send + 'static> Model<B> {
         Self { shared, daemon: Some(daemon) }
     }
 
-    /// How often a writer that waited for a stripe was woken so far.
+    /// Number of times so far that a writer that waited for a stripe was woken.
     pub(super) fn wake_ups(&self) -> u64 {
         self.shared.stripes.wake_ups()
     }

@@ -1,4 +1,4 @@
-//! The layer to which the models' daemon writes a row: bare copies and a sum, or the engine.
+//! The layer to which the models' daemon writes a row: bare copies and an XOR, or the engine.
 
 use braid_member::{Member, MemoryMember};
 use braid_parity::kernel;
@@ -9,9 +9,9 @@ use super::work::{BLOCK_BYTES, DATA, ROW_BYTES, STRIPES};
 
 const STRIPE_BYTES: usize = (DATA + 1) * BLOCK_BYTES;
 
-/// The layer below the stripes that writers wait for. One thread writes, the daemon.
+/// The layer below the stripes that writers wait for. Only the daemon's thread writes to it.
 pub(super) trait RowWriter: Sync {
-    /// Writes the data of a row from a stripe's blocks, and its parity.
+    /// Writes a row's data, from a stripe's blocks, and the row's parity.
     fn write(&self, blocks: &mut Blocks, stripe: usize, row: u64, data: &[u8]);
 
     fn flush(&self);
@@ -25,8 +25,8 @@ impl Blocks {
     }
 }
 
-/// Copies and sums with the engine's kernel, without an engine, into the same kind of members.
-/// Faster than md: no lookup, no state machine.
+/// Copies and sums with the engine's kernel, without an engine, into the same kind of members. It
+/// is faster than md, since it has no lookup and no state machine.
 pub(super) struct Bare(Vec<MemoryMember>);
 
 impl Bare {
@@ -46,7 +46,8 @@ impl RowWriter for Bare {
             *source = block;
         }
         kernel().xor(parity, &sources);
-        // Left-symmetric: parity walks down, data begin behind it.
+        // Left-symmetric layout: parity moves one slot down from row to row, and data begins behind
+        // it.
         let slots = DATA + 1;
         let parity_slot = DATA - usize::try_from(row % slots as u64).expect("few slots");
         let at = row * BLOCK_BYTES as u64;
@@ -63,7 +64,7 @@ impl RowWriter for Bare {
     }
 }
 
-/// The engine gets one row at a time, and so never waits for a stripe itself.
+/// The engine. It gets one row at a time, and so never waits for a stripe itself.
 pub(super) struct Engine(Volume);
 
 impl Engine {

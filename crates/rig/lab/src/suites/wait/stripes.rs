@@ -1,4 +1,4 @@
-//! Free stripes and the writers that wait for one, by each rule of waiting.
+//! Free stripes and the writers that wait for a stripe, by each rule of waiting.
 //!
 //! | Rule | a freed stripe | a writer that is woken |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | wake one by hash | goes to the list of its hash value | tries again, against those that have just come |
 //! | hand over | is the first waiter's | has it |
 //!
-//! With the first two, if none was free, all wait until less than three quarters are taken, as in
-//! md.
+//! With the first two rules, once no stripe was free, all writers wait until less than three
+//! quarters are taken, as in md.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,17 +15,18 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use super::work::STRIPES;
 
-/// Hash values, each with its own queue.
+/// Number of hash values, each of which has its own queue.
 const HASHES: usize = 8;
 
-/// Which waiting writers are woken when stripes are freed.
+/// The rule by which waiting writers are woken when stripes are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// All, from one queue, when a batch is freed.
+    /// All writers wait in one queue, and all are woken when a batch is freed.
     WakeAll,
-    /// One for each freed stripe, from the queue of its hash value.
+    /// For each freed stripe one writer is woken, from the queue of the stripe's hash value.
     WakeOnePerHash,
-    /// The first in the queue of its hash value, which owns the stripe from then on.
+    /// For each freed stripe the first writer in the queue of the stripe's hash value is woken, and
+    /// owns the stripe.
     HandOver,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Stripes {
     wake_ups: AtomicU64,
 }
 
-/// The stripes of one hash value, or all.
+/// The stripes of one hash value, or all stripes.
 struct Pool {
     free: Mutex<Free>,
     freed: Condvar,
@@ -44,9 +45,10 @@ struct Pool {
 
 struct Free {
     stripes: Vec<usize>,
-    /// A writer found no free stripe: none takes one until less than three quarters are taken.
+    /// Whether a writer found no free stripe. If so, no writer takes one until less than three
+    /// quarters are taken.
     is_blocked: bool,
-    /// Writers that will be handed a stripe, in order of arrival.
+    /// Writers to which stripes will be handed, in order of arrival.
     waiters: VecDeque<Arc<Waiter>>,
 }
 
@@ -68,7 +70,7 @@ impl Stripes {
         Self { rule, pools: (0..pools).map(pool).collect(), wake_ups: AtomicU64::new(0) }
     }
 
-    /// How often a writer that waited for a stripe was woken so far.
+    /// Number of times so far that a writer that waited for a stripe was woken.
     pub(super) fn wake_ups(&self) -> u64 {
         self.wake_ups.load(Ordering::Relaxed)
     }
@@ -83,7 +85,7 @@ impl Stripes {
         let pool = self.pool(row);
         let mut free = pool.free.lock().expect("no holder panics");
         if self.rule == Rule::HandOver {
-            // A free stripe means that no writer waits.
+            // If a stripe is free, no writer waits.
             if let Some(stripe) = free.stripes.pop() {
                 return stripe;
             }

@@ -1,4 +1,4 @@
-//! The shipped runtime under the same work: `Volume::call` from every writer's own thread.
+//! The shipped runtime with the same work: every writer's own thread calls `Volume::call`.
 
 use braid_geometry::Level;
 use braid_runtime::{Cache, CacheMode, ClientRequest, Options, Payload, Volume};
@@ -6,7 +6,7 @@ use braid_runtime::{Cache, CacheMode, ClientRequest, Options, Payload, Volume};
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
 use crate::array::{self, Plan, Policy};
 
-/// Bytes of one request: 57 rows, six requests for a file.
+/// Bytes of one request: 57 rows, so that a file takes six requests.
 const REQUEST_BYTES: usize = 57 * DATA * BLOCK_BYTES;
 const _: () = assert!(FILE_BYTES.is_multiple_of(REQUEST_BYTES as u64), "whole requests");
 
@@ -32,7 +32,7 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
         level: Level::Raid5,
         slots,
         chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
-        // Room for the superblock and the space reserved behind it.
+        // The second summand is room for the superblock and the space reserved behind it.
         member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
         policy: Policy::Resync,
     };
@@ -48,7 +48,7 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
 
 impl Files for Braid {
     /// The bytes of a file. The array keeps the payload of a write that it acknowledges early. So
-    /// each request has a new one, copied here as a socket's bytes would be.
+    /// each request gets a new payload, into which the bytes are copied, as from a socket.
     type Payload = Vec<u8>;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload {

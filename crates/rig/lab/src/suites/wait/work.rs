@@ -1,4 +1,4 @@
-//! The work: writers, each with its own files, each file written whole and made durable.
+//! The work: each writer has its own files, and each file is written whole and made durable.
 
 use std::sync::Barrier;
 use std::thread;
@@ -6,24 +6,24 @@ use std::time::Instant;
 
 use crate::frame::Usage;
 
-/// Data blocks of a stripe; it has one of parity besides.
+/// Number of data blocks in a stripe, which has one parity block in addition.
 pub(super) const DATA: usize = 3;
-/// The chunk, and so the stripe unit.
+/// Bytes of the chunk, which is also the stripe unit.
 pub(super) const BLOCK_BYTES: usize = 4 << 10;
 pub(super) const ROW_BYTES: usize = DATA * BLOCK_BYTES;
-/// The least number of rows that holds 4 MiB: no row belongs to two files.
+/// The smallest number of rows that holds 4 MiB, so that no row belongs to two files.
 pub(super) const ROWS_PER_FILE: u64 = (4u64 << 20).div_ceil(ROW_BYTES as u64);
 pub(super) const STRIPES: usize = 256;
 pub(super) const FILE_BYTES: u64 = ROWS_PER_FILE * ROW_BYTES as u64;
 
 /// A target to which many threads write files at once.
 pub(super) trait Files: Sync {
-    /// The form in which it takes a file's bytes.
+    /// The form in which the target takes a file's bytes.
     type Payload: Send;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload;
 
-    /// Writes the file of this number and makes it durable.
+    /// Writes the file with this number and makes it durable.
     fn write_file(&self, file: u64, payload: &mut Self::Payload);
 }
 
