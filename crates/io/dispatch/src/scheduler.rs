@@ -51,7 +51,7 @@ const SPARES_MAX: usize = 16;
 pub struct Request {
     /// Read, write or other.
     pub operation: Operation,
-    /// Its priority.
+    /// The request's priority.
     pub class: Class,
     /// Among the other entries, or at the head of the queue.
     pub position: QueuePosition,

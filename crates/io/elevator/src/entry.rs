@@ -110,7 +110,7 @@ pub struct Entry {
     pub id: EntryId,
     /// Read, write or other.
     pub operation: Operation,
-    /// Its priority.
+    /// The entry's priority.
     pub class: Class,
     /// First sector on the member.
     pub start: u64,

@@ -551,7 +551,7 @@ mod tests {
         assert!(descriptor.has_vanished());
     }
 
-    /// This write acts like one that was in flight when the file was cut.
+    /// The test's write acts like one that was in flight when the file was cut.
     #[test]
     fn a_file_that_grew_again_is_not_believed() {
         let file = tempfile::tempfile().expect("tempfile");

@@ -69,7 +69,7 @@ pub enum IdentityKey {
     },
     /// A memory member, by its number in this process.
     Memory {
-        /// Its number, in the order in which memory members were made.
+        /// The member's number, in the order in which memory members were made.
         number: u64,
     },
 }

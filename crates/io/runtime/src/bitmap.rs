@@ -159,7 +159,7 @@ impl Volume {
         asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
         if !core.comes_to(Array::is_bitmap_settled) {
-            // The array's refusal says more than a plan's error.
+            // If the array refuses now, its refusal says why.
             self.may_change_bitmap(planned.is_some())?;
         }
         let file = core.look(Array::bitmap_file);

@@ -311,7 +311,7 @@ pub struct FoundWrite {
 /// Content to write to sectors that an earlier process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundContent {
-    /// These bytes.
+    /// Bytes to write.
     Bytes(Vec<u8>),
     /// Zeroes. True allows the members to deallocate the space.
     Zeroes(bool),

@@ -61,7 +61,7 @@ pub(crate) enum ArrayEvent {
     Timeout,
     /// Whether losses are also written to a record beside the members.
     KeepsRecord(bool),
-    /// That record has the update with this event count.
+    /// The record beside the members has the update with this event count.
     RecordKept(u64),
     Stop,
 }

@@ -39,7 +39,7 @@ use crate::workers::Drivers;
 pub struct OpenMember {
     /// The device, opened for writing unless the array is read-only.
     pub device: Box<dyn Member>,
-    /// Its validated superblock.
+    /// The member's validated superblock.
     pub superblock: Superblock,
 }
 

@@ -132,7 +132,7 @@ impl Volume {
         answered.recv().expect("the array answers")?;
         log::tuned("parity-logs", &kind);
         if !core.comes_to(Array::are_logs_settled) {
-            // The array's refusal says more than a plan's error.
+            // If the array refuses now, its refusal says why.
             self.may_change_logs(kind)?;
             return Err(LogRefusal::Busy.into());
         }

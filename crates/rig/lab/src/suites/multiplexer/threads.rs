@@ -1,4 +1,4 @@
-//! The same clients with threads and clocks, on a volume over members in memory. Each member has
+//! The suite's clients with threads and clocks, on a volume over members in memory. Each member has
 //! one thread and a layer that makes it slow. A request takes the same time at any place, so order
 //! saves nothing here. The case shows that the runtime's turns work with threads, not how much they
 //! save.

@@ -155,7 +155,7 @@ fn written(geometry: &StripeGeometry, streams: &[Stream]) -> BTreeMap<(ChunkRow,
     rows
 }
 
-/// The same sectors, sorted for each disk and joined into the fewest possible runs.
+/// The sectors of `runs`, sorted for each disk and joined into the fewest possible runs.
 fn joined(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut joined: Vec<Run> = Vec::new();

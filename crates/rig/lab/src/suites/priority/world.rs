@@ -13,7 +13,7 @@ pub(super) struct Stream {
     /// Whether requests are at random places in the region. Otherwise each follows the one before.
     pub(super) is_random: bool,
     pub(super) sectors: u32,
-    /// Maximum sectors of unanswered requests.
+    /// Maximum number of unanswered requests.
     pub(super) window: u64,
     /// The time that the client itself takes for each request.
     pub(super) think_ns: u64,

@@ -1,4 +1,4 @@
-//! The same clients with threads and clocks, on a volume over members in memory, one of which
+//! The suite's clients with threads and clocks, on a volume over members in memory, one of which
 //! stalls.
 //!
 //! Every request takes a member 2 ms, so that the threads do not run at the speed of memory. Reads
