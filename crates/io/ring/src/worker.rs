@@ -35,7 +35,7 @@ pub struct Worker {
     /// Whether this worker counts as work under way: see [`Shared`].
     is_counted: Cell<bool>,
     sends_until: Cell<Option<Instant>>,
-    /// The number of the current batch of completions, as in [`Self::batch`].
+    /// The number of the current batch of completions, as in `Self::batch`.
     batch: Cell<u64>,
 }
 

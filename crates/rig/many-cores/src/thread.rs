@@ -115,7 +115,7 @@ pub fn work(cost: Cost) {
     world::spend(cost, 1);
 }
 
-/// Moves the state of `owner` to this core, as many cache lines as [`Costs`] says.
+/// Moves the state of `owner` to this core, as many cache lines as `Costs` says.
 pub fn own_state<T>(owner: &T) {
     let lines = world::with(|world| world.costs.state_lines);
     world::access_many(Line::held_by(owner, 0), Access::Store, lines.unwrap_or(0));
