@@ -5,9 +5,9 @@
 //! looks, and a processor that is not woken sleeps more deeply. Meanwhile the kernel reports what
 //! happens to a file ([`braid_member::Sentinel`]).
 //! ```text
-//!   looking ──no request, all idle, [`CALM_LOOKS`] times in a row──────▶ resting
-//!      ▲                                                                  │
-//!      └────────── a member gets a request, or the kernel reports one ◀───┘
+//!   looking ──no request, all idle, [`CALM_LOOKS`] times in a row──▶ resting
+//!      ▲                                                                │
+//!      └───── a member gets a request, or the kernel reports a file ◀───┘
 //! ```
 //! A thread that gives a member a request notes that first, then checks whether looks rest. The
 //! thread that lets looks rest sets that first, then checks whether a member got a request. One of

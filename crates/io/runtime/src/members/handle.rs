@@ -131,7 +131,8 @@ impl MemberHandle {
         *self.slot.lock().expect("noting does not panic")
     }
 
-    /// A bitmap file is no member: a stand-in replaces its superblock.
+    /// Whether this handle represents a bitmap file instead of a member. A bitmap file's superblock
+    /// is a stand-in.
     pub(crate) fn is_bitmap_file(&self) -> bool {
         self.superblock.lock().expect("writing does not panic").is_of_bitmap_file()
     }

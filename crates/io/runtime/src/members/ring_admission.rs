@@ -45,7 +45,7 @@ const STUCK: u8 = 4;
 /// Maximum requests on rings if the device does not report how many it has room for.
 const ROOM_UNKNOWN: u32 = 128;
 
-/// Number of looks in a row with ended requests after which a stuck member is trusted again.
+/// A stuck member is trusted again after this many looks in a row that found it well.
 const CALM_LOOKS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
