@@ -45,34 +45,38 @@ pub struct DirectExtent {
     pub length_sectors: u64,
 }
 
-/// The map of linear and RAID-0 arrays: each sector on one member.
+/// The map of linear and RAID-0 arrays: each sector is on exactly one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectGeometry {
     level: Level,
     layout: u32,
     chunk_sectors: u32,
-    /// In the order of the array. Linear: one per slot, in slot order.
+    /// Zones in the order of the array. Linear has one zone per slot, in slot order.
     zones: Vec<Zone>,
-    /// The slots of every zone, ascending within a zone; zones hold ranges of it.
+    /// The slot lists of all zones, one after another. Each list is ascending; a zone holds a range
+    /// of it.
     zone_slots: Vec<Slot>,
-    /// Sectors used per slot, rounded to chunks where md rounds.
+    /// Sectors used on each slot, rounded down to chunks where md rounds.
     used: Vec<u64>,
-    /// The array's size for clients: the whole layout, or a little less (see [`seen_sectors`]).
+    /// The array's size for clients: all sectors of the layout, or some fewer (see
+    /// [`seen_sectors`]).
     capacity_sectors: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Zone {
-    /// First sector of the array in this zone, and the first after it.
+    /// The zone's first sector, counted in the array.
     start: u64,
+    /// The first sector after the zone, counted in the array.
     end: u64,
-    /// The zone's first sector, and its end, on each of its slots.
+    /// The zone's first sector, counted in each member's data area.
     member_start: u64,
+    /// The first sector after the zone, counted in each member's data area.
     member_end: u64,
-    /// Its slots: `width` entries of `zone_slots` from `first`.
+    /// The zone's slots are `width` entries of `zone_slots`, from this index.
     first: usize,
     width: u16,
-    /// The entry of its slot list that receives its first chunk.
+    /// The index, in the zone's slot list, of the slot that receives the zone's first chunk.
     phase: u16,
 }
 
@@ -127,7 +131,8 @@ impl DirectGeometry {
     fn lay_in_zones(&mut self) {
         let chunk = u64::from(self.chunk_sectors);
         let (mut start, mut member_start) = (0, 0);
-        // Each turn passes the smallest remaining member size, so slots bound the turns.
+        // Each turn takes the smallest remaining member size, so there are at most as many turns as
+        // slots.
         while let Some(member_end) =
             self.used.iter().copied().filter(|&sectors| sectors > member_start).min()
         {
@@ -146,8 +151,8 @@ impl DirectGeometry {
         }
     }
 
-    /// Both layouts agree if the second zone has at most one slot; else the superblock must name
-    /// one.
+    /// Both RAID-0 layouts agree if the second zone has at most one slot. Otherwise the superblock
+    /// must name one of them.
     fn check_layout_said(&self) -> Result<(), GeometryError> {
         let ambiguous = self.zones.get(1).is_some_and(|zone| zone.width > 1);
         if ambiguous && self.layout == RAID0_UNSPECIFIED {
@@ -169,7 +174,7 @@ impl DirectGeometry {
         self.layout
     }
 
-    /// Sectors in a chunk; linear: the rounding, or 0.
+    /// Sectors in a chunk; for linear the unit to which md rounds members, or 0.
     #[must_use]
     pub fn chunk_sectors(&self) -> u32 {
         self.chunk_sectors
@@ -218,7 +223,7 @@ impl DirectGeometry {
         }
     }
 
-    /// The array's sector at a member sector; `None` beyond the layout.
+    /// The array's sector at a sector of a member; `None` beyond the layout.
     #[must_use]
     pub fn logical(&self, slot: Slot, sector: MemberSector) -> Option<LogicalSector> {
         if sector.0 >= *self.used.get(slot.index())? {
@@ -236,7 +241,7 @@ impl DirectGeometry {
             return seen(zone.start + in_member);
         }
         let slots = &self.zone_slots[zone.first..zone.first + usize::from(zone.width)];
-        // The slot is in the zone: its size exceeds `sector`, so it is at least `member_end`.
+        // A slot of this zone has a size above `sector`, so its size is at least `member_end`.
         let place = slots.binary_search(&slot).ok()? as u64;
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (row, offset) = (in_member / chunk, in_member % chunk);
@@ -245,9 +250,9 @@ impl DirectGeometry {
     }
 }
 
-/// md's count of a raid0 member for the size of the array. It rounds down with a mask that is meant
-/// for chunks of a power of two; with another chunk it leaves out some sectors of the layout. Found
-/// by the oracle (a chunk of 12 KiB), md 6.1.
+/// The sectors of a RAID-0 member that md counts for the size of the array. md rounds the member
+/// down with a mask that is meant for chunks of a power of two. With another chunk this leaves out
+/// some sectors of the layout. Found by the oracle (a chunk of 12 KiB), md 6.1.
 fn seen_sectors(used: u64, chunk_sectors: u32) -> u64 {
     used & !(u64::from(chunk_sectors) - 1)
 }

@@ -1,14 +1,14 @@
-//! The errors of shapes and words, each with the numbers that make it wrong.
+//! The errors of shapes and layout words, each with the numbers that are wrong.
 //!
-//! They refuse input (a superblock's, an operator's). A request to a valid geometry for a sector
-//! beyond it is a bug of the caller, and an assertion. Each variant is provoked in
+//! The errors refuse input (a superblock's, an operator's). A request for a sector beyond a valid
+//! geometry is a bug of the caller, and fails an assertion. Each variant is provoked in
 //! `tests/refusals.rs` or `tests/words.rs`.
 
 use core::fmt;
 
 use crate::{Level, Slot};
 
-/// The reason why a shape is no geometry, or a word is no level or layout.
+/// The reason why a shape has no geometry, or why a word names no level or layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -16,19 +16,20 @@ pub enum GeometryError {
     LevelWordUnknown,
     /// The word names no layout of this level.
     LayoutWordUnknown {
-        /// The level it was read for.
+        /// The level whose layout words were searched.
         level: Level,
     },
     /// md has no such layout number for this level.
     LayoutUnknown {
-        /// The level the number was given for.
+        /// The level whose layout numbers were searched.
         level: Level,
         /// md's layout number.
         layout: u32,
     },
-    /// raid0 with members of unequal size, and no statement which of the two layouts wrote it.
+    /// A RAID-0 array has members of unequal size, and its superblock does not name one of the two
+    /// layouts.
     Raid0LayoutUnspecified {
-        /// Zones that these member sizes make.
+        /// The number of zones that these member sizes make.
         zones: u16,
     },
     /// raid10 with far sets (layout bits 17 and 18), which mdadm does not create.
@@ -45,8 +46,8 @@ pub enum GeometryError {
         /// Slots of the array.
         slots: u16,
     },
-    /// raid10 with near and offset copies at once where near does not divide the slots: under md's
-    /// own rule copies of different chunks then fall on the same sector.
+    /// raid10 with near and offset copies at once, on a number of slots that `near` does not
+    /// divide. Under md's rule, copies of different chunks then share a sector.
     Raid10OffsetOverlap {
         /// Requested near copies.
         near: u16,
@@ -59,16 +60,16 @@ pub enum GeometryError {
         level: Level,
         /// Requested slots.
         slots: u16,
-        /// Fewest md allows.
+        /// The fewest slots that md allows.
         min: u16,
-        /// The most that are possible.
+        /// The most slots that the level can have.
         max: u16,
     },
-    /// The list of member sizes is not one per slot.
+    /// The list of member sizes does not have one entry per slot.
     SizesNotPerSlot {
         /// Slots of the array.
         slots: u16,
-        /// Given sizes.
+        /// The number of sizes given.
         sizes: usize,
     },
     /// The chunk is zero, or (raid4, 5, 6, 10) no power of two of at least 4 KiB.
@@ -82,28 +83,29 @@ pub enum GeometryError {
     SizesUnequal {
         /// First slot that differs from slot 0.
         slot: Slot,
-        /// Its size.
+        /// Sectors of that slot.
         sectors: u64,
-        /// The size of slot 0.
+        /// Sectors of slot 0.
         expected: u64,
     },
     /// The member has no room for even one chunk (raid10: one chunk of every far copy).
     MemberTooSmall {
         /// The slot.
         slot: Slot,
-        /// Its size.
+        /// Sectors of the member.
         sectors: u64,
-        /// The least it needs.
+        /// The fewest sectors that the member needs.
         needed: u64,
     },
-    /// The size reaches `SECTORS_MAX`: no such device exists, and byte offsets would overflow.
+    /// The member's size reaches `SECTORS_MAX`: no such device exists, and byte offsets would
+    /// overflow.
     MemberTooLarge {
         /// The slot.
         slot: Slot,
-        /// The size it claims.
+        /// Sectors that the member claims.
         sectors: u64,
     },
-    /// The members are plausible but the array would be over `SECTORS_MAX`.
+    /// Each member's size is plausible, but the array would have more than `SECTORS_MAX` sectors.
     CapacityTooLarge,
 }
 

@@ -12,10 +12,10 @@
 use crate::shape::{SECTORS_MAX, SLOTS_MAX, Shape};
 use crate::{DirectGeometry, Family, GeometryError, Level, MirrorGeometry, Slot, StripeGeometry};
 
-/// The most slots of a raid6: exponents of Q repeat after 255, and md goes no further.
+/// The most slots of a raid6: the exponents of Q repeat after 255, and md allows no more either.
 const RAID6_SLOTS_MAX: u16 = 255;
 
-/// The smallest chunk md takes where parity or copies are kept: one 4 KiB page.
+/// The smallest chunk that md accepts for levels with parity or copies: one 4 KiB page.
 const CHUNK_SECTORS_MIN: u32 = 8;
 
 /// The layout of an array's bytes.
@@ -96,7 +96,7 @@ impl Geometry {
     }
 
     /// Sectors of the slot's data area that the layout may use: whole chunks, except for raid1 and
-    /// for linear without rounding. Sectors beyond are never touched.
+    /// for linear without rounding. braid never touches the sectors beyond.
     #[must_use]
     pub fn used_sectors(&self, slot: Slot) -> u64 {
         match self {
@@ -106,7 +106,8 @@ impl Geometry {
         }
     }
 
-    /// Whether every sector can still be read, or computed, with these slots lost.
+    /// Whether every sector can still be read or computed after the loss of the slots for which
+    /// `is_lost` is true.
     pub fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
         match self {
             Geometry::Direct(direct) => lost_count(direct.slots(), is_lost) == 0,
@@ -117,7 +118,8 @@ impl Geometry {
         }
     }
 
-    /// The level survives the loss of any so many members; particular larger losses, too (raid10).
+    /// The number of lost slots that the level always survives. raid10 also survives some larger
+    /// losses.
     #[must_use]
     pub fn lost_max(&self) -> u16 {
         match self {
@@ -136,7 +138,8 @@ fn lost_count(slots: u16, is_lost: &dyn Fn(Slot) -> bool) -> u16 {
     count
 }
 
-/// The kernel's minimums: a raid5 of two slots (half of a level change), but no raid6 of three.
+/// Checks the kernel's minimums. They allow a raid5 of two slots (half of a level change), but no
+/// raid6 of three.
 fn check_slots(shape: &Shape) -> Result<(), GeometryError> {
     let (min, max) = match shape.level {
         Level::Linear | Level::Raid0 | Level::Raid1 => (1, SLOTS_MAX),

@@ -6,14 +6,14 @@
 
 use core::fmt;
 
-/// How an array arranges data over its slots.
+/// A RAID level: how an array arranges data over its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Members one after another; md number -1.
     Linear,
     /// Chunks dealt round the members; no redundancy.
     Raid0,
-    /// Every member holds everything.
+    /// Every member holds all data.
     Raid1,
     /// Parity on the last slot.
     Raid4,
@@ -28,7 +28,7 @@ pub enum Level {
 /// The kind of machine that serves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// One place per sector: linear, raid0.
+    /// Each sector is on one member: linear, raid0.
     Direct,
     /// Whole copies: raid1, raid10.
     Mirror,
@@ -48,7 +48,7 @@ impl Level {
         Level::Raid10,
     ];
 
-    /// The level behind the number in an md superblock, if it is one of ours.
+    /// The level for a level number in an md superblock; `None` if braid does not know it.
     #[must_use]
     pub const fn from_md(number: i32) -> Option<Level> {
         Some(match number {

@@ -1,11 +1,11 @@
-//! The places of bytes: md's levels and layouts as arithmetic, and nothing else.
+//! Where an array's bytes are: md's levels and layouts as arithmetic, and nothing else.
 //!
 //! It stands below everything. The engine asks it which slot and sector hold a byte; `assembly`
-//! asks it for the losses that an array bears; the CLI asks it for md's layout words. It depends on
+//! asks it how many losses an array survives; the CLI asks it for md's layout words. It depends on
 //! nothing.
 //!
-//! It does not do I/O, read superblocks, compute parity or know which members are present; a layout
-//! under reshape (two geometries at once) is not expressed here.
+//! It does not do I/O, read superblocks, compute parity or know which members are present. It does
+//! not describe a layout under reshape (two geometries at once).
 //!
 //! ```text
 //!               Shape  (level, layout, chunk, slots, member sizes: unverified numbers)
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Three kinds of sector must never be confused, so each is a type: [`LogicalSector`] (as clients
-//! count), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All count
-//! 512 bytes.
+//! count), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. A sector
+//! has 512 bytes.
 //!
 //! Invariants:
 //! * forward and inverse maps agree, and no two logical sectors share a member sector

@@ -47,9 +47,9 @@ pub struct MirrorGeometry {
     near: u16,
     far: u16,
     is_offset: bool,
-    /// All slots hold the same: raid1, and raid10 with as many near copies as slots.
+    /// Whether all slots hold the same bytes: raid1, and raid10 with as many near copies as slots.
     is_identical: bool,
-    /// Rows of one deal; the chunks of a member are `far` times as many.
+    /// Rows of one deal of all chunks. A member has `far` times as many rows.
     deal_rows: u64,
     capacity_sectors: u64,
 }
@@ -121,7 +121,7 @@ impl MirrorGeometry {
         self.layout
     }
 
-    /// Sectors in a chunk; for raid1 as given, and without meaning.
+    /// Sectors in a chunk; for raid1 the given number, which has no effect.
     #[must_use]
     pub fn chunk_sectors(&self) -> u32 {
         self.chunk_sectors
@@ -139,7 +139,8 @@ impl MirrorGeometry {
         self.capacity_sectors
     }
 
-    /// Sectors, from 0, that copies occupy on every slot (on the last row perhaps not all of them).
+    /// Sectors, from sector 0, that copies occupy on every slot. In the last row some slots may
+    /// hold no copy.
     #[must_use]
     pub fn used_sectors(&self) -> u64 {
         match self.level {
@@ -148,13 +149,15 @@ impl MirrorGeometry {
         }
     }
 
-    /// Copies of every sector: raid1 the slots, raid10 near times far.
+    /// The number of copies of each sector: for raid1 the number of slots, for raid10 near times
+    /// far.
     #[must_use]
     pub fn copies(&self) -> u16 {
         self.near * self.far
     }
 
-    /// Sectors, at least 1, contiguous in every copy from here. Panics beyond the capacity.
+    /// Sectors, at least 1, that are contiguous from `sector` on in every copy. Panics beyond the
+    /// capacity.
     #[must_use]
     pub fn contiguous_sectors(&self, sector: LogicalSector) -> u64 {
         self.assert_inside(sector);
@@ -165,7 +168,8 @@ impl MirrorGeometry {
         chunk - sector.0 % chunk
     }
 
-    /// The place of a copy of a sector. Panics beyond the capacity or the copies.
+    /// The slot and sector of one copy of a sector. Panics if `sector` is beyond the capacity, or
+    /// if there is no such copy.
     #[must_use]
     pub fn copy(&self, sector: LogicalSector, copy: u16) -> (Slot, MemberSector) {
         self.assert_inside(sector);
@@ -188,7 +192,8 @@ impl MirrorGeometry {
         (slot, MemberSector(member_row * chunk + sector.0 % chunk))
     }
 
-    /// The sector, and the copy of it, at a member sector; `None` where no copy lies.
+    /// The array's sector at a sector of a member, and the number of that copy; `None` if the
+    /// member sector holds no copy.
     #[must_use]
     pub fn logical(&self, slot: Slot, sector: MemberSector) -> Option<(LogicalSector, u16)> {
         if slot.0 >= self.slots || sector.0 >= self.used_sectors() {
@@ -213,15 +218,15 @@ impl MirrorGeometry {
         Some((LogicalSector(logical), narrow(dealt % near * far + far_copy)))
     }
 
-    /// Whether every chunk keeps a copy. A chunk's copies are on `copies` successive slots, from
-    /// any slot where a chunk of the deal can start.
+    /// Whether every chunk keeps a copy. A chunk's copies are on `copies` successive slots, which
+    /// can begin at any slot where a chunk of the deal can start.
     pub(crate) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
         if self.is_identical {
             return (0..self.slots).any(|slot| !is_lost(Slot(slot)));
         }
         let slots = u32::from(self.slots);
         let chunks = self.capacity_sectors / u64::from(self.chunk_sectors);
-        // After `slots` chunks the starting slots repeat; an array may be shorter than that.
+        // After `slots` chunks the starting slots repeat. An array may have fewer chunks than that.
         (0..slots).take_while(|&chunk| u64::from(chunk) < chunks).all(|chunk| {
             let start = chunk * u32::from(self.near);
             (start..start + u32::from(self.copies()))
@@ -234,7 +239,7 @@ impl MirrorGeometry {
     }
 }
 
-/// Near copies, far copies, and whether far means offset.
+/// Reads a layout number: near copies, far copies, and whether far copies are offset copies.
 fn read_layout(layout: u32) -> Result<(u16, u16, bool), GeometryError> {
     if layout & RAID10_FAR_SETS != 0 && layout & !(0x1_ffff | RAID10_FAR_SETS) == 0 {
         return Err(GeometryError::Raid10FarSets { layout });

@@ -44,7 +44,7 @@ use crate::words::{
 use crate::{ChunkRow, Level, Slot};
 use braid_sim_hooks::{Bug, planted};
 
-/// A slot's role in a row.
+/// The role of a slot in a chunk row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The data chunk with this index.
@@ -58,7 +58,7 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
     Left,
-    /// As left, one row ahead.
+    /// As `Left`, but one row ahead.
     LeftAhead,
     Right,
     First,
@@ -79,15 +79,15 @@ enum QPlace {
     LastSlot,
 }
 
-/// How exponents of Q are counted.
+/// How the exponents of the data chunks in Q are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Exponents {
-    /// From the slot after Q, data only.
+    /// From the slot after Q upwards, over data chunks only.
     AfterQ,
     SlotNumber,
 }
 
-/// A layout number taken apart, for a number of slots.
+/// A layout number as its four choices, for a number of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     slots: u16,
@@ -109,17 +109,18 @@ pub struct RowMap {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum DataOrder {
-    /// From slot 0 up, passing over P and Q.
+    /// Data is on the slots from slot 0 up, passing over P and Q.
     Ascending,
-    /// From `start` up, round the end of the first `ring` slots.
+    /// Data is on the slots from `start` up, round the end of the first `ring` slots.
     Following { start: u16, ring: u16 },
 }
 
 impl Placement {
-    /// `None` if the level has no such layout. Slot counts are the caller's care.
+    /// `None` if the level has no such layout. The caller checks the number of slots.
     pub(crate) fn new(level: Level, layout: u32, slots: u16) -> Option<Placement> {
         let (walk, order, q_place) = match level {
-            // md ignores raid4's layout, and its level changes leave other numbers than 0 there.
+            // md ignores raid4's layout number, and md's level changes leave numbers other than 0
+            // there.
             Level::Raid4 => (Walk::Last, Order::Ascending, QPlace::None),
             Level::Raid5 => {
                 let (walk, order) = read_parity(layout)?;
@@ -185,7 +186,7 @@ impl RowMap {
         self.p
     }
 
-    /// The slot of Q; `None` but for raid6.
+    /// The slot of Q; `None` if the level is not raid6.
     #[must_use]
     #[inline]
     pub fn q_slot(&self) -> Option<Slot> {
@@ -207,7 +208,7 @@ impl RowMap {
         match self.data {
             DataOrder::Following { start, ring } => {
                 let slot = start + data_index;
-                // It wraps once at most; a division would dominate many loops over columns.
+                // The slot wraps at most once. A division would dominate many loops over columns.
                 Slot(if slot < ring { slot } else { slot - ring })
             }
             DataOrder::Ascending => {
@@ -237,8 +238,8 @@ impl RowMap {
         }
     }
 
-    /// The exponent of a data chunk in Q: the chunk counts times 2 to this power. Without Q, the
-    /// data index. Panics if there is no such chunk.
+    /// The exponent of a data chunk: Q adds the chunk times 2 to this power. If the level has no Q,
+    /// the data index. Panics if there is no such chunk.
     #[must_use]
     pub fn exponent(&self, data_index: u16) -> u16 {
         let slot = self.data_slot(data_index).0;
@@ -253,7 +254,8 @@ impl RowMap {
         }
     }
 
-    /// One more than the greatest possible exponent: the data chunks, or in ddf layouts the slots.
+    /// One more than the greatest possible exponent: the number of data chunks, or in ddf layouts
+    /// the number of slots.
     #[must_use]
     pub fn exponents_count(&self) -> u16 {
         match self.exponents {
@@ -262,14 +264,14 @@ impl RowMap {
         }
     }
 
-    /// P and Q by slot; without Q, the second is beyond every slot.
+    /// The slots of P and Q in ascending order. Without Q, the second number is beyond every slot.
     fn parities_ascending(&self) -> (u16, u16) {
         let q = self.q.map_or(u16::MAX, |q| q.0);
         (self.p.0.min(q), self.p.0.max(q))
     }
 }
 
-/// The layouts that raid5 has, and raid6 with Q after P or on the last slot.
+/// Reads the layouts of raid5, which are also those of raid6 with Q after P or on the last slot.
 fn read_parity(layout: u32) -> Option<(Walk, Order)> {
     Some(match layout {
         LEFT_ASYMMETRIC => (Walk::Left, Order::Ascending),

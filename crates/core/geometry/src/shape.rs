@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::{GeometryError, Level};
 
-/// No member and no array has this many sectors: 2^54, which is 8 EiB.
+/// Every member and every array has fewer sectors than this: 2^54, which is 8 EiB.
 pub const SECTORS_MAX: u64 = 1 << 54;
 
 /// The most slots a version-1 superblock of 4 KiB can list.
@@ -18,12 +18,12 @@ pub struct Shape {
     pub level: Level,
     /// md's layout number; without meaning for linear, raid1 and raid4.
     pub layout: u32,
-    /// Sectors in a chunk. May be 0 for linear (no rounding) and is ignored for raid1.
+    /// Sectors in a chunk. For linear it may be 0 (no rounding); for raid1 it has no effect.
     pub chunk_sectors: u32,
     /// Slots of the array, present or not; md calls it `raid_disks`.
     pub slots: u16,
-    /// Sectors of data area per slot. Redundant levels: the superblock's `size`, the same for every
-    /// slot. Linear and raid0: each member's own data size.
+    /// Sectors of the data area of each slot. For redundant levels the superblock's `size`, the
+    /// same for every slot. For linear and raid0 each member's own data size.
     pub member_sectors: Vec<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Shape {
     }
 }
 
-/// A capacity computed in 128 bits, as the 64 it must fit.
+/// Narrows a capacity that was computed in 128 bits. Fails if it reaches the limit.
 pub(crate) fn capacity(sectors: u128) -> Result<u64, GeometryError> {
     match u64::try_from(sectors) {
         Ok(sectors) if sectors < SECTORS_MAX => Ok(sectors),

@@ -24,9 +24,9 @@ use crate::{ChunkRow, GeometryError, Level, LogicalSector, MemberSector, RowMap,
 pub struct StripeAddress {
     /// The chunk row.
     pub row: ChunkRow,
-    /// The row's data chunk, below `data_slots`, in the order of the array.
+    /// The index of the data chunk in its row, below `data_slots`, in the order of the array.
     pub data_index: u16,
-    /// Sectors into the chunk.
+    /// Sectors from the chunk's start.
     pub offset_sectors: u32,
 }
 
@@ -104,7 +104,7 @@ impl StripeGeometry {
         self.capacity_sectors
     }
 
-    /// Sectors, from 0, that rows cover on every slot.
+    /// Sectors, from sector 0, that rows cover on every slot.
     #[must_use]
     pub fn used_sectors(&self) -> u64 {
         self.rows << self.chunk_shift()
@@ -139,14 +139,16 @@ impl StripeGeometry {
         self.placement.row_map(row)
     }
 
-    /// A row's first member sector, the same on every slot; one past the last row is the end.
+    /// The first member sector of a row, the same on every slot. For `rows` it is the end of the
+    /// last row.
     #[must_use]
     pub fn row_start(&self, row: ChunkRow) -> MemberSector {
         assert!(row.0 <= self.rows, "row {row} is beyond the array");
         MemberSector(row.0 << self.chunk_shift())
     }
 
-    /// The row of a member sector. From `used_sectors` on the number is `rows` or more.
+    /// The row of a member sector. For sectors from `used_sectors` on, the result is `rows` or
+    /// more.
     #[must_use]
     pub fn row_of(&self, sector: MemberSector) -> ChunkRow {
         ChunkRow(sector.0 >> self.chunk_shift())

@@ -1,8 +1,7 @@
-//! The units of place: a slot, and the three ways to count along an array.
+//! The units of place: a slot, and three ways to count along an array.
 //!
-//! Every function of this crate takes and returns these, so that a sector of the array can never be
-//! used as a sector of a member. They carry no bounds; the geometry that hands them out knows the
-//! bounds.
+//! Every function of this crate takes and returns these types. So a sector of the array can never be
+//! used as a sector of a member. The types carry no bounds; the geometry that returns them does.
 
 use core::fmt;
 
@@ -57,7 +56,7 @@ impl fmt::Display for ChunkRow {
     }
 }
 
-/// A remainder modulo a slot count, as the slot-sized number that it is.
+/// A remainder modulo a slot count, narrowed to 16 bits: it is below the slot count.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
 pub(crate) const fn narrow(value: u64) -> u16 {
     assert!(value <= u16::MAX as u64);

@@ -41,12 +41,13 @@ pub(crate) const PARITY_FIRST_6: u32 = 20;
 
 /// raid10: the far copies follow in the next chunk row instead of in the next part of the member.
 pub(crate) const RAID10_OFFSET: u32 = 1 << 16;
-/// raid10: two newer ways to choose the slots of far copies, used by dm-raid and not by mdadm.
+/// raid10: bits for two newer ways to choose the slots of far copies. dm-raid uses them, mdadm does
+/// not.
 pub(crate) const RAID10_FAR_SETS: u32 = 0b11 << 17;
-/// The most copies mdadm reads from a raid10 layout word.
+/// The most copies that mdadm accepts in a raid10 layout word.
 const RAID10_COPIES_MAX: u32 = 200;
 
-/// The layouts raid5 and raid6 share.
+/// The layout words that raid5 and raid6 share.
 const PARITY_WORDS: [(&str, u32); 6] = [
     ("left-asymmetric", LEFT_ASYMMETRIC),
     ("right-asymmetric", RIGHT_ASYMMETRIC),
@@ -67,15 +68,15 @@ const RAID6_WORDS: [(&str, u32); 8] = [
     ("parity-first-6", PARITY_FIRST_6),
 ];
 
-/// The layout number for a word as `mdadm --layout` takes it: `left-symmetric`, `ls`, `n2`, `f2`,
+/// The layout number for a layout word of `mdadm --layout`: `left-symmetric`, `ls`, `n2`, `f2`,
 /// `o3`, ...
 ///
-/// `default` is understood for every level. For raid5 the ddf words name the equal plain layouts,
-/// as in mdadm.
+/// Every level accepts `default`. For raid5 the ddf words name the equal plain layouts, as in
+/// mdadm.
 ///
 /// # Errors
-/// [`GeometryError::LayoutWordUnknown`], also for every word (but `default`) of a level without
-/// layouts.
+/// [`GeometryError::LayoutWordUnknown`] if the level has no such layout. A level without layouts
+/// accepts only `default`.
 pub fn parse_layout(level: Level, word: &str) -> Result<u32, GeometryError> {
     if word == "default" {
         return Ok(default_layout(level));
@@ -100,7 +101,8 @@ pub fn parse_layout(level: Level, word: &str) -> Result<u32, GeometryError> {
     number.ok_or(GeometryError::LayoutWordUnknown { level })
 }
 
-/// The layout as `mdadm --examine` prints it, `None` if it prints none or does not know the number.
+/// The layout as `mdadm --examine` prints it. `None` if mdadm prints no layout for the level, or
+/// does not know the number.
 #[must_use]
 pub fn layout_name(level: Level, layout: u32) -> Option<String> {
     match level {
@@ -119,7 +121,8 @@ pub fn layout_name(level: Level, layout: u32) -> Option<String> {
     }
 }
 
-/// mdadm's layout for a new array of this level: left-symmetric, two near copies, original.
+/// mdadm's layout number for a new array of this level: raid5 and raid6 left-symmetric, raid10 two
+/// near copies, raid0 original.
 #[must_use]
 pub const fn default_layout(level: Level) -> u32 {
     match level {
@@ -179,7 +182,7 @@ fn find_name(words: &[(&str, u32)], layout: u32) -> Option<String> {
 impl FromStr for Level {
     type Err = GeometryError;
 
-    /// Takes the words `mdadm --level` takes for these levels.
+    /// Accepts the words of `mdadm --level` for braid's levels.
     fn from_str(word: &str) -> Result<Level, GeometryError> {
         Ok(match word {
             "linear" => Level::Linear,

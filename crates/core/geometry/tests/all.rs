@@ -1,4 +1,4 @@
-//! The tests of geometry, in one program: a program for each file is linked for each file.
+//! The tests of geometry as one program, since cargo links a program for each file otherwise.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 

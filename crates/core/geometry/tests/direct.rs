@@ -9,13 +9,13 @@ use proptest::prelude::*;
 const ORIGINAL: u32 = 1;
 const ALTERNATE: u32 = 2;
 
-/// Draws members in chunks: a column is a slot, a line a chunk of its data area, a number the
-/// array's chunk, `-` beyond the member.
+/// Checks a layout against a drawing. A column is a slot, a line is a chunk of its data area. A
+/// number is the array's chunk; `-` is beyond the member.
 fn check(layout: u32, chunk_sectors: u32, drawing: &str) {
     let rows = cells(drawing);
     let chunk = u64::from(chunk_sectors);
     let chunks_of = |slot: usize| rows.iter().filter(|row| row[slot] != "-").count() as u64;
-    // A rest of chunk - 1 sectors on every member, which md rounds away.
+    // Every member has chunk - 1 sectors more than its whole chunks, which md rounds away.
     let sizes: Vec<u64> =
         (0..rows[0].len()).map(|slot| chunks_of(slot) * chunk + chunk - 1).collect();
     let geometry = direct(&uneven(Level::Raid0, layout, chunk_sectors, &sizes));
@@ -41,7 +41,7 @@ fn check(layout: u32, chunk_sectors: u32, drawing: &str) {
     assert_eq!(geometry.capacity_sectors(), capacity);
 }
 
-/// md 6.1 shows 12480 sectors of such an array, 48 less than its members' whole chunks have.
+/// md 6.1 shows 12480 sectors for such an array, 48 fewer than the whole chunks of its members.
 #[test]
 fn a_raid0_whose_chunk_is_no_power_of_two_is_as_large_as_md_says() {
     let geometry = direct(&uneven(Level::Raid0, ORIGINAL, 24, &[4184; 3]));
@@ -72,11 +72,12 @@ fn raid0_with_a_last_zone_of_one_slot_needs_no_layout() {
 
 #[test]
 fn raid0_original_deals_by_the_chunk_number_in_the_array() {
-    // Zone 1 starts at chunk 3, an odd number, on two slots: the deal begins at the second.
+    // Zone 1 starts at chunk 3, an odd number, and has two slots: its deal begins at the second
+    // slot.
     check(ORIGINAL, 8, "0 1 2 / - 4 3 / - 5 -");
     check(ORIGINAL, 24, "0 1 2 / - 4 3 / - 6 5");
-    // Zone 1 starts at chunk 8 on three slots (8 mod 3 = 2), zone 2 at chunk 11 on two (11 mod 2 =
-    // 1).
+    // Zone 1 starts at chunk 8 and has three slots (8 mod 3 = 2). Zone 2 starts at chunk 11 and has
+    // two (11 mod 2 = 1).
     check(ORIGINAL, 8, "0 1 2 3 / 4 5 6 7 / 9 - 10 8 / 12 - - 11 / 14 - - 13");
 }
 
@@ -131,7 +132,8 @@ fn the_sector_after_the_last_is_refused() {
     let _ = geometry.locate(LogicalSector(160));
 }
 
-/// Checks each sector's own place, that all used sectors are taken, and extents' lengths.
+/// Checks that no two sectors share a place, that all used member sectors are taken, and the
+/// lengths of extents.
 fn check_bijection(geometry: &DirectGeometry) {
     let mut places = HashMap::new();
     let mut sector = 0;
@@ -181,7 +183,7 @@ proptest! {
         check_bijection(&direct(&uneven(Level::Linear, 0, chunk_sectors, &sizes)));
     }
 
-    /// Members up to 128 TiB of which some are equal, chunks that need not be powers of two.
+    /// Members of up to 128 TiB, some of equal size, and chunks that need not be powers of two.
     #[test]
     fn large_raid0_comes_back_too(
         sizes in prop::collection::vec((1u64..8, 0..3u64), 1..=64),

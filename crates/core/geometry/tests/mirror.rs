@@ -8,7 +8,8 @@ use braid_geometry::{
 };
 use proptest::prelude::*;
 
-/// Shapes of 2 to 16 slots with members of a few chunks, odd numbers and rests included.
+/// Shapes of 2 to 16 slots. Members have a few chunks, also odd numbers of chunks and fractions of
+/// one.
 fn small_shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
     for slots in 1..=16 {
@@ -36,7 +37,7 @@ fn every_copy_has_its_own_place_and_comes_back() {
                 assert_eq!(before, None, "{geometry:?}: {slot} {member} twice");
             }
         }
-        // The inverse agrees everywhere, also where no copy lies.
+        // `logical` agrees for every member sector, also for those that hold no copy.
         for slot in (0..=geometry.slots()).map(Slot) {
             for member in (0..geometry.used_sectors() + 9).map(MemberSector) {
                 let expected = places.get(&(slot, member)).copied();
@@ -46,15 +47,15 @@ fn every_copy_has_its_own_place_and_comes_back() {
     }
 }
 
-/// The chunks of a raid10 dealt by hand: one card at a time, the far copies after each near one.
-/// Returns (slot, member row) of every copy of every chunk, in md's order of copies.
+/// Deals the chunks of a raid10 one by one, each far copy after its near copy. Returns (slot,
+/// member row) of every copy of every chunk, in md's order of copies.
 fn deal(near: u16, far: u16, is_offset: bool, slots: u16, deal_rows: u64) -> Vec<Vec<(u16, u64)>> {
     let (mut slot, mut row) = (0, 0);
     let mut chunks = Vec::new();
     while row < deal_rows {
         let mut places = Vec::new();
-        // With offset copies a chunk that wraps goes on in the next row of the member, which is a
-        // row of copies: the flaw for which such layouts are refused.
+        // With offset copies, a chunk that wraps goes on in the next row of the member, which is a
+        // row of copies. Layouts with this flaw are refused.
         let mut member_row = if is_offset { row * u64::from(far) } else { row };
         for _ in 0..near {
             let (mut far_slot, mut far_row) = (slot, member_row);
@@ -68,7 +69,7 @@ fn deal(near: u16, far: u16, is_offset: bool, slots: u16, deal_rows: u64) -> Vec
                 (slot, row, member_row) = (0, row + 1, member_row + 1);
             }
         }
-        // The last chunk may have run out of rows.
+        // The copies of the last chunk may lie beyond the last row.
         if row < deal_rows || slot == 0 {
             chunks.push(places);
         }

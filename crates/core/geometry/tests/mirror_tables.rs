@@ -1,16 +1,16 @@
-//! The chunk rows of raid10 layouts, drawn by hand, and raid1.
+//! The chunk rows of raid10 layouts and of raid1, drawn by hand.
 //!
-//! A column is a slot, a line is a chunk row of the members, a number is the chunk of the array
-//! that lies there; `-` is a chunk left unused. Drawn from the description of the layouts in md(4).
+//! A column is a slot, a line is a chunk row of the members, a number is the array's chunk at that
+//! place; `-` is an unused chunk. Drawn from the description of the layouts in md(4).
 
 use crate::support::{CHUNK, cells, even, mirror};
 use braid_geometry::{Level, LogicalSector, MemberSector, Slot};
 
-/// The drawing shows all rows of the members.
+/// Checks a layout against a drawing of all rows of the members.
 fn check(layout: u32, drawing: &str) {
     let rows = cells(drawing);
     let slots = u16::try_from(rows[0].len()).unwrap();
-    // A rest of 7 sectors per member that no layout may use.
+    // Each member has 7 sectors beyond its whole chunks, which no layout may use.
     let member_sectors = rows.len() as u64 * u64::from(CHUNK) + 7;
     let geometry = mirror(&even(Level::Raid10, layout, slots, member_sectors));
     let mut chunks_end = 0;
@@ -59,7 +59,7 @@ fn far_copies_begin_where_the_first_deal_ends() {
 
 #[test]
 fn far_stride_rounds_down_to_whole_rows() {
-    // Five chunks per member: the second copy starts at row 2, and row 4 is left over.
+    // Members have five chunks: the far copies start at row 2, and row 4 stays unused.
     let geometry = mirror(&even(Level::Raid10, 0x201, 2, 5 * u64::from(CHUNK)));
     assert_eq!(geometry.used_sectors(), 4 * u64::from(CHUNK));
     assert_eq!(geometry.capacity_sectors(), 4 * u64::from(CHUNK));
@@ -91,7 +91,7 @@ fn near_and_far_copies_together() {
 fn copies_are_numbered_near_by_far_as_in_md() {
     let geometry = mirror(&even(Level::Raid10, 0x202, 5, 4 * u64::from(CHUNK)));
     let slots = [0, 1, 2, 3].map(|copy| geometry.copy(LogicalSector(0), copy).0.0);
-    // First place, its far copy, second near place, its far copy.
+    // The first near copy, its far copy, the second near copy, its far copy.
     assert_eq!(slots, [0, 2, 1, 3]);
 }
 

@@ -1,4 +1,4 @@
-//! Shapes that are no geometry, and each refusal's words; and no numbers at all make it panic.
+//! Shapes without a geometry, and the words of each refusal. No input numbers cause a panic.
 
 use crate::support::{even, uneven};
 use braid_geometry::{
@@ -41,7 +41,7 @@ fn slot_counts() {
 
 #[test]
 fn most_slots_are_those_of_a_4_kib_superblock() {
-    // 256 bytes of fixed fields, then two bytes for every device.
+    // A superblock has 256 bytes of fixed fields, then two bytes for every device.
     assert_eq!(SLOTS_MAX, (4096 - 256) / 2);
 }
 
@@ -119,11 +119,12 @@ fn raid0_of_unequal_members_must_say_its_layout() {
     for layout in [1, 2] {
         assert!(Geometry::new(&uneven(Level::Raid0, layout, 8, &sizes)).is_ok());
     }
-    // Two zones of two slots or more differ already; a second zone of one slot does not.
+    // The two RAID-0 layouts differ if the second zone has two slots or more. They agree if it has
+    // one.
     let error = refusal(&uneven(Level::Raid0, 0, 8, &[80, 160, 160]));
     assert_eq!(error, GeometryError::Raid0LayoutUnspecified { zones: 2 });
     assert!(Geometry::new(&uneven(Level::Raid0, 0, 8, &[80, 160])).is_ok());
-    // Unequal only by less than a chunk is equal.
+    // Members that differ by less than a chunk count as equal.
     assert!(Geometry::new(&uneven(Level::Raid0, 0, 8, &[80, 83, 87])).is_ok());
 }
 
@@ -164,10 +165,10 @@ fn sizes_that_no_device_has() {
     let halves = |rest| uneven(Level::Linear, 0, 0, &[SECTORS_MAX / 2, SECTORS_MAX / 2 - rest]);
     assert_eq!(refusal(&halves(0)), GeometryError::CapacityTooLarge);
     assert!(Geometry::new(&halves(1)).is_ok());
-    // The bound is where byte offsets leave a signed 64-bit number.
+    // Below the bound, byte offsets fit a signed 64-bit number; at the bound they do not.
     assert!((SECTORS_MAX - 1).checked_mul(512).and_then(|at| i64::try_from(at).ok()).is_some());
     assert!(i64::try_from(SECTORS_MAX * 512).is_err());
-    // The largest array: every sector still has an address.
+    // In the largest array every sector still has an address.
     let geometry = Geometry::new(&even(Level::Raid1, 0, 4, SECTORS_MAX - 1)).unwrap();
     assert_eq!(geometry.capacity_sectors(), SECTORS_MAX - 1);
 }
@@ -188,7 +189,7 @@ fn any_level() -> impl Strategy<Value = Level> {
     prop::sample::select(&Level::ALL[..])
 }
 
-/// Sizes as a damaged superblock might have them, and plausible ones.
+/// Member sizes as in a damaged superblock, and plausible ones.
 fn any_sectors() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), 0..1u64 << 14, (0..64u32).prop_map(|power| 1 << power)]
 }
@@ -204,7 +205,7 @@ fn any_chunk() -> impl Strategy<Value = u32> {
 proptest! {
     #![proptest_config(crate::support::cases(4096))]
 
-    /// Any numbers give a refusal, or a geometry with a first and a last sector.
+    /// Any numbers lead to a refusal, or to a geometry with a first and a last sector.
     #[test]
     fn no_numbers_panic(
         level in any_level(),

@@ -8,7 +8,7 @@ use braid_geometry::{
 };
 use proptest::prelude::*;
 
-/// Every level and layout of the family.
+/// Every level of the stripe family with each of its layouts.
 fn layouts() -> Vec<(Level, u32)> {
     let raid5 = RAID5_LAYOUTS.map(|layout| (Level::Raid5, layout));
     let raid6 = RAID6_LAYOUTS.map(|layout| (Level::Raid6, layout));
@@ -19,7 +19,7 @@ fn slots_min(level: Level) -> u16 {
     if level == Level::Raid6 { 4 } else { 2 }
 }
 
-/// A member size with a rest that is no whole chunk, and more rows than the longest rotation.
+/// A member size that is no whole number of chunks, with more rows than the longest rotation.
 const MEMBER_SECTORS: u64 = 35 * CHUNK as u64 + 3;
 
 fn small_arrays() -> impl Iterator<Item = StripeGeometry> {
@@ -44,7 +44,7 @@ fn every_sector_has_its_own_place_and_comes_back() {
             assert!(member.0 < geometry.used_sectors());
             assert!(places.insert((slot, member)), "{geometry:?}: two sectors at {slot} {member}");
         }
-        // The remaining sectors are parity, and nothing else.
+        // All member sectors that hold no data hold parity.
         let all = geometry.used_sectors() * u64::from(geometry.slots());
         let parity = geometry.used_sectors() * u64::from(geometry.parity_slots());
         assert_eq!(places.len() as u64, all - parity);

@@ -2,12 +2,13 @@
 //!
 //! A column is a slot, a line is a chunk row (`/` separates rows). Digits are data indices within
 //! the row, or, in the exponent tables, powers of the generator in Q. Drawn from the descriptions
-//! of the layouts in md(4) and in the SNIA DDF specification, not from any program.
+//! of the layouts in md(4) and in the SNIA DDF specification, not from the output of a program.
 
 use crate::support::{CHUNK, cells, even, stripe};
 use braid_geometry::{ChunkRow, Level, Role, Slot, StripeGeometry, parse_layout};
 
-/// Rows are given for one turn of the rotation; the test checks two.
+/// A geometry with rows for two turns of the rotation. The drawings show one turn; the test checks
+/// two.
 fn geometry(level: Level, word: &str, slots: u16) -> StripeGeometry {
     let layout = parse_layout(level, word).unwrap();
     stripe(&even(level, layout, slots, u64::from(CHUNK) * 64))
@@ -151,7 +152,7 @@ fn exponents_of_ddf_are_slot_numbers() {
 
 #[test]
 fn chunks_follow_each_other_along_a_row() {
-    // left-symmetric on four slots, by the array's chunk numbers: the picture in every md guide.
+    // left-symmetric on four slots, drawn with the array's chunk numbers, as in every md guide.
     let drawing = cells("0 1 2 P / 4 5 P 3 / 8 P 6 7 / P 9 10 11 / 12 13 14 P");
     let geometry = geometry(Level::Raid5, "left-symmetric", 4);
     for (row, line) in drawing.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Level and layout words: as mdadm takes them, and as `mdadm --examine` 4.2 prints them.
+//! Words for levels and layouts: those that mdadm accepts, and those that `mdadm --examine` 4.2
+//! prints.
 
 use crate::support::{RAID5_LAYOUTS, RAID6_LAYOUTS};
 use braid_geometry::{

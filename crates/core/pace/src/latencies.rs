@@ -1,22 +1,22 @@
 //! Latencies of requests: a histogram with buckets that grow with the value.
 //!
-//! The runtime fills it, a slice of time at a time, and the governor reads it. Recording is an
-//! index and an addition, without allocation; slices of several threads are added up. A caller that
-//! counts in memory shared by threads asks for the bucket and brings the counts later.
+//! The runtime fills a histogram for each slice of time, and the governor reads it. Recording is an
+//! index and an addition, without allocation. Histograms of several threads are added up. A caller
+//! that counts in memory shared by threads asks for the bucket and adds its counts later.
 //!
 //! Sixteen buckets for each doubling, from 64 ns to two minutes: a value is known to one part in
 //! sixteen `[check: a_value_is_known_to_a_sixteenth]`, which is finer than any target for latency.
 
-/// Nanoseconds of the first buckets, as a power of two.
+/// The width of each of the first buckets, in nanoseconds, as a power of two.
 const UNIT_BITS: u32 = 6;
-/// Buckets for each doubling, as a power of two.
+/// The number of buckets for each doubling, as a power of two.
 const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
-/// A latency of 2^31 units or more counts as the longest: 137 s.
+/// A latency of 2^31 units or more (137 s) is counted in the last bucket.
 const TOP_BIT: u32 = 30;
 const BUCKETS: usize = ((TOP_BIT - SUB_BITS + 1) as usize + 1) * SUB;
 
-/// Counts of latencies.
+/// The number of requests in each bucket of latency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies {
     counts: [u32; BUCKETS],
@@ -30,7 +30,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// How many buckets there are.
+    /// The number of buckets.
     pub const BUCKETS: usize = BUCKETS;
 
     /// The bucket of a latency, below [`Self::BUCKETS`].
@@ -39,10 +39,10 @@ impl Latencies {
         bucket(latency_ns)
     }
 
-    /// Adds so many requests of one bucket.
+    /// Adds `requests` requests to one bucket.
     ///
     /// # Panics
-    /// The bucket does not exist.
+    /// If the bucket does not exist.
     pub fn record_counted(&mut self, bucket: usize, requests: u32) {
         let before = self.counts[bucket];
         self.counts[bucket] = before.saturating_add(requests);
@@ -52,14 +52,14 @@ impl Latencies {
     /// Adds one request of this latency.
     pub fn record(&mut self, latency_ns: u64) {
         let count = &mut self.counts[bucket(latency_ns)];
-        // A full bucket has enough weight.
+        // A bucket whose counter is full stays as it is: it has enough weight.
         if let Some(more) = count.checked_add(1) {
             *count = more;
             self.total += 1;
         }
     }
 
-    /// Adds all of another's.
+    /// Adds all counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count = count.saturating_add(more);
@@ -67,7 +67,7 @@ impl Latencies {
         self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
     }
 
-    /// Forgets all.
+    /// Sets all counts to zero.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -78,8 +78,8 @@ impl Latencies {
         self.total
     }
 
-    /// The nanoseconds that so many thousandths of the requests did not exceed, as if those of a
-    /// bucket were spread evenly in it; `None` without requests.
+    /// The latency that `permille` thousandths of the requests did not exceed; `None` if there are
+    /// no requests. Assumes that the requests of a bucket are spread evenly in it.
     #[must_use]
     pub fn quantile_ns(&self, permille: u32) -> Option<u64> {
         let rank = (u128::from(self.total) * u128::from(permille.min(1000))).div_ceil(1000).max(1);
@@ -96,7 +96,8 @@ impl Latencies {
         None
     }
 
-    /// How many took longer than `limit_ns`, or may have: those in its own bucket count.
+    /// The number of requests that took longer than `limit_ns`. Includes all requests in the bucket
+    /// of `limit_ns`, which may have taken less.
     #[must_use]
     pub fn beyond(&self, limit_ns: u64) -> u64 {
         self.counts[bucket(limit_ns)..].iter().map(|count| u64::from(*count)).sum()
@@ -116,7 +117,7 @@ fn bucket(latency_ns: u64) -> usize {
     (top - SUB_BITS + 1) as usize * SUB + within
 }
 
-/// The start of a bucket, which ends the bucket before.
+/// The lowest latency of a bucket, which is also the end of the bucket before.
 fn start_ns(bucket: usize) -> u64 {
     let (doubling, within) = (bucket / SUB, bucket % SUB);
     let units = match doubling.checked_sub(1) {
@@ -157,7 +158,7 @@ mod tests {
         (1..=1000).for_each(|us| latencies.record(us * 1000));
         for (permille, us) in [(0, 1_u64), (500, 500), (990, 990), (1000, 1000), (9999, 1000)] {
             let found = latencies.quantile_ns(permille).unwrap();
-            // They are not spread quite evenly.
+            // The test's latencies are not spread quite evenly, so the quantile is off by a little.
             assert!(
                 found >= (us - 1) * 1000 && found <= us * 1000 * 17 / 16 + 64,
                 "{permille}: {found}"

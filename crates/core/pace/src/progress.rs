@@ -1,11 +1,12 @@
-//! Estimates a job's rate, and when it will be done.
+//! Estimates a job's rate, and when the job will be done.
 //!
-//! The job's runner feeds it the progress; displays ask it. It knows bytes and time only, and
-//! steers nothing. (The governor does, and never asks this.)
+//! The job's runner reports the progress; displays ask for the estimate. The estimate knows only
+//! bytes and time, and steers nothing. (The governor steers the job, and never asks for the
+//! estimate.)
 //!
 //! ```text
 //!   bytes
-//!    total ┤                                          · · ·  what is left, at the rate of the window,
+//!    total ┤                                          · · ·  bytes left, at the rate of the window,
 //!          │                                   ╱ · ·         slower towards the end if it has been slowing down so far
 //!     done ┤                              ___╱
 //!          │                     ________╱     ◀ window ▶  the last half of the time so far
@@ -16,20 +17,20 @@
 //!
 //! # Which window
 //!
-//! The mean since the start is slow to notice that clients came to stay. Where load comes and goes,
-//! the last minute does not predict the next hours. The last half of the time so far avoids both.
-//! It forgets in proportion to the remaining time. It needs no constant that is right for a memory
-//! and wrong for a disk of 20 TB. Its ends are kept as at most 128 points; when these are full
-//! every second one is dropped.
+//! The mean rate since the start reacts slowly when clients come to stay. The rate of the last
+//! minute does not predict the next hours if load comes and goes. The last half of the time so far
+//! avoids both. It forgets in proportion to the remaining time. It needs no constant that is right
+//! for a memory and wrong for a disk of 20 TB. The progress is kept as at most 128 points; when
+//! these are full, every second one is dropped.
 //!
 //! # Disks that turn
 //!
-//! They are half as fast at the end as at the beginning, and any window's estimate is a fifth too
-//! low in the middle. The rate may have fallen from each quarter of the work to the next, with no
-//! single step as most of the fall. Then it is assumed to go on falling as it did. The fall must be
-//! no more than disks fall over their whole, and never goes below 0.4 of the first byte's rate. A
-//! load that came is one step. A load that comes and goes falls three times in a row by chance in
-//! one of 24.
+//! A turning disk is half as fast at its end as at its beginning. So an estimate from any window is
+//! a fifth too low in the middle. The estimate assumes that the rate goes on falling if it has
+//! fallen from each quarter of the work to the next. No single step may be most of that fall. The
+//! fall must be no more than that of a disk over its whole length. The assumed rate never goes
+//! below 0.4 of the first byte's rate. A load that came is one step. A load that comes and goes
+//! lets the rate fall three times in a row by chance in one of 24 cases.
 //!
 //! # No figure
 //!
@@ -47,23 +48,25 @@
 //! on every machine). A relative error of 1e-15 is too small to be seen.
 
 const POINTS_MAX: usize = 128;
-/// A job has no figure before so many steps of progress.
+/// An estimate needs this many reports of progress.
 const ADVANCES_MIN: u32 = 4;
-/// And before it has run for so long.
+/// An estimate needs this much running time, without pauses.
 const ACTIVE_MIN_NS: u64 = 1_000_000_000;
-/// Without progress for so long, and for a quarter of the time so far, the end is unknown.
+/// The remaining time is unknown if there was no progress for this long, and for a quarter of the
+/// time so far.
 const STILL_NS: u64 = 30_000_000_000;
-/// Longer times get no figure: a hundred days.
+/// Remaining times above a hundred days are not given in seconds.
 const LEFT_MAX_SECONDS: u64 = 100 * 86_400;
-/// Falls of the rate smaller than this part do not count.
+/// The rate counts as falling only if it fell by more than this part.
 const FALL_MIN: f64 = 0.03;
-/// No disk falls by more than this part over its whole length.
+/// No disk's rate falls by more than this part from its first to its last byte.
 const FALL_MAX: f64 = 0.65;
-/// No step is more than this part of the whole fall.
+/// The rate falls steadily only if no step between two quarters of the work is more than this part
+/// of the fall over all four.
 const STEP_MAX: f64 = 0.6;
-/// Inner tracks give at least this part of outer ones.
+/// A disk's inner tracks are at least this part as fast as its outer ones.
 const INNER: f64 = 0.4;
-/// Parts in which the remaining time is summed up.
+/// The remaining work is divided into this many parts, whose times are summed up.
 const PARTS: u32 = 64;
 
 /// The remaining time.
@@ -80,13 +83,13 @@ pub enum RemainingTime {
 /// A job's rate and remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Recent bytes for each second.
+    /// Bytes for each second in the recent past.
     pub bytes_per_second: u64,
     /// The remaining time.
     pub remaining: RemainingTime,
 }
 
-/// A job's progress at a time, without pauses.
+/// The bytes done at a time that does not count pauses.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     active_ns: u64,
@@ -97,7 +100,7 @@ struct Point {
 #[derive(Clone, Debug)]
 pub struct Progress {
     total_bytes: u64,
-    /// Evenly spaced in time, the oldest first; never empty.
+    /// Points of progress, evenly spaced in time, the oldest first; never empty.
     points: Vec<Point>,
     spacing_ns: u64,
     last: Point,
@@ -109,7 +112,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress of a job that begins at `now_ns`, with `done_bytes` of `total_bytes` done.
+    /// Starts to estimate a job that begins at `now_ns`, with `done_bytes` of `total_bytes` already
+    /// done.
     #[must_use]
     pub fn new(now_ns: u64, done_bytes: u64, total_bytes: u64) -> Self {
         let start = Point { active_ns: 0, bytes: done_bytes };
@@ -125,7 +129,7 @@ impl Progress {
         }
     }
 
-    /// Takes the job's progress. If it goes back, the estimate begins anew from there.
+    /// Takes the job's progress. If the progress goes back, the estimate starts again from there.
     pub fn handle_done(&mut self, now_ns: u64, done_bytes: u64) {
         self.advance(now_ns);
         if done_bytes < self.last.bytes {
@@ -141,7 +145,7 @@ impl Progress {
         }
     }
 
-    /// Pauses or resumes it. Time in between does not count.
+    /// Pauses or resumes the job's clock. Time in a pause does not count.
     pub fn set_paused(&mut self, now_ns: u64, is_paused: bool) {
         self.advance(now_ns);
         self.is_paused = is_paused;
@@ -210,7 +214,7 @@ impl Progress {
         (half_ns as f64, self.along(half_ns as f64, |point| point.active_ns, |point| point.bytes))
     }
 
-    /// The rate in the window, in bytes for each nanosecond.
+    /// The mean rate in the window, in bytes for each nanosecond.
     fn rate(&self) -> f64 {
         let (start_ns, start_bytes) = self.window();
         let ns = self.last.active_ns as f64 - start_ns;
@@ -221,7 +225,7 @@ impl Progress {
         whole(self.rate() * 1e9 + 0.5)
     }
 
-    /// On the curve through the points: the value of `value` where `key` is `at`.
+    /// Interpolates between the points: the `value` at the place where `key` is `at`.
     fn along(&self, at: f64, key: impl Fn(&Point) -> u64, value: impl Fn(&Point) -> u64) -> f64 {
         let after = self.points.partition_point(|point| (key(point) as f64) <= at);
         let before = &self.points[after.max(1) - 1];
@@ -232,7 +236,8 @@ impl Progress {
         value(before) as f64 + part * (value(after) as f64 - value(before) as f64)
     }
 
-    /// The window's loss of rate with each byte, and the least rate; if it falls steadily.
+    /// If the rate falls steadily: the rate lost with each byte, and the lowest rate to assume.
+    /// `None` if it does not.
     fn fall(&self) -> Option<(f64, f64)> {
         let (start, end) = (self.points[0].bytes as f64, self.last.bytes as f64);
         let quarter = (end - start) / 4.0;
@@ -247,7 +252,8 @@ impl Progress {
         let all = rates[0] - rates[3];
         let is_steady = falls.iter().all(|fall| *fall > 0.0 && *fall <= STEP_MAX * all);
         let slope = all / (3.0 * quarter);
-        // The job may have begun behind the member's start: its first byte is on the same line.
+        // The job may have begun after the member's start. The rate at the first byte is on the
+        // same line.
         let first = rates[0] + slope * (start + quarter / 2.0);
         let whole = slope * self.total_bytes as f64;
         let is_a_disks = all > FALL_MIN * rates[0] && whole <= FALL_MAX * first;
@@ -258,7 +264,7 @@ impl Progress {
         let (rate, done) = (self.rate(), self.last.bytes as f64);
         let part = left_bytes as f64 / f64::from(PARTS);
         let (slope, least) = self.fall().unwrap_or((0.0, 0.0));
-        // The window's rate is that of its middle.
+        // The window's mean rate is the rate at the middle of the window.
         let middle = f64::midpoint(self.window().1, done);
         let ns: f64 = (0..PARTS)
             .map(|index| {
@@ -270,7 +276,7 @@ impl Progress {
     }
 }
 
-/// The whole part of a number, at least zero; a number that is too large becomes the largest.
+/// A number without its fraction, at least zero. A number that is too large becomes the largest.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn whole(number: f64) -> u64 {
     number as u64

@@ -1,6 +1,6 @@
 //! Time left, in words: one wording for the command, the status page and the log.
 //!
-//! Where it stands: on [`RemainingTime`]. Two units at most, the larger one first, cut and never
+//! The method is on [`RemainingTime`]. At most two units, the larger one first, cut and never
 //! rounded up. The time of day is UTC, as everywhere in braid. It is given for an end within a day
 //! and at least a minute away.
 //!
@@ -20,14 +20,14 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
 
-/// A remaining time, with the time of day at which it is said.
+/// A remaining time, and the present time of day, from which the text computes the end.
 struct Words {
     remaining: RemainingTime,
     utc_seconds: u64,
 }
 
 impl RemainingTime {
-    /// In words; `utc_seconds` are the present seconds since 1970.
+    /// The remaining time as text; `utc_seconds` is the present time in seconds since 1970.
     #[must_use]
     pub fn words(self, utc_seconds: u64) -> impl fmt::Display {
         Words { remaining: self, utc_seconds }

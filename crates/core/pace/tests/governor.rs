@@ -10,7 +10,7 @@ use bench::{
 
 const DISKS: [Disk; 5] = [TURNING, TURNING_FIFO, SMALL, FLASH, MEMORY];
 
-/// Loads that a member can bear, from light to heavy.
+/// Loads that a member can serve, from light to heavy.
 fn loads(disk: Disk) -> [Load; 4] {
     let (least_ns, more_ns) = disk.client_ns;
     let most = disk.channels as f64 * SECOND as f64 / (least_ns + more_ns / 2) as f64;
@@ -23,7 +23,7 @@ fn loads(disk: Disk) -> [Load; 4] {
     ]
 }
 
-/// The time of a test of a load: so many requests, or a few seconds.
+/// How long a test runs a load: until enough requests, or a few seconds.
 fn span_ns(disk: Disk, load: Load) -> u64 {
     let per_second = match load {
         Load::None => 0.0,
@@ -53,7 +53,7 @@ fn idle_time_is_used_whole() {
         bench.run(10 * SECOND);
         let part = bench.rate_since(0) / bench.full_rate();
         assert!(part >= 0.95, "{}: {part}", disk.name);
-        // As soon as clients are gone, too.
+        // The job also has all speed as soon as clients are gone.
         let load = loads(disk)[2];
         bench.load(load);
         bench.run(span_ns(disk, load));
@@ -66,7 +66,8 @@ fn idle_time_is_used_whole() {
     }
 }
 
-/// Runs a load, settles, measures twice as long; returns p99 and the job's part of the speed.
+/// Runs a load until the job settles, then measures twice as long. Returns p99 and the job's part
+/// of the member's speed.
 fn beside(disk: Disk, load: Load, settings: GovernorSettings) -> (Bench, u64, f64) {
     let mut bench = Bench::new(disk, settings, 7);
     bench.load(load);
@@ -105,8 +106,8 @@ fn clients_stay_within_the_target() {
             let is_hardest = disk.name == TURNING_FIFO.name && load == loads(disk)[2];
             let slack = if is_hardest { 1.4 } else { 1.2 };
             assert!(times <= slack * target, "{} {load:?}: {times} for {target}", disk.name);
-            // Class idle, and clients that always wait: the job never begins, so the governor
-            // learns nothing.
+            // On a disk with class idle, and with clients that always wait, the job never begins,
+            // so the governor learns nothing.
             let is_starved = disk.is_idle_class && matches!(load, Load::Closed(_));
             assert!(is_starved || part > 0.001, "{} {load:?}: {part}", disk.name);
             assert!(is_starved || probes < 0.1, "{} {load:?}: {probes} are probes", disk.name);
@@ -120,7 +121,7 @@ fn clients_stay_within_the_target() {
     }
 }
 
-/// Clients that leave a member no time, and a target that cannot be met beside the floor.
+/// Clients leave the member no time, and the target cannot be met beside the floor.
 #[test]
 fn the_floor_is_always_given() {
     for disk in DISKS {
@@ -133,7 +134,8 @@ fn the_floor_is_always_given() {
         for load in [loads(disk)[1], loads(disk)[3]] {
             let mut bench = Bench::new(disk, settings, 3);
             bench.load(load);
-            // The floor is a quarter of a saturated member; the queue's cost comes on top.
+            // The floor is a quarter of a saturated member's speed; the time in the queue adds to
+            // the latency.
             let given: Vec<f64> = (0..12)
                 .map(|_| {
                     bench.run(5 * SECOND);
@@ -166,7 +168,7 @@ fn the_ceiling_is_never_exceeded() {
             bench.run(4 * SECOND);
             let given = bench.rate_since(0) / ceiling;
             assert!(given > 0.9, "{} at {part}: {given}", disk.name);
-            // Over any time, however short or long.
+            // The ceiling holds over any time, however short or long.
             for windows in [2, 3, 10, 100, 1000] {
                 for begun in bench.begun.windows(windows) {
                     let seconds = (begun[windows - 1].0 - begun[0].0) as f64 / SECOND as f64;
@@ -184,15 +186,16 @@ fn the_ceiling_is_never_exceeded() {
     assert!(bench.begun.is_empty(), "a ceiling of nothing is a pause");
 }
 
-/// A hundred changes, half of the target and half of the load. After each the allowance, as a mean
-/// over so many slices, comes to rest in a band and stays.
+/// A hundred changes, half of the target and half of the load. After each, the mean allowance over
+/// `mean` slices settles in a band and stays.
 #[test]
 fn it_settles_after_each_of_a_hundred_changes() {
     const CHANGES: usize = 100;
     println!(
         "member                 settles: median, 9 of 10   band: median, 9 of 10   late   p99 over"
     );
-    // Seconds between changes; seconds of a mean; how many may settle late, and miss the target.
+    // Each row: seconds between changes; seconds of a mean; how many changes may settle late; how
+    // many may miss the target.
     let rows = [
         (OLD_FLASH, 60, 5, (25, 5)),
         (TURNING, 300, 20, (15, 5)),
@@ -236,7 +239,8 @@ fn it_settles_after_each_of_a_hundred_changes() {
     }
 }
 
-/// Slices until the mean stays near its later median; and the later half's maximum over minimum.
+/// The number of slices until the mean stays near its later median, and the ratio of the later
+/// half's maximum to its minimum.
 fn settled(allowances: &[u64], mean: usize) -> (usize, f64) {
     let means: Vec<u64> =
         allowances.windows(mean).map(|slices| slices.iter().sum::<u64>() / mean as u64).collect();
@@ -289,7 +293,7 @@ fn odd_inputs_do_no_harm() {
         let mut now_ns = 1 << 40;
         let mut begun = Vec::new();
         for step in 0..100_000_u64 {
-            // Forward by a little, by days; backward; at the end of all time.
+            // The clock jumps forward by a little or by days, backward, or to the end of all time.
             let jump = [1, 3 * MS, 200 * MS, 86_400 * SECOND][chance.index(4)];
             let at_ns = match chance.below(20) {
                 0 => now_ns - jump.min(now_ns),
@@ -315,7 +319,7 @@ fn odd_inputs_do_no_harm() {
                 [(Class::Idle, allowance.idle_bytes), (Class::BestEffort, allowance.owed_bytes)]
             {
                 if bytes > 0 && begun.len() < 100 {
-                    // Not always all of it, and windows that are not whole.
+                    // The job sometimes begins fewer bytes than allowed, and some windows are cut.
                     let bytes = 1 + chance.below(bytes.min(1 << 30));
                     governor.handle_begun(at_ns, class, bytes);
                     begun.push((class, bytes));
@@ -332,7 +336,8 @@ fn odd_inputs_do_no_harm() {
     }
 }
 
-/// No clients, and a clock that jumps by a day: the job goes on, without a day's worth at once.
+/// Without clients, after a clock jump of a day, the job goes on but does not get a day's bytes at
+/// once.
 #[test]
 fn a_jump_of_the_clock_is_no_work() {
     let settings =

@@ -1,4 +1,5 @@
-//! Time left of simulated rebuilds whose speed changes; and no figure while it is unknown.
+//! Remaining times of simulated rebuilds whose speed changes, and the absence of a figure while the
+//! time is unknown.
 
 use braid_pace::{Estimate, Progress, RemainingTime};
 
@@ -6,7 +7,7 @@ const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Pseudorandom numbers from 0 up to, and without, 1 (SplitMix64).
+/// Pseudorandom numbers at least 0 and below 1 (SplitMix64).
 struct Chance(u64);
 
 impl Chance {
@@ -19,7 +20,7 @@ impl Chance {
     }
 }
 
-/// A rebuild's speed in MiB for each second, by the part done, the seconds so far, and chance.
+/// A rebuild's speed in MiB for each second. Arguments: the part done, the seconds so far, chance.
 type Speed = fn(f64, f64, &mut Chance) -> f64;
 
 fn constant(_: f64, _: f64, _: &mut Chance) -> f64 {
@@ -30,7 +31,7 @@ fn noisy(_: f64, _: f64, chance: &mut Chance) -> f64 {
     100.0 + 200.0 * chance.part()
 }
 
-/// Inner tracks are half as fast as outer ones.
+/// A turning disk: inner tracks are half as fast as outer ones.
 fn zoned(part: f64, _: f64, _: &mut Chance) -> f64 {
     240.0 * (1.0 - part / 2.0)
 }
@@ -39,7 +40,7 @@ fn zoned_and_noisy(part: f64, _: f64, chance: &mut Chance) -> f64 {
     zoned(part, 0.0, chance) * (0.8 + 0.4 * chance.part())
 }
 
-/// In steps, as disks have them: sixteen zones.
+/// A turning disk whose speed falls in sixteen steps, as a real disk's zones make it.
 fn zoned_in_steps(part: f64, _: f64, _: &mut Chance) -> f64 {
     240.0 * (1.0 - (part * 16.0).floor() / 32.0)
 }
@@ -55,22 +56,22 @@ fn comes_and_goes(_: f64, seconds: f64, _: &mut Chance) -> f64 {
     if seconds % 900.0 < 300.0 { 40.0 } else { 220.0 }
 }
 
-/// The same on a disk that turns.
+/// A turning disk with clients for five minutes of every fifteen.
 fn zoned_with_clients(part: f64, seconds: f64, chance: &mut Chance) -> f64 {
     comes_and_goes(part, seconds, chance) * (1.0 - part / 2.0)
 }
 
-/// Clients come after a tenth, and stay.
+/// Clients come after a tenth of the work, and stay.
 fn comes_to_stay(part: f64, _: f64, _: &mut Chance) -> f64 {
     if part < 0.1 { 220.0 } else { 60.0 }
 }
 
-/// Clients go after a tenth.
+/// Clients go after a tenth of the work.
 fn goes(part: f64, _: f64, _: &mut Chance) -> f64 {
     if part < 0.1 { 60.0 } else { 220.0 }
 }
 
-/// More and more load, less and less of it.
+/// The clients' load slowly rises and falls.
 fn tide(_: f64, seconds: f64, chance: &mut Chance) -> f64 {
     150.0 + 60.0 * (seconds / 2000.0).sin() + 20.0 * chance.part()
 }
@@ -89,7 +90,8 @@ const PROFILES: [(&str, Speed); 11] = [
     ("tide", tide),
 ];
 
-/// Runs a rebuild with progress once a second; returns estimated over true time left at quarters.
+/// Runs a rebuild that reports progress once a second. Returns estimated over true time left, at
+/// each quarter of the work.
 fn ratios(speed: Speed, total: u64, seed: u64) -> [f64; 3] {
     let mut chance = Chance(seed);
     let mut progress = Progress::new(0, 0, total);
@@ -133,7 +135,8 @@ fn right_within_15_percent_in_the_median() {
         println!("{name:<38} {:>8.2} {:>9.2} {:>9.2}", medians[0], medians[1], medians[2]);
         for (index, ratios) in all.into_iter().enumerate() {
             let error = median(ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect());
-            // A load that left a moment ago is half of the memory; no past knows a tide of hours.
+            // If clients went a moment ago, half of the window still has their load. No window can
+            // foresee a load that rises and falls over hours.
             let most = if index == 0 { 0.5 } else { 0.35 };
             assert!(error <= most, "{name}, quarter {}: {error}", index + 1);
             errors[index].extend(ratios.into_iter().map(|ratio| (ratio - 1.0).abs()));
@@ -152,22 +155,22 @@ fn nothing_is_said_that_is_not_known() {
     let mut progress = Progress::new(5 * SECOND, 0, 1000 * GIB);
     assert_eq!(progress.estimate(6 * SECOND), None);
     assert_eq!(progress.estimate(100 * SECOND), None);
-    // One jump is no rate.
+    // A single report of progress gives no rate.
     progress.handle_done(101 * SECOND, 5 * GIB);
     assert_eq!(progress.estimate(101 * SECOND), None);
-    // Four within a moment are none either.
+    // Four reports within a moment give no rate either.
     let mut progress = Progress::new(0, 0, 1000 * GIB);
     (1..9).for_each(|step| progress.handle_done(step, step * GIB));
     assert_eq!(progress.estimate(9), None);
     assert!(progress.estimate(SECOND).is_some());
 
-    // Almost no progress each second: no minutes with twelve digits.
+    // With almost no progress each second, no remaining time of twelve digits is shown.
     let mut progress = Progress::new(0, 0, u64::MAX);
     (1..100).for_each(|second| progress.handle_done(second * SECOND, second));
     let estimate = progress.estimate(100 * SECOND);
     assert_eq!(estimate, Some(Estimate { bytes_per_second: 1, remaining: RemainingTime::Long }));
 
-    // It stops, and stands still.
+    // The job stops, and its remaining time becomes unknown.
     let mut progress = Progress::new(0, 0, 1000 * GIB);
     (1..=1000).for_each(|second| progress.handle_done(second * SECOND, second * GIB / 4));
     for (second, is_known) in
@@ -189,7 +192,7 @@ fn nothing_is_said_that_is_not_known() {
         );
     }
 
-    // It goes back, the clock too.
+    // The progress goes back, and the clock too.
     let mut progress = Progress::new(50 * SECOND, 7 * GIB, 10 * GIB);
     progress.handle_done(60 * SECOND, 8 * GIB);
     progress.handle_done(55 * SECOND, GIB);

@@ -9,7 +9,7 @@
 /// x^8 + x^4 + x^3 + x^2 + 1.
 pub const POLYNOMIAL: u16 = 0x11d;
 
-/// The bits that an overflowing doubling folds back in: [`POLYNOMIAL`] without x^8.
+/// The bits that a doubling adds when x^8 overflows: [`POLYNOMIAL`] without x^8.
 pub const FOLD: u8 = 0x1d;
 
 /// The order of the generator: g^255 = 1, so exponents count modulo this.
@@ -21,7 +21,8 @@ pub const fn double(a: u8) -> u8 {
     (a << 1) ^ (FOLD * (a >> 7))
 }
 
-/// The product, from the definition: one shift and one conditional addition per bit. For constants.
+/// The product, from the definition: one shift and one conditional addition per bit. Meant for
+/// constants.
 #[must_use]
 pub const fn multiply(a: u8, b: u8) -> u8 {
     let mut product = 0;
@@ -69,7 +70,7 @@ pub fn power(exponent: u16) -> u8 {
     POWERS[usize::from(exponent % ORDER)]
 }
 
-/// The inverse. Zero has none: asking for it is a bug of the caller.
+/// The inverse of `a`. Zero has none; a caller that asks for it has a bug.
 #[must_use]
 pub fn inverse(a: u8) -> u8 {
     assert!(a != 0, "zero has no inverse");
@@ -83,7 +84,8 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     while a < 256 {
         let mut b: usize = 0;
         while b < 256 {
-            // A product is the sum of those with b's lowest bit and with its rest: both are known.
+            // A product is the sum of two products: with b's lowest bit, and with the rest of b.
+            // The table already has both.
             let rest = b & b.wrapping_sub(1);
             table[a][b] = if b == 0 {
                 0
@@ -99,7 +101,8 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     table
 };
 
-/// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: a byte shuffle's two tables.
+/// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: the two tables of a byte
+/// shuffle.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     let mut table = [[0; 32]; 256];
@@ -148,7 +151,7 @@ const fn multiply_low(a: usize, b: usize) -> u8 {
 mod tests {
     use super::*;
 
-    /// Polynomial product, then long division by 0x11d: no code shared with `multiply`.
+    /// A polynomial product, then long division by 0x11d. It shares no code with `multiply`.
     fn by_long_division(a: u8, b: u8) -> u8 {
         let mut product: u16 = 0;
         for bit in 0..8 {
@@ -177,11 +180,11 @@ mod tests {
         }
     }
 
-    /// The tables that only vector kernels read.
+    /// Without vector kernels there are no vector tables to check.
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn by_vector_tables(_: u8, _: u8, _: u8) {}
 
-    /// The tables that only vector kernels read.
+    /// Checks the tables that only vector kernels read.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn by_vector_tables(a: u8, b: u8, expected: u8) {
         let (row, column) = (usize::from(a), usize::from(b));

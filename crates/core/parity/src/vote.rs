@@ -1,14 +1,14 @@
 //! Votes on which of several copies is right: the majority.
 //!
-//! It serves check and repair of levels with copies. Its caller compares the copies; it never sees
-//! a byte, and reads and repairs nothing. Each sector is voted on by itself: copies have no algebra
-//! that would tie sectors.
+//! It serves check and repair of levels with copies. The caller compares the copies; this file
+//! never sees a byte, and reads and repairs nothing. Each sector is voted on by itself: copies have
+//! no algebra that would tie sectors.
 //!
-//! A majority is more than half of the copies that could be read. Two copies never have one when
-//! they differ; three do unless all differ. Half is not enough: of four copies two may have missed
-//! the same write. Copies that are wrong alike outvote the right one. With rot that is a chance of
-//! 1 in 256 for each wrong byte; with one cause for both it is not chance at all, and no count of
-//! copies tells.
+//! A majority is more than half of the copies that could be read. Two copies never have a majority
+//! when they differ; three do unless all differ. Half is not enough: of four copies two may have
+//! missed the same write. Wrong copies with equal bytes outvote the right one. If they rotted
+//! independently, the chance of equal bytes is 1 in 256 for each wrong byte. If one cause spoiled
+//! both, it is no matter of chance, and no number of copies shows it.
 //!
 //! Invariants: of three or more copies a single different one is named, and never another; without
 //! a majority no copy is named (`tests::every_way_in_which_six_copies_can_differ`).
@@ -16,20 +16,22 @@
 /// The verdict of a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// All agree.
+    /// All copies agree.
     Agree,
-    /// More than half agree with this one; every other is wrong.
+    /// More than half of the copies agree with `right`; every other copy is wrong.
     Outvoted {
-        /// One of the majority.
+        /// The index of a copy in the majority.
         right: usize,
     },
-    /// No majority: each of them may be right.
+    /// No majority: each copy may be right.
     Tied,
 }
 
-/// Votes among `copies`, from 0. `alike` compares two; it is called at most twice for each copy.
+/// Votes among `copies` copies, numbered from 0. `alike` compares two copies; it is called at most
+/// twice for each.
 pub fn vote(copies: usize, mut alike: impl FnMut(usize, usize) -> bool) -> Vote {
-    // Boyer and Moore: strike out pairs that differ; a majority survives that, if one exists.
+    // Boyer and Moore: strike out pairs of copies that differ. A majority, if one exists, survives
+    // that.
     let (mut right, mut lead) = (0, 0_usize);
     for copy in 0..copies {
         if lead == 0 {

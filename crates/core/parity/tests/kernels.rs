@@ -1,4 +1,4 @@
-//! Every kernel of this processor against the definition: lengths, alignments, gaps, and all
+//! Compares every kernel of this processor with the definition: lengths, alignments, gaps, and all
 //! erasure sets.
 
 use braid_parity::{
@@ -7,10 +7,10 @@ use braid_parity::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Enough slack to start a block at any offset within a register of the widest kernel.
+/// Enough slack that a block can start at any offset within the widest kernel's register.
 const SLACK_BYTES: usize = 64;
 
-/// A block at a chosen alignment, with guards on both sides that must stay as they were.
+/// A block at a chosen alignment, with guard bytes on both sides that must stay unchanged.
 struct Block {
     memory: Vec<u8>,
     start: usize,
@@ -42,7 +42,7 @@ impl Block {
         &mut self.memory[self.start..self.start + self.length]
     }
 
-    /// The block's bytes, after a check that nothing was written beside them.
+    /// Checks that the guard bytes are unchanged, and returns the block's bytes.
     fn finish(self) -> Vec<u8> {
         let (before, rest) = self.memory.split_at(self.start);
         let (bytes, after) = rest.split_at(self.length);
@@ -51,7 +51,7 @@ impl Block {
     }
 }
 
-/// A stripe's data blocks, some of them gaps, and where the results shall lie.
+/// The data blocks of a stripe, some of them gaps, and the alignment of its results.
 #[derive(Debug, Clone)]
 struct Case {
     length: usize,
@@ -136,7 +136,7 @@ fn check_update(kernel: &Kernel, case: &Case, exponent: u16) {
     assert!(q_found.finish() == q, "{kernel:?} multiply_into, g^{exponent}");
 }
 
-/// Recovers the data columns `lost`, from stored P and Q, and compares them with the originals.
+/// Recovers the data columns `lost` from stored P and Q, and compares them with the originals.
 fn check_recovery(kernel: &Kernel, case: &Case, lost: (u16, u16)) {
     let data = case.data();
     let stored = sources(&data);
@@ -181,8 +181,8 @@ proptest! {
     }
 }
 
-/// Every length up to a few of the widest steps, at an alignment that changes with it, full and
-/// with gaps.
+/// Every length up to a few of the widest steps. The alignment changes with the length; stripes are
+/// full, or have gaps.
 #[test]
 fn every_short_length() {
     for length in 0..700 {
@@ -195,7 +195,8 @@ fn every_short_length() {
     }
 }
 
-/// Every number of sources around the specialised ones, dense and with a gap at each place.
+/// Numbers of sources around those that kernels treat specially: without gaps, and with a gap at
+/// each place.
 #[test]
 fn every_count_of_sources_and_every_gap() {
     for count in 0..13 {
@@ -207,8 +208,8 @@ fn every_count_of_sources_and_every_gap() {
     }
 }
 
-/// One, and every two, of P, Q and up to nine data columns; every length class; gaps among the
-/// survivors too.
+/// Loses each one and each two of P, Q and up to nine data columns. Covers every length class, and
+/// gaps among the survivors.
 #[test]
 fn every_erasure_set() {
     for count in 1..=9u16 {
@@ -223,7 +224,7 @@ fn every_erasure_set() {
     }
 }
 
-/// All 255 exponents, and the exponents that come round again.
+/// All 255 exponents, and larger ones, which count modulo 255.
 #[test]
 fn every_exponent() {
     let case = Case { length: 64 * 4 + 70, present: vec![], offsets: vec![0, 9], seed: 1 };
@@ -232,7 +233,7 @@ fn every_exponent() {
     }
 }
 
-/// As many columns as Q can tell apart; the first and the last two are lost.
+/// As many columns as Q can tell apart; the first two and the last two are lost.
 #[test]
 fn the_widest_stripe() {
     let case = Case { length: 200, present: vec![true; COLUMNS_MAX], offsets: vec![0], seed: 2 };
@@ -243,7 +244,7 @@ fn the_widest_stripe() {
     }
 }
 
-/// Sums of so many blocks are made in turns, and of long blocks piece by piece.
+/// With this many sources kernels sum in several walks, and long blocks piece by piece.
 #[test]
 fn more_sources_than_are_read_side_by_side() {
     for length in [1, 4096, 3 * (16 << 10) + 133] {
@@ -284,7 +285,7 @@ fn kernels_have_names() {
     assert!(kernel_named("mmx").is_none());
 }
 
-/// Whether the call panics, as it must on a bug of the caller.
+/// Whether the call panics, as it must if the caller has a bug.
 fn refused(call: impl FnOnce(&'static Kernel) + std::panic::UnwindSafe) -> bool {
     std::panic::catch_unwind(|| call(kernel())).is_err()
 }

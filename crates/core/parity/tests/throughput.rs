@@ -1,4 +1,4 @@
-//! The benchmark works: every kernel has a line in every cell, and no number is nonsense. And no
+//! The benchmark works: every kernel has a line in every cell, each number is plausible, and no
 //! kernel is absurdly slow.
 
 use braid_parity::kernels;

@@ -4,21 +4,22 @@
 //! changes a time, never a result. On a processor that has no such instruction, or none that Rust
 //! can name, it does nothing.
 
-/// The value will be read soon: its first cache line is fetched, and the processor does not wait
-/// for it.
+/// Says that the program will read the value soon. The processor fetches its first cache line, and
+/// does not wait for it.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch<T>(value: &T) {
     let address = std::ptr::from_ref(value);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the instruction is part of every x86-64 processor; it reads nothing that the program
-    // sees and does not fault, whatever the address, and this one is of a live value.
+    // SAFETY: the instruction is part of every x86-64 processor. It reads nothing that the program
+    // sees, and does not fault at any address; this address is of a live value.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above; it changes no register, no flag and no memory.
+    // SAFETY: the instruction does not fault at any address, here that of a live value. It
+    // changes no register, no flag and no memory.
     unsafe {
         std::arch::asm!(
             "prfm pldl1keep, [{address}]",

@@ -1,8 +1,8 @@
 //! The simulator's hooks in the product: planted bugs, rare choices, marks.
 //!
 //! It stands below everything: the pure crates call four functions, and only `--cfg
-//! braid_sim_hooks` gives them a body. The switch is a cfg in `RUSTFLAGS`, not a feature:
-//! dependencies cannot turn it on.
+//! braid_sim_hooks` gives the functions a body. The switch is a cfg in `RUSTFLAGS`, not a feature,
+//! so that no dependency can turn it on.
 //!
 //! ```text
 //!              RUSTFLAGS="--cfg braid_sim_hooks"    any other build
@@ -12,12 +12,13 @@
 //! reached      counts                               nothing, const
 //! ```
 //!
-//! A planted bug is a statement of its own, so that a reader who skips all of them reads the right
-//! program: `if planted(..) { .. }` without an `else`, or `let x = spoiled(.., x, wrong);` behind
-//! the line that makes `x`. `cargo xtask tidy` refuses every other place (planted-bugs).
+//! A planted bug is a separate statement: a reader who skips all such statements reads the right
+//! program. Allowed forms are `if planted(..) { .. }` without an `else`, and `let x = spoiled(..,
+//! x, wrong);` behind the line that makes `x`. `cargo xtask tidy` refuses any other form (rule
+//! planted-bugs).
 //!
-//! State belongs to the thread: tests beside each other do not see each other's bugs. This crate
-//! does not know the meaning of the names; each is one line at its place in the product.
+//! Each thread has separate state, so parallel tests do not see each other's bugs. This crate does
+//! not know the meaning of the names; the product uses each name on one line.
 //!
 //! # Invariants
 //! - Without the cfg every hook is a constant: the product holds no code and no name of them
@@ -38,16 +39,16 @@ pub use off::{forget, plant, planted, reached, shake, sometimes, spoiled, steady
 #[cfg(braid_sim_hooks)]
 pub use on::{forget, plant, planted, reached, shake, sometimes, spoiled, steady, visits};
 
-/// Whether this build has hooks.
+/// Whether this build has the hooks.
 pub const ARE_HERE: bool = cfg!(braid_sim_hooks);
 
 /// Counts of hooks since [`forget`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// How often the planted bug was met.
+    /// How often the product came to the planted bug.
     pub planted: u64,
-    /// For each of [`Point::ALL`], how often it said yes.
+    /// For each of [`Point::ALL`], how often the hook chose the rare way.
     pub points: Vec<u64>,
-    /// For each of [`Mark::ALL`].
+    /// For each of [`Mark::ALL`], how often the product reached the mark.
     pub marks: Vec<u64>,
 }

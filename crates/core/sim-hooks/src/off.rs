@@ -1,8 +1,8 @@
-//! Every build but the simulator's own: constants, which leave no code behind.
+//! The hooks of every build except the simulator's: constants, which leave no code behind.
 
 use crate::{Bug, Mark, Point, Visits};
 
-/// Whether this bug is planted: never.
+/// Whether `bug` is planted: never in this build.
 #[inline(always)]
 #[must_use]
 pub const fn planted(_: Bug) -> bool {
@@ -16,30 +16,30 @@ pub const fn spoiled<T: Copy>(_: Bug, right: T, _wrong: T) -> T {
     right
 }
 
-/// Whether to make a rare, legal choice: never.
+/// Whether to make a rare, legal choice: never in this build.
 #[inline(always)]
 #[must_use]
 pub const fn sometimes(_: Point) -> bool {
     false
 }
 
-/// Notes nothing.
+/// Does nothing: this build counts no marks.
 #[inline(always)]
 pub const fn reached(_: Mark) {}
 
-/// Plants nothing.
+/// Does nothing: this build plants no bugs.
 pub const fn plant(_: Option<Bug>) {}
 
-/// Makes no rare choices.
+/// Does nothing: this build makes no rare choices.
 pub const fn shake(_: u64) {}
 
-/// Ends rare choices.
+/// Does nothing: this build makes no rare choices.
 pub const fn steady() {}
 
-/// Forgets all counts.
+/// Does nothing: this build has no counts.
 pub const fn forget() {}
 
-/// No counts.
+/// Empty counts: this build counts nothing.
 #[must_use]
 pub fn visits() -> Visits {
     Visits::default()
@@ -68,7 +68,7 @@ mod tests {
         true
     }
 
-    /// The compiler itself knows the answers, so no branch on them is left.
+    /// The assertions are computed by the compiler, so no branch on a hook remains.
     #[test]
     fn without_the_cfg_every_hook_is_a_constant() {
         const NOTHING: bool = none_does_anything();

@@ -1,15 +1,16 @@
-//! The simulator's own build: the bug, the stream of choices and the counts of this thread.
+//! The hooks of the simulator's build: the planted bug, the stream of choices and the counts of
+//! this thread.
 
 use std::cell::{Cell, RefCell};
 
 use crate::{Bug, Mark, Point, Visits};
 
-/// One world in this many has a point switched on at all, so that points also meet alone.
+/// Each point is switched on in one of this many worlds, so that points also occur alone.
 const POINT_OF: u64 = 4;
-/// A point that is switched on says yes once in so many times.
+/// A point that is switched on takes the rare choice once in this many times.
 const YES_OF: u64 = 4;
 
-/// The state of the stream of choices, and the points that it may say yes to.
+/// The state of the stream of choices, and the points that are switched on.
 #[derive(Clone, Copy)]
 struct Stream {
     state: u64,
@@ -37,7 +38,7 @@ impl Stream {
     }
 }
 
-/// Whether this bug is planted.
+/// Whether `bug` is planted.
 #[inline]
 #[must_use]
 pub fn planted(bug: Bug) -> bool {
@@ -48,11 +49,11 @@ pub fn planted(bug: Bug) -> bool {
     is_planted
 }
 
-/// `right`, or `wrong` if this bug is planted.
+/// `right`, or `wrong` if `bug` is planted.
 ///
-/// It stands on a line of its own behind the right value, and keeps that value's name. Every build
-/// evaluates `wrong`: a constant, or an expression that is cheap and cannot panic. A costlier one
-/// goes under an `if planted(..)`.
+/// The call stands on a line of its own behind the right value, and keeps that value's name. Every
+/// build evaluates `wrong`: a constant, or an expression that is cheap and cannot panic. A costlier
+/// wrong value goes under an `if planted(..)`.
 #[inline]
 #[must_use]
 pub fn spoiled<T: Copy>(bug: Bug, right: T, wrong: T) -> T {
@@ -75,19 +76,19 @@ pub fn sometimes(point: Point) -> bool {
     says_yes
 }
 
-/// Notes that a path was taken.
+/// Counts that the product reached `mark`.
 #[inline]
 pub fn reached(mark: Mark) {
     MARKS.with_borrow_mut(|marks| marks[mark as usize] += 1);
 }
 
-/// Plants a bug, or none.
+/// Plants `bug` in place of the one before; `None` plants none.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
     HARM.set(0);
 }
 
-/// Makes rare choices from a seed, at some points, from now on.
+/// From now on makes rare choices, at some of the points. The seed decides which.
 pub fn shake(seed: u64) {
     let mut stream = Stream { state: seed, points: 0 };
     for point in 0..Point::ALL.len() {

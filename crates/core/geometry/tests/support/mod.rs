@@ -6,13 +6,14 @@ use proptest::test_runner::{Config, RngSeed};
 
 use braid_geometry::{DirectGeometry, Geometry, Level, MirrorGeometry, Shape, StripeGeometry};
 
-/// The same cases in every run. Outside a suite, other seeds are worth a try.
+/// A configuration that draws the same cases in every run. Outside a suite, other seeds are worth a
+/// try.
 pub(crate) fn cases(cases: u32) -> Config {
     let rng_seed = RngSeed::Fixed(0x6272_6169_6420_6d64);
     Config { cases, rng_seed, failure_persistence: None, ..Config::default() }
 }
 
-/// The smallest chunk that every level takes.
+/// Sectors of the smallest chunk that every level accepts.
 pub(crate) const CHUNK: u32 = 8;
 
 /// A shape whose members all have the same size.
@@ -59,7 +60,7 @@ pub(crate) fn cells(drawing: &str) -> Vec<Vec<&str>> {
     rows.filter(|row| !row.is_empty()).collect()
 }
 
-/// Every subset of `slots` slots, as bit masks. For brute force over losses; `slots` is small.
+/// Every subset of `slots` slots, as bit masks, to try all losses. `slots` must be small.
 pub(crate) fn losses(slots: u16) -> std::ops::Range<u32> {
     assert!(slots <= 16);
     0..1 << slots
@@ -69,7 +70,7 @@ pub(crate) fn losses(slots: u16) -> std::ops::Range<u32> {
 pub(crate) const RAID5_LAYOUTS: [u32; 6] = [0, 1, 2, 3, 4, 5];
 pub(crate) const RAID6_LAYOUTS: [u32; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
 
-/// Every raid10 layout with up to four copies of each kind that fits these slots.
+/// Every raid10 layout for this number of slots with up to four copies of each kind.
 pub(crate) fn raid10_layouts(slots: u16) -> Vec<u32> {
     let mut layouts = Vec::new();
     for near in 1..=4u16 {

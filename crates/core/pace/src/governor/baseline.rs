@@ -1,29 +1,29 @@
 //! Clients' latency without the job: learned while the job is quiet.
 //!
-//! The governor knows when the job is quiet, and gathers slices of such time here. Together they
-//! are weighed against the known baseline, and added to it, or replace it.
+//! The governor knows when the job is quiet, and adds slices of such time here. Together the slices
+//! are compared with the known baseline, and join it or replace it.
 //!
-//! The baseline is the last two generations of requests. The load counts as another one if the new
-//! median is more than twice the known one, or less than half; or if the rate of requests is more
-//! than half as high again, or below two thirds. That must happen twice in a row and in the same
-//! way; then the old baseline is forgotten. The median, and not p99, because it is sure after a few
-//! requests; twice, because a queue has better and worse moments
-//! `[check: another_load_is_noticed]`, `[check: the_same_load_is_not_taken_for_another]`.
+//! The baseline is the last two generations of requests. Slices show another load if their median
+//! is more than twice the baseline's, or less than half. They also do if their rate of requests is
+//! more than half as high again, or below two thirds. Slices must show that twice in a row and in
+//! the same direction; then the old baseline is forgotten. The median and not p99 is compared,
+//! because it is sure after a few requests. Twice in a row, because a queue has better and worse
+//! moments `[check: another_load_is_noticed]`, `[check: the_same_load_is_not_taken_for_another]`.
 
 use std::cmp::Ordering;
 
 use super::pulse::Pace;
 use crate::latencies::Latencies;
 
-/// Gathered slices are weighed when they have so many requests.
+/// Gathered slices are compared with the baseline once they have this many requests.
 const WEIGHED: u64 = 64;
 const GENERATION: u64 = 500;
-/// From so many requests on, p99 is known.
+/// The baseline's p99 is known from this many requests on.
 const KNOWN: u64 = 20;
-/// From so many on, more are not urgent.
+/// From this many requests on, the baseline needs no more urgently.
 const WELL_KNOWN: u64 = 200;
 
-/// Requests like those of the baseline.
+/// The result of a comparison with the baseline if the load is the same.
 const SAME: (Ordering, Ordering) = (Ordering::Equal, Ordering::Equal);
 
 #[derive(Clone, Debug, Default)]
@@ -52,9 +52,9 @@ pub(super) struct Baseline {
     gathered: LatencySample,
     now: LatencySample,
     before: LatencySample,
-    /// Slices that look like another load, until the next confirm it.
+    /// Slices that look like another load; the next ones confirm or deny that.
     doubted: Option<LatencySample>,
-    /// Of both generations.
+    /// p99 over both generations of requests.
     p99_ns: Option<u64>,
     median_ns: u64,
     known: Pace,
@@ -66,17 +66,17 @@ impl Baseline {
         self.p99_ns
     }
 
-    /// Whether more requests are not urgent.
+    /// Whether the baseline has enough requests, so that more are not urgent.
     pub(super) fn is_well_known(&self) -> bool {
         self.known.requests >= WELL_KNOWN && self.doubted.is_none()
     }
 
-    /// Adds a slice without the job. True if the old baseline is forgotten.
+    /// Adds a slice in which the job was quiet. Returns true if the old baseline was forgotten.
     pub(super) fn gather(&mut self, slice: &Latencies, slice_ns: u64) -> bool {
         self.gathered.add(slice, slice_ns);
         let gathered = self.gathered.latencies.total();
         let is_known = self.known.requests >= KNOWN;
-        // At first a few suffice.
+        // Until a baseline is known, a few requests suffice.
         if gathered < if is_known { WEIGHED } else { KNOWN } {
             return false;
         }
@@ -86,10 +86,10 @@ impl Baseline {
         let is_other = differs != SAME
             && before.as_ref().is_some_and(|doubted| self.differs(doubted) == differs);
         if is_other {
-            // The first of the two may be of both loads.
+            // The doubted slices are dropped: some of their requests may be of the old load.
             (self.now, self.before) = (LatencySample::default(), LatencySample::default());
         } else if let Some(doubted) = before {
-            // It was the same load after all.
+            // The load has not changed, so the doubted slices join the baseline.
             self.now.add(&doubted.latencies, doubted.ns);
         }
         if differs != SAME && !is_other {
@@ -109,7 +109,7 @@ impl Baseline {
         is_other
     }
 
-    /// How requests differ from the baseline: by their median, and by their rate.
+    /// How the requests of `lot` differ from the baseline: by their median, and by their rate.
     fn differs(&self, lot: &LatencySample) -> (Ordering, Ordering) {
         let (new, known) = (u128::from(lot.median_ns()), u128::from(self.median_ns));
         let by_median = match new.cmp(&known) {
@@ -127,7 +127,8 @@ mod tests {
 
     const US: u64 = 1000;
 
-    /// Latencies that repeat over `scale_us` to four times that, with the largest one in fifty.
+    /// A slice of latencies between `scale_us` and four times that, in a repeating order. One in
+    /// fifty is the largest.
     fn slice(requests: u64, scale_us: u64, turn: u64) -> Latencies {
         let mut latencies = Latencies::default();
         for index in 0..requests {

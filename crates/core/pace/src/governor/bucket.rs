@@ -1,8 +1,8 @@
-//! A bucket of tokens: so many bytes for each second, and a little saved up.
+//! A token bucket: a number of bytes for each second, and a few saved up.
 //!
-//! The governor keeps two: for the floor and for the ceiling. Tokens are bytes times 10^9, so that
-//! a rate times nanoseconds is exact, and rounding loses nothing however often it is asked
-//! `[check: the_rate_is_exact_however_often_it_is_asked]`.
+//! The governor keeps two buckets: one for the floor, one for the ceiling. Tokens are bytes times
+//! 10^9, so that a rate times nanoseconds is exact, and rounding loses nothing however often the
+//! bucket is asked `[check: the_rate_is_exact_however_often_it_is_asked]`.
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -19,7 +19,7 @@ impl Bucket {
         Self { bytes_per_second, depth_bytes, tokens: 0 }
     }
 
-    /// The same tokens at another rate.
+    /// Changes the rate and the depth, and keeps the tokens.
     pub(super) fn set(&mut self, bytes_per_second: u64, depth_bytes: u64) {
         (self.bytes_per_second, self.depth_bytes) = (bytes_per_second, depth_bytes);
         self.advance(0);
@@ -30,7 +30,7 @@ impl Bucket {
         self.tokens = (self.tokens + more).min(i128::from(self.depth_bytes) * SECOND);
     }
 
-    /// Takes bytes; a shortage becomes a debt.
+    /// Takes bytes out of the bucket; it may go into debt.
     pub(super) fn take(&mut self, bytes: u64) {
         self.tokens -= i128::from(bytes) * SECOND;
     }
@@ -47,7 +47,7 @@ impl Bucket {
         self.bytes() >= self.depth_bytes
     }
 
-    /// Nanoseconds until it has `bytes`; `None` if it never will.
+    /// Nanoseconds until the bucket has `bytes`; `None` if it never will.
     pub(super) fn wait_ns(&self, bytes: u64) -> Option<u64> {
         let lacking = i128::from(bytes) * SECOND - self.tokens;
         if lacking <= 0 {

@@ -1,7 +1,7 @@
 //! Holds the bytes in flight, on average, at an allowance that need not be whole windows.
 //!
-//! The governor sets the allowance. No other figure about the members is measured: the members
-//! decide how long a window takes, and hence how many go through in a second.
+//! The governor sets the allowance. Nothing else about the members is measured: the members decide
+//! how long a window takes, and hence how many windows go through in a second.
 //!
 //! ```text
 //!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇   one window, and rest
@@ -10,23 +10,24 @@
 //! ```
 //!
 //! So one number covers both ways in which a job holds back: fewer windows at a time, and pauses
-//! between them. It holds for members of any speed: when a window takes longer because clients are
-//! served, the rest after it is longer.
+//! between them. The rule holds for members of any speed: when a window takes longer because
+//! members serve clients, the rest after the window is longer.
 //!
 //! Invariant: over time the mean in flight is the allowance, if the job has work
 //! `[check: the_mean_is_the_allowance]`, and unused allowance is not saved up
 //! `[check: nothing_is_saved_up]`.
 
-/// The longest rest: whatever a window cost, the next may begin when so much time has passed.
+/// The longest rest: after this time the next window may begin, whatever the last one cost.
 const REST_MAX_NS: u64 = 2_000_000_000;
-/// Unused allowance stays good for the moment between the end of a window and the next.
+/// Unused allowance is kept for this long, to cover the moment between the end of a window and the
+/// next.
 const SAVED_NS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     bytes: u64,
     credit: i128,
-    /// Byte-nanoseconds since [`Flight::take_used`].
+    /// Byte-nanoseconds in flight since the last [`Flight::take_used`].
     used: u128,
 }
 
@@ -52,12 +53,12 @@ impl Flight {
         self.bytes = self.bytes.checked_sub(bytes).expect("what is done was begun");
     }
 
-    /// Byte-nanoseconds in flight since the last call.
+    /// Byte-nanoseconds in flight since the last call; starts again at zero.
     pub(super) fn take_used(&mut self) -> u128 {
         std::mem::take(&mut self.used)
     }
 
-    /// The bytes that may begin: whole pieces.
+    /// The bytes that may begin now, in whole pieces.
     pub(super) fn room(&self, allowance_bytes: u64, piece_bytes: u64) -> u64 {
         if self.credit < 0 {
             return 0;
@@ -67,7 +68,7 @@ impl Flight {
         room - room % piece_bytes
     }
 
-    /// Nanoseconds until the rest is over; `None` if that needs an end of something in flight.
+    /// Nanoseconds until the rest is over. `None` if bytes in flight must end first.
     pub(super) fn wait_ns(&self, allowance_bytes: u64) -> Option<u64> {
         if self.credit >= 0 {
             return None;
@@ -85,7 +86,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const WINDOW: u64 = 1 << 20;
 
-    /// Runs windows of `window_ns` each for ten minutes; returns the mean in flight.
+    /// Runs windows of `window_ns` each for ten minutes; returns the mean number of bytes in
+    /// flight.
     fn mean(allowance: u64, window_ns: u64) -> f64 {
         let mut flight = Flight::default();
         let mut ends = std::collections::VecDeque::new();

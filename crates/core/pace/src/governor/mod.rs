@@ -104,60 +104,62 @@ use share::Share;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Without a client's request for so long, there are no clients.
+/// Without a client's request for this long, the phase becomes idle.
 const SILENCE_NS: u64 = 300 * MS;
-/// Then the limit in flight doubles every so often, up to its maximum.
+/// In phase idle, the limit in flight doubles this often, up to its maximum.
 const DOUBLING_NS: u64 = 100 * MS;
-/// The silence needed when requests have missed the target too often.
+/// The silence before phase idle, if requests at the end of idle phases missed the target too
+/// often.
 const LONG_SILENCE_NS: u64 = 5 * SECOND;
-/// A probe ends after so many requests, or so much quiet time.
+/// A probe ends after this many requests, or after `PROBE_QUIET_NS` without the job.
 const PROBE_REQUESTS: u64 = 100;
 const PROBE_QUIET_NS: u64 = 400 * MS;
-/// A probe ends so long after requests behind the job should have been served.
+/// A probe ends this long after the time by which requests behind the job should have been served.
 const PROBE_MAX_NS: u64 = SECOND;
-/// Time between probes, in probes; the second while little is known, or clients seem changed.
+/// Time between two probes, as a multiple of a probe's time.
 const PROBE_EVERY: u64 = 20;
+/// The same while the baseline is poorly known, or if clients seem to have changed.
 const PROBE_HURRIED: u64 = 4;
 const PROBE_EVERY_MIN_NS: u64 = SECOND;
-/// Requests beside the job count as served when the job has been quiet for as long as they took
-/// beside it, but no longer than this.
+/// After the job stops, requests that met it count as served once as much time has passed as they
+/// took. This is the longest such time.
 const SETTLE_MAX_NS: u64 = SECOND;
-/// Until the first request has ended.
+/// The same time before the first request beside the job has ended.
 const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
-/// The most debt of the floor, in time: more than a probe takes.
+/// The most debt of the floor, as time: more than a probe takes.
 const FLOOR_SAVED_NS: u64 = 2_200 * MS;
 const _: () = assert!(FLOOR_SAVED_NS > SETTLE_MAX_NS + PROBE_MAX_NS);
-/// An unused ceiling stays good for so long.
+/// An unused ceiling is saved up for at most this long.
 const CEILING_SAVED_NS: u64 = 50 * MS;
-/// Time between two calls counts for at most so much: the job wanted nothing meanwhile.
+/// The time between two calls counts as at most this much, since the job wanted nothing in it.
 const STEP_MAX_NS: u64 = SECOND;
 /// The longest time until the next poll.
 const ASK_MAX_NS: u64 = 100 * MS;
-/// The smallest allowance is this part of a window.
+/// The smallest allowance is a window divided by this.
 const ALLOWANCE_PARTS: u64 = 1000;
 const WINDOW_MIN_BYTES: u64 = 64 << 10;
 
-/// Settings that can be tuned live.
+/// Settings of a governor, which can be changed while the job runs.
 ///
-/// Bytes are the job's own progress: of a rebuild, bytes of the member that is being filled.
+/// Bytes are the job's own progress: for a rebuild, bytes of the member that is being filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorSettings {
-    /// Clients' p99 beside the job is at most so many thousandths of their p99 without it; at least
-    /// 1000, or [`Self::ANY_LATENCY`] if it does not matter.
+    /// The highest p99 of clients beside the job, in thousandths of their p99 without it. At least
+    /// 1000, or [`Self::ANY_LATENCY`] if latency does not matter.
     pub latency_factor_permille: u32,
     /// The least rate of the job, whatever clients' latency.
     pub floor_bytes_per_second: u64,
     /// The highest rate of the job; 0 is a pause.
     pub ceiling_bytes_per_second: u64,
-    /// The job's unit without clients, and its largest beside them; at least 64 KiB.
+    /// The size of the job's requests without clients, and the largest size beside them; at least
+    /// 64 KiB.
     pub window_bytes: u64,
-    /// The job's bytes in flight, at most.
+    /// The most bytes of the job in flight.
     pub in_flight_max_bytes: u64,
 }
 
 impl Default for GovernorSettings {
-    /// Twice the latency; a floor of about 5 % of a disk that turns; no ceiling; 16 windows of 1
-    /// MiB.
+    /// Twice the latency; a floor of about 5 % of a turning disk; no ceiling; 16 windows of 1 MiB.
     fn default() -> Self {
         Self {
             latency_factor_permille: 2000,
@@ -170,7 +172,8 @@ impl Default for GovernorSettings {
 }
 
 impl GovernorSettings {
-    /// The factor for any latency: only the ceiling and the members limit the job.
+    /// The latency factor for a job that does not give way: only the ceiling and the members limit
+    /// it.
     pub const ANY_LATENCY: u32 = u32::MAX;
 
     /// Whether the job gives way to clients at all.
@@ -201,29 +204,29 @@ impl GovernorSettings {
     }
 }
 
-/// The bytes of a rate in some time.
+/// The bytes that a rate gives in `ns` nanoseconds.
 fn saved_bytes(bytes_per_second: u64, ns: u64) -> u64 {
     let bytes = u128::from(bytes_per_second) * u128::from(ns) / u128::from(SECOND);
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The priority of the job's requests against clients'. Elevators know both.
+/// The priority of the job's requests against clients'. Elevators know both classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// They go when no client's request waits.
+    /// The elevator serves them when no client's request waits.
     Idle,
-    /// They go in their turn.
+    /// The elevator serves them in turn with clients' requests.
     BestEffort,
 }
 
 /// The bytes that the job may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Bytes that may begin now in class idle: whole pieces; the job's last may be short.
+    /// Bytes that may begin now in class idle, in whole pieces. The job's last piece may be short.
     pub idle_bytes: u64,
-    /// Bytes that may also begin in class best effort, as the floor's debt: whole pieces, too.
+    /// Bytes that may also begin in class best effort, to pay the floor's debt, in whole pieces.
     pub owed_bytes: u64,
-    /// The nanosecond at which to ask again, or sooner when some of the job is done.
+    /// The time at which to ask again. Ask earlier when a part of the job is done.
     pub ask_at_ns: u64,
 }
 
@@ -243,26 +246,26 @@ pub enum Phase {
 pub struct GovernorState {
     /// The phase.
     pub phase: Phase,
-    /// Bytes that may be in flight on average beside clients.
+    /// The most bytes that may be in flight on average beside clients.
     pub allowance_bytes: u64,
-    /// Bytes in flight.
+    /// Bytes of the job in flight.
     pub in_flight_bytes: u64,
-    /// p99 without the job; none before it is known.
+    /// Clients' p99 without the job; `None` before it is known.
     pub alone_p99_ns: Option<u64>,
-    /// The highest p99 allowed beside the job; none before it is known.
+    /// The highest allowed p99 beside the job; `None` before it is known.
     pub target_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     start_ns: u64,
-    /// Time without the job and its after-effects.
+    /// Time of the probe in which neither the job nor requests behind it disturbed clients.
     quiet_ns: u64,
     requests: u64,
 }
 
-/// Whether a probe may come earlier when clients seem to have changed. Every second one at most,
-/// unless the last one found that they had.
+/// Whether a probe may come earlier because clients seem to have changed. At most every second
+/// probe may, unless the last one found that clients had changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hurry {
     May,
@@ -277,11 +280,11 @@ enum Hurry {
 pub struct Governor {
     settings: GovernorSettings,
     now_ns: u64,
-    /// In both classes.
+    /// Bytes in flight in both classes.
     flight: Flight,
-    /// The size of pieces beside clients.
+    /// The size of the job's requests beside clients.
     piece: Piece,
-    /// The part in flight in class best effort.
+    /// The bytes in flight in class best effort.
     owed_in_flight_bytes: u64,
     floor: Bucket,
     ceiling: Bucket,
@@ -289,15 +292,15 @@ pub struct Governor {
     baseline: Baseline,
     /// The start of the current slice of latencies.
     slice_start_ns: u64,
-    /// Since when no bytes of the job are in flight.
+    /// The time since which no bytes of the job are in flight.
     quiet_since_ns: Option<u64>,
-    /// Requests that waited behind the job have been served.
+    /// Whether requests that waited behind the job have been served.
     is_drained: bool,
-    /// The recent minimum of requests in flight without the job.
+    /// The lowest recent number of clients' requests in flight without the job.
     low_under_way: u64,
-    /// The latency of the slowest requests beside the job lately.
+    /// The latency of the slowest recent requests beside the job.
     beside_ns: Option<u64>,
-    /// The last time with a client; `None` before the first.
+    /// The last time at which a client had a request; `None` before the first.
     client_ns: Option<u64>,
     probe: Option<Probe>,
     next_probe_ns: u64,
@@ -336,7 +339,7 @@ impl Governor {
         }
     }
 
-    /// Changes the settings, at once.
+    /// Changes the settings; they hold at once.
     pub fn set(&mut self, settings: GovernorSettings, now_ns: u64) {
         self.advance(now_ns);
         if settings.latency_factor_permille != self.settings.latency_factor_permille {
@@ -354,7 +357,7 @@ impl Governor {
         self.ceiling.set(settings.ceiling_bytes_per_second, settings.ceiling_depth_bytes());
     }
 
-    /// A client's request came while none was in flight. More calls do no harm.
+    /// Reports that a client's request came while none was in flight. Extra calls do no harm.
     pub fn handle_client(&mut self, now_ns: u64) {
         self.advance(now_ns);
         if self.settings.minds_clients() {
@@ -362,8 +365,8 @@ impl Governor {
         }
     }
 
-    /// Takes the latencies of clients' requests that ended since the last call, and the number in
-    /// flight. Called about ten times a second while there are clients.
+    /// Takes the latencies of clients' requests that ended since the last call, and the number of
+    /// requests in flight. The runtime calls it about ten times a second while there are clients.
     pub fn handle_slice(&mut self, now_ns: u64, ended: &Latencies, under_way: u64) {
         self.advance(now_ns);
         let start_ns = std::mem::replace(&mut self.slice_start_ns, self.now_ns);
@@ -410,7 +413,7 @@ impl Governor {
         }
     }
 
-    /// The job has begun so many bytes.
+    /// Reports that the job has begun `bytes` bytes.
     pub fn handle_begun(&mut self, now_ns: u64, class: Class, bytes: u64) {
         self.advance(now_ns);
         self.piece.begin(self.now_ns, bytes, self.flight.bytes());
@@ -424,7 +427,8 @@ impl Governor {
         (self.quiet_since_ns, self.is_drained) = (None, false);
     }
 
-    /// So many bytes have ended, well or not. More than had begun is a bug of the caller.
+    /// Reports that `bytes` bytes of the job have ended, with success or not. More bytes than the
+    /// job began are a bug of the caller.
     pub fn handle_done(&mut self, now_ns: u64, class: Class, bytes: u64) {
         self.advance(now_ns);
         self.flight.end(bytes);
@@ -461,7 +465,8 @@ impl Governor {
             self.floor.wait_ns(piece),
             self.ceiling.wait_ns(piece),
         ];
-        // Bytes that may not begin now may at the next of these times, or after some end.
+        // Bytes that may not begin now may begin at the earliest of these times, or when bytes in
+        // flight end.
         let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
         let wait_ns = wait_ns.map_or(ASK_MAX_NS, |wait_ns| wait_ns.min(ASK_MAX_NS));
         Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }
@@ -479,7 +484,7 @@ impl Governor {
         }
     }
 
-    /// Advances the clock. A time that goes back stands still.
+    /// Advances the clock. If the time goes back, the clock stands still.
     fn advance(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.now_ns).min(STEP_MAX_NS);
         let allowance = self.allowance_bytes();
@@ -506,7 +511,8 @@ impl Governor {
         }
     }
 
-    /// The bytes in flight without clients: a request after a short silence meets little more.
+    /// The most bytes in flight without clients. After a short silence it is small, so that the
+    /// next request meets few.
     fn idle_bytes(&self) -> u64 {
         let most = self.settings.most_bytes();
         let Some(client_ns) = self.client_ns else { return most };
@@ -516,7 +522,8 @@ impl Governor {
         self.share.allowance_bytes().saturating_mul(times).min(most)
     }
 
-    /// The size of a piece: without clients a window; beside them one that delays requests little.
+    /// The size of a piece: a window without clients; beside them a size that delays requests
+    /// little.
     fn piece_bytes(&self) -> u64 {
         let window = self.settings.window_bytes();
         match self.phase() {
@@ -525,13 +532,13 @@ impl Governor {
         }
     }
 
-    /// Fits pieces to the target: a request may be held up for the difference between the target
-    /// and the slowest requests without the job.
+    /// Fits the piece size to the target: a piece may hold a request up for the difference between
+    /// the target and the latency of the slowest requests without the job.
     fn fit_piece(&mut self) {
         if let (Some(target_ns), Some(alone_ns)) = (self.target_ns(), self.baseline.p99_ns()) {
             let is_smallest = self.piece_bytes() <= WINDOW_MIN_BYTES;
             if self.piece.fit(target_ns.saturating_sub(alone_ns), is_smallest) {
-                // The effect of larger pieces on clients says little of these.
+                // The debt for larger pieces says little about smaller ones, so it is forgiven.
                 self.share.forgive();
             }
         }
@@ -543,13 +550,13 @@ impl Governor {
         Some(u64::try_from(target_ns).unwrap_or(u64::MAX))
     }
 
-    /// Whether neither the job, nor requests that waited behind it, were in clients' way.
+    /// Whether since `start_ns` neither the job nor requests that waited behind it delayed clients.
     fn was_quiet_since(&self, start_ns: u64) -> bool {
         let settle_ns = self.settle_ns();
         self.quiet_since_ns.is_some_and(|quiet_ns| quiet_ns.saturating_add(settle_ns) <= start_ns)
     }
 
-    /// How long requests beside the job may still be in flight after it.
+    /// How long requests that met the job may still be in flight after it stopped.
     fn settle_ns(&self) -> u64 {
         self.beside_ns.unwrap_or(SETTLE_AT_FIRST_NS).min(SETTLE_MAX_NS)
     }
@@ -561,7 +568,7 @@ impl Governor {
             let has_seen = probe.requests >= PROBE_REQUESTS || probe.quiet_ns >= PROBE_QUIET_NS;
             if has_seen || took_ns >= self.settle_ns() + PROBE_MAX_NS || !has_clients {
                 self.probe = None;
-                // The minimum rises little by little: clients may have become more.
+                // The minimum rises little by little, since the number of clients may have grown.
                 let more = self.low_under_way / 8 + 1;
                 self.low_under_way = self.low_under_way.saturating_add(more);
                 self.hurry = match self.hurry {
@@ -583,8 +590,8 @@ impl Governor {
         }
     }
 
-    /// The floor's debt to begin now: a piece at a time, and more the longer that has been too
-    /// little. Without clients class idle is as good.
+    /// The bytes of the floor's debt that may begin now: one piece at a time, and more the longer
+    /// the job got too little. Without clients nothing is owed, as class idle does as well.
     fn owed_bytes(&self) -> u64 {
         let piece = self.piece_bytes();
         let owed = self.floor.bytes();
@@ -596,7 +603,7 @@ impl Governor {
         if owed < piece || may_wait {
             return 0;
         }
-        // One more for each eighth of a second of delay.
+        // One more piece for each eighth of a second by which the floor is behind.
         let eighth = (self.settings.floor_bytes_per_second / 8).max(1);
         let at_a_time = match self.floor.is_full() {
             true => owed / 4,

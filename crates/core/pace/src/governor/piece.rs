@@ -1,59 +1,64 @@
-//! The job's pieces beside clients: a window, or less if that would hold requests up for too long.
+//! The job's pieces beside clients: a window, or less if a window would hold requests up for too
+//! long.
 //!
 //! The governor reports bytes in flight, and how much longer a request may take beside the job.
 //!
-//! A request that comes while the members work on a window waits until that is done. On a disk that
-//! turns a window is one way of the arm and 5 ms. On a small disk that takes a millisecond for each
-//! request it is 37 ms, where clients' requests take 2. There no allowance helps: the rest between
-//! windows becomes longer, the windows stay as they are. So the window is divided until one piece
-//! takes no longer than a request may be held up.
+//! A request that comes while the members work on a window waits until the window is done. On a
+//! turning disk a window takes one seek and 5 ms. On a small disk that takes a millisecond for each
+//! request a window takes 37 ms, where clients' requests take 2. There no allowance helps: the rest
+//! between windows becomes longer, but the windows stay as they are. So the window is divided until
+//! one piece takes no longer than a request may be held up.
 //!
 //! ```text
 //!   took longer than that                      divide: half as much at a time
-//!   a half took nearly as long as the whole    back: it is not the size that takes long
+//!   a half took nearly as long as the whole    back: the time does not depend on the size
 //!   two and more would still do                double: twice as much takes at most twice as long
 //! ```
 //!
-//! The figure is the shortest recent time of a piece that was alone in flight: waiting in an
-//! elevator behind clients delays no client. Pieces are as large as allowed, since each piece costs
-//! a turning disk a seek. With a large allowance several pieces are always in flight, and none is
-//! alone. Then pieces grow as long as clients stay within the target.
+//! A piece's time is the shortest recent time of a piece that was alone in flight: a piece that
+//! waits in an elevator behind clients delays no client. Pieces are as large as allowed, since each
+//! piece costs a turning disk a seek. With a large allowance several pieces are always in flight,
+//! and none is alone. Then pieces grow as long as clients stay within the target.
 //!
 //! Invariants
-//! - A piece takes no longer than a request may be held up, or is the smallest, if the members take
-//!   less for less `[check: a_piece_fits_or_is_the_smallest]`.
+//! - A piece takes no longer than a request may be held up, or is the smallest, if smaller pieces
+//!   take the members less time `[check: a_piece_fits_or_is_the_smallest]`.
 //! - A piece that is slow behind clients, now and then or always, is not divided for long
 //!   `[check: a_wait_behind_clients_is_no_reason]`.
 //! - A piece grows if several may be in flight `[check: what_is_never_alone_grows]`.
 
-/// Pieces to see before a division or a doubling; and before one if each took four times its limit.
+/// The number of pieces to see before the size is halved or doubled.
 const SEEN_MIN: u32 = 12;
+/// The same if each piece took `FAR` times its limit.
 const SEEN_MIN_FAR: u32 = 3;
+/// A piece is far too large if it takes this many times the limit.
 const FAR: u64 = 4;
-/// The minimum rises by this part with each piece that took longer.
+/// The known shortest time rises by this part of itself with each piece that took longer.
 const RISE: u64 = 16;
-/// After so many slices in a row with four pieces or more in flight, pieces are doubled.
+/// Pieces are doubled after this many slices in a row in which four pieces or more may be in
+/// flight.
 const ROOMY_SLICES: u32 = 50;
 const ROOMY_PIECES: u64 = 4;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Piece {
     halvings: u32,
-    /// Begin and size of the piece that is alone in flight.
+    /// If one piece is alone in flight, the time at which it began, and its bytes.
     alone: Option<(u64, u64)>,
-    /// The shortest recent time of a piece of this size; and how many were seen.
+    /// The shortest recent time of a piece of the present size.
     took_ns: u64,
+    /// How many pieces of the present size were seen.
     seen: u32,
     /// The time of a piece of twice the size, if the last change was a halving.
     before_ns: Option<u64>,
-    /// The halvings, and the time, of pieces whose division was in vain.
+    /// If a division was in vain, the number of halvings before it, and the time of such a piece.
     in_vain: Option<(u32, u64)>,
-    /// Slices in a row in which several could be in flight.
+    /// The number of slices in a row in which several pieces could be in flight.
     roomy: u32,
 }
 
 impl Piece {
-    /// The size of a piece, by halvings: a multiple of `least_bytes`, or the window.
+    /// The size of a piece after the halvings: a multiple of `least_bytes`, or the window.
     pub(super) fn bytes(&self, window_bytes: u64, least_bytes: u64) -> u64 {
         if self.halvings == 0 || window_bytes <= least_bytes {
             return window_bytes;
@@ -62,7 +67,7 @@ impl Piece {
         (part - part % least_bytes).max(least_bytes)
     }
 
-    /// So much began, beside so much in flight.
+    /// Reports that `bytes` bytes began while `in_flight_bytes` were in flight.
     pub(super) fn begin(&mut self, now_ns: u64, bytes: u64, in_flight_bytes: u64) {
         self.alone = (in_flight_bytes == 0).then_some((now_ns, bytes));
     }
@@ -70,7 +75,7 @@ impl Piece {
     /// The last bytes in flight have ended; `piece_bytes` is the size of a piece.
     pub(super) fn end(&mut self, now_ns: u64, piece_bytes: u64) {
         let Some((began_ns, bytes)) = self.alone.take() else { return };
-        // A clock that stood still gives no time.
+        // If the clock stood still, the piece's time is unknown.
         let took_ns = now_ns.saturating_sub(began_ns);
         if bytes != piece_bytes || took_ns == 0 {
             return;
@@ -80,7 +85,8 @@ impl Piece {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Fits pieces to `slack_ns`, a request's extra time. True if far too large ones shrink.
+    /// Fits the piece size to `slack_ns`, the time by which a request may be delayed. Returns true
+    /// if pieces that were far too large shrink.
     pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
         let is_far = self.took_ns / FAR > slack_ns;
         if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {
@@ -101,14 +107,14 @@ impl Piece {
             self.resize(self.halvings + 1);
             return is_far;
         }
-        // A little more than twice, or it would swing between two sizes.
+        // Doubles only if a piece takes a little less than half the limit, or the size would swing.
         if self.took_ns <= slack_ns * 3 / 8 && self.halvings > 0 {
             self.resize(self.halvings - 1);
         }
         false
     }
 
-    /// Takes a slice: the allowance in flight, and whether clients were within the target.
+    /// Takes a slice: the allowance in flight, and whether clients' latency was within the target.
     pub(super) fn slice(&mut self, allowance_bytes: u64, piece_bytes: u64, is_within: bool) {
         let is_roomy = is_within && allowance_bytes >= piece_bytes.saturating_mul(ROOMY_PIECES);
         self.roomy = if is_roomy { self.roomy + 1 } else { 0 };
@@ -137,7 +143,8 @@ mod tests {
     const LEAST: u64 = 64 << 10;
     const MS: u64 = 1_000_000;
 
-    /// Runs pieces in turn that take `takes_ns` of their bytes; returns the size at the end.
+    /// Runs pieces one after another; `takes_ns` gives a piece's time for its bytes. Returns the
+    /// size at the end.
     fn run(piece: &mut Piece, slack_ns: u64, takes_ns: impl Fn(u64, u64) -> u64) -> u64 {
         let mut now_ns = 0;
         for number in 0..1000 {
@@ -155,7 +162,7 @@ mod tests {
         for seek_ns in [0, MS / 10, 4 * MS] {
             let takes = |_, bytes: u64| seek_ns + bytes * 20;
             let mut piece = Piece::default();
-            // It finds its size again, from any size.
+            // The size settles again after each change of the limit.
             for slack_ms in [100, 1, 9, 3, 40, 15, 2, 6] {
                 let slack_ns = slack_ms * MS;
                 let bytes = run(&mut piece, slack_ns, takes);
@@ -172,7 +179,7 @@ mod tests {
     fn a_wait_behind_clients_is_no_reason() {
         let takes = |number: u64, bytes: u64| 4 * MS + bytes * 5 + number % 4 * 30 * MS;
         assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
-        // Each waits, whatever its size.
+        // Each piece waits behind clients, whatever its size.
         let takes = |_, bytes: u64| 60 * MS + bytes * 5;
         assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
     }

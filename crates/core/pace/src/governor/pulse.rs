@@ -5,11 +5,11 @@
 
 use std::cmp::Ordering;
 
-/// Requests of a sample, or so much time.
+/// A sample of the rate ends after this many requests, or after `SPAN_NS`.
 const REQUESTS: u64 = 64;
 const SPAN_NS: u64 = 5_000_000_000;
 
-/// Requests, and the time in which they ended.
+/// A number of requests, and the time in which they ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) requests: u64,
@@ -22,8 +22,8 @@ impl Pace {
         self.ns = self.ns.saturating_add(ns);
     }
 
-    /// Whether a rate is more than half as high again as the other; equal for a handful of
-    /// requests.
+    /// Compares the rates: greater or less only if one is more than half as high again as the
+    /// other. Equal if either has only a handful of requests.
     pub(super) fn compare(self, other: Self) -> Ordering {
         let cross = |one: Self, other: Self| u128::from(one.requests) * u128::from(other.ns);
         let (this, that) = (cross(self, other), cross(other, self));
@@ -47,7 +47,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Adds a slice beside the job. True if the load has changed.
+    /// Adds a slice beside the job. Returns true if the load has changed.
     pub(super) fn slice(&mut self, requests: u64, ns: u64) -> bool {
         self.now.add(requests, ns);
         if self.now.requests < REQUESTS && self.now.ns < SPAN_NS {

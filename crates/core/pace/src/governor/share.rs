@@ -32,27 +32,29 @@
 //!   `[check: one_slow_request_is_no_reason]`;
 //! - it does not grow beyond what the job uses `[check: what_is_not_used_does_not_grow]`.
 
-/// Thousandths of a request that each request earns. A hundredth would put p99 at the target; less
-/// leaves room for requests just after a cut.
+/// Thousandths of a request beyond the target that each request earns. Ten would put p99 at the
+/// target; fewer leave room for slow requests just after a cut.
 const EARNED_PERMILLE: i64 = 8;
-/// The cost of each request beyond the target.
+/// Thousandths that each request beyond the target costs.
 const COST: i64 = 1000;
 const CREDIT_MAX: i64 = 3 * COST;
-/// Credit from which the allowance grows.
+/// The allowance grows while the budget is at least this.
 const CREDIT_TO_GROW: i64 = CREDIT_MAX / 2;
-/// A loss of so much is a whole cut.
+/// A slice that lost this much of the budget causes a whole cut.
 const WHOLE_CUT: i64 = 4 * COST;
-/// The most debt: the earnings of so many slices, and the most credit.
+/// The most debt is what this many slices earn, plus the most credit.
 const DEBT_SLICES: i64 = 100;
-/// A whole cut, in thousandths, for the first bad slice in a row, the second, and any later one.
+/// The size of a whole cut, in thousandths of the allowance: for the first bad slice in a row, the
+/// second, and any later one.
 const CUTS_PERMILLE: [u64; 3] = [300, 600, 800];
-/// Growth for each earned request, in thousandths.
+/// Growth of the allowance for each earned request, in thousandths.
 const GROWTH_PERMILLE: i64 = 50;
-/// After so many requests without one beyond, growth is fourfold: the set point is one in 125.
+/// After this many requests in a row within the target, growth is fourfold. The law aims at one
+/// request in 125 beyond.
 const CLEAN_REQUESTS: u64 = 500;
-/// Growth in one slice, at most.
+/// The most growth in one slice, in thousandths.
 const GROWTH_MAX_PERMILLE: u64 = 120;
-/// Growth in one slice, at most, near the last cut.
+/// The most growth in one slice near the allowance of the last cut, in thousandths.
 const GROWTH_NEAR_PERMILLE: u64 = 20;
 
 /// The allowance, and the evidence for and against it.
@@ -61,14 +63,14 @@ pub(super) struct Share {
     least_bytes: u64,
     most_bytes: u64,
     allowance_bytes: u64,
-    /// Thousandths of requests.
+    /// The budget, in thousandths of a request beyond the target.
     budget: i64,
-    /// Requests since the last one beyond.
+    /// Requests since the last one beyond the target.
     clean: u64,
     cuts: usize,
-    /// Slices that still feel the bytes in flight before the last cut.
+    /// Slices that the bytes in flight before the last cut can still slow down.
     draining: u64,
-    /// The allowance before the last cut.
+    /// The allowance just before the last cut.
     knee_bytes: u64,
 }
 
@@ -95,19 +97,20 @@ impl Share {
         self.allowance_bytes
     }
 
-    /// Whether more requests were beyond the target than allowed.
+    /// Whether more requests were beyond the target than the budget allows.
     pub(super) fn is_in_debt(&self) -> bool {
         self.budget < 0
     }
 
-    /// The target has changed: forgets the count against the old one.
+    /// Forgets the budget, because it counted requests against a target that has changed.
     pub(super) fn forgive(&mut self) {
         (self.budget, self.cuts, self.draining) = (0, 0, 0);
         self.knee_bytes = u64::MAX;
     }
 
     /// Takes a slice in which the job was at work: clients' requests, those beyond the target, and
-    /// the job's mean bytes in flight. Requests that end `drain_slices` later feel a cut of now.
+    /// the job's mean bytes in flight. A cut made now shows in requests that end `drain_slices`
+    /// later.
     pub(super) fn slice(
         &mut self,
         (requests, beyond): (u64, u64),
@@ -151,7 +154,7 @@ impl Share {
     fn grow(&mut self, earned: i64) {
         let faster = if self.clean >= CLEAN_REQUESTS { 4 } else { 1 };
         let permille = earned.saturating_mul(GROWTH_PERMILLE * faster) / COST;
-        // A knee is a memory: well beyond it, it was another load's.
+        // An allowance well beyond the knee shows that the knee belonged to another load.
         if self.allowance_bytes > part_of(self.knee_bytes, 1250) {
             self.knee_bytes = u64::MAX;
         }
@@ -172,8 +175,8 @@ mod tests {
 
     const WINDOW: u64 = 1 << 20;
 
-    /// Runs thousands of slices on a curve from allowance to the share beyond; returns the share,
-    /// and the least and the most allowance, of the second half.
+    /// Runs thousands of slices; `curve` gives the share of requests beyond the target for an
+    /// allowance. Returns the share, the least and the most allowance of the second half.
     #[allow(clippy::cast_possible_truncation, reason = "a few thousand at most")]
     fn settle(requests: u64, curve: impl Fn(f64) -> f64) -> (f64, f64, f64) {
         let mut share = Share::new(WINDOW / 1000, 16 * WINDOW, WINDOW);
@@ -198,7 +201,8 @@ mod tests {
     fn the_share_beyond_is_what_is_earned() {
         for requests in [10, 100, 1000, 10_000] {
             for full in [0.001, 0.05, 2.0] {
-                // A slope: the earned share is beyond at `full` windows.
+                // On a slope, exactly the earned share of requests is beyond the target at `full`
+                // windows.
                 let (beyond, least, most) = settle(requests, |allowance| 0.008 * allowance / full);
                 assert!(beyond <= 0.009, "{beyond} of slope {full}, {requests}");
                 let band = (0.6 * full..1.5 * full).contains(&least) && most < 1.5 * full;

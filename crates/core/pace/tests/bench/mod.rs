@@ -1,8 +1,8 @@
 //! Members in virtual time: clients that come and go, an endless job, and the governor between.
 //!
-//! It serves the tests of this folder. One queue and so many channels that serve it; a request
-//! occupies its channel for its whole time. The governor sees only figures that a runtime could
-//! measure.
+//! It serves the tests of this folder. A disk has one queue and several channels that serve it; a
+//! request occupies its channel for its whole time. The governor sees only figures that a runtime
+//! could measure.
 //!
 //! ```text
 //!   clients ──▶ ┌───────┐      ┌───────────┐
@@ -34,7 +34,7 @@ impl Chance {
         bits ^ (bits >> 31)
     }
 
-    /// From 0 up to, and without, 1.
+    /// A number at least 0 and below 1.
     pub(crate) fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -52,12 +52,14 @@ impl Chance {
 pub(crate) struct Disk {
     pub(crate) name: &'static str,
     pub(crate) channels: usize,
-    /// Whether a client's request goes before the job's that wait: class idle at an elevator.
+    /// Whether clients' requests go before waiting requests of the job, as with class idle in an
+    /// elevator.
     pub(crate) is_idle_class: bool,
-    /// A client's request: at least so long, and as much again by chance.
+    /// The least time of a client's request, and the most that chance adds to it.
     pub(crate) client_ns: (u64, u64),
-    /// The least time of any of the job's requests, and the whole time of a window of 1 MiB.
+    /// The least time of any request of the job.
     pub(crate) seek_ns: u64,
+    /// The whole time of a window of 1 MiB.
     pub(crate) window_ns: u64,
 }
 
@@ -88,7 +90,7 @@ pub(crate) const MEMORY: Disk = Disk {
     window_ns: 150 * US,
 };
 
-/// As fast as flash was in 2010: a tenth of the work to simulate.
+/// Flash as fast as in 2010: simulating it takes a tenth of the work.
 pub(crate) const OLD_FLASH: Disk = Disk {
     name: "old flash, 4 channels",
     channels: 4,
@@ -98,7 +100,8 @@ pub(crate) const OLD_FLASH: Disk = Disk {
     window_ns: 8 * MS,
 };
 
-/// A disk with a millisecond for each request, and 50 MB a second; a window is sixteen requests.
+/// A disk that takes a millisecond for each request, at 50 MB a second; a window is sixteen
+/// requests.
 pub(crate) const SMALL: Disk = Disk {
     name: "small",
     channels: 1,
@@ -111,9 +114,9 @@ pub(crate) const SMALL: Disk = Disk {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
     None,
-    /// Requests for each second, whenever they come.
+    /// This many requests for each second, at random times.
     Open(f64),
-    /// So many at a time, each followed by the next.
+    /// This many requests at a time; each one that ends is followed by the next.
     Closed(u64),
 }
 
@@ -136,19 +139,20 @@ pub(crate) struct Bench {
     pub(crate) disk: Disk,
     pub(crate) governor: Governor,
     pub(crate) now_ns: u64,
-    /// The end of a client's request, and its latency.
+    /// For each client's request: the time of its end, and its latency.
     pub(crate) latencies: Vec<(u64, u64)>,
-    /// Begin and end of the job's requests, and their bytes.
+    /// For each of the job's requests: the time at which it began, and its bytes.
     pub(crate) begun: Vec<(u64, u64)>,
     pub(crate) ended: Vec<(u64, u64)>,
     /// (Time, allowance), ten times a second.
     pub(crate) allowances: Vec<(u64, u64)>,
-    /// Nanoseconds that were probes, in slices.
+    /// Nanoseconds in phase probe, counted in whole slices.
     pub(crate) probing_ns: u64,
     pub(crate) has_job: bool,
     chance: Chance,
     load: Load,
-    /// Closed clients of an older epoch stop after their current request.
+    /// The current load's number. Closed clients of an earlier load stop after their current
+    /// request.
     epoch: u64,
     under_way: u64,
     busy: usize,
@@ -212,7 +216,7 @@ impl Bench {
         self.now_ns = end_ns;
     }
 
-    /// p99 of the requests that ended since, in nanoseconds.
+    /// p99 of the requests that ended since `from_ns`, in nanoseconds.
     pub(crate) fn p99_since(&self, from_ns: u64) -> u64 {
         let since = self.latencies.partition_point(|(at_ns, _)| *at_ns < from_ns);
         let mut sorted: Vec<u64> = self.latencies[since..].iter().map(|(_, ns)| *ns).collect();
@@ -220,7 +224,7 @@ impl Bench {
         sorted.get((sorted.len() * 99).div_ceil(100).max(1) - 1).copied().unwrap_or(0)
     }
 
-    /// The job's bytes for each second since.
+    /// The job's bytes for each second since `from_ns`.
     pub(crate) fn rate_since(&self, from_ns: u64) -> f64 {
         let since = self.ended.partition_point(|(at_ns, _)| *at_ns < from_ns);
         let bytes: u64 = self.ended[since..].iter().map(|(_, bytes)| bytes).sum();
@@ -300,7 +304,7 @@ impl Bench {
         self.serve();
     }
 
-    /// Polls the governor, and begins the allowed bytes.
+    /// Polls the governor, and begins the bytes that it allows.
     pub(crate) fn ask(&mut self) {
         if !self.has_job {
             return;
@@ -315,7 +319,7 @@ impl Bench {
                 self.governor.handle_begun(self.now_ns, class(is_owed), bytes);
                 self.begun.push((self.now_ns, bytes));
                 self.order += 1;
-                // Owed requests stand in line with clients.
+                // Requests that pay the floor's debt wait in line with clients' requests.
                 let is_in_line = is_owed && self.disk.is_idle_class;
                 let queue = if is_in_line { &mut self.clients } else { &mut self.windows };
                 queue.push_back((self.order, QueuedRequest::Window { bytes, is_owed }));
@@ -359,7 +363,7 @@ fn class(is_owed: bool) -> Class {
     if is_owed { Class::BestEffort } else { Class::Idle }
 }
 
-/// The whole part of a number, at least zero.
+/// A number without its fraction, at least zero.
 #[allow(clippy::cast_possible_truncation, reason = "it saturates")]
 pub(crate) fn whole(number: f64) -> u64 {
     number as u64

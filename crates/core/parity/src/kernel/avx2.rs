@@ -1,9 +1,10 @@
 //! 32 bytes in a register: AVX2, with or without GFNI.
 //!
 //! `Avx2` multiplies by byte shuffles over the two halves of each byte, `GfniAvx2` by bit matrices
-//! (the affine instruction; the instruction that multiplies knows only the AES polynomial).
+//! (the affine instruction; GFNI's multiplication knows only the AES polynomial).
 //!
-//! Soundness: see `lanes.rs`. Blocks that only compute rest on the value that they are called on.
+//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule there: a
+//! value exists only where its instructions do.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_sfence, _mm256_add_epi8, _mm256_and_si256,
@@ -22,7 +23,7 @@ pub(super) struct Avx2(__m256i);
 #[derive(Clone, Copy)]
 pub(super) struct GfniAvx2(__m256i);
 
-/// The parts that do not multiply are the same with and without GFNI.
+/// The functions that do not multiply: they are the same with and without GFNI.
 macro_rules! moves_and_sums {
     () => {
         const BYTES: usize = 32;
@@ -67,7 +68,7 @@ macro_rules! moves_and_sums {
 }
 
 impl Lanes for Avx2 {
-    /// The products of the low and of the high halves of a byte.
+    /// Two tables: the products of the low half of a byte, and of the high half.
     type Factor = (__m256i, __m256i);
 
     moves_and_sums!();
@@ -111,7 +112,7 @@ impl Lanes for Avx2 {
 }
 
 impl Lanes for GfniAvx2 {
-    /// The matrix, once per eight bytes.
+    /// The multiplication's bit matrix, repeated for each eight bytes.
     type Factor = __m256i;
 
     moves_and_sums!();

@@ -2,7 +2,8 @@
 //!
 //! As `avx2.rs`, with three-way sums in one instruction and overflow bits as masks.
 //!
-//! Soundness: see `lanes.rs`. Blocks that only compute rest on the value that they are called on.
+//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule there: a
+//! value exists only where its instructions do.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_sfence, _mm512_add_epi8, _mm512_and_si512,
@@ -24,7 +25,7 @@ pub(super) struct Avx512(__m512i);
 #[derive(Clone, Copy)]
 pub(super) struct GfniAvx512(__m512i);
 
-/// The parts that do not multiply are the same with and without GFNI.
+/// The functions that do not multiply: they are the same with and without GFNI.
 macro_rules! moves_and_sums {
     () => {
         const BYTES: usize = 64;
@@ -75,7 +76,7 @@ macro_rules! moves_and_sums {
 }
 
 impl Lanes for Avx512 {
-    /// The products of the low and of the high halves of a byte.
+    /// Two tables: the products of the low half of a byte, and of the high half.
     type Factor = (__m512i, __m512i);
 
     moves_and_sums!();
@@ -119,7 +120,7 @@ impl Lanes for Avx512 {
 }
 
 impl Lanes for GfniAvx512 {
-    /// The matrix, once per eight bytes.
+    /// The multiplication's bit matrix, repeated for each eight bytes.
     type Factor = __m512i;
 
     moves_and_sums!();

@@ -9,8 +9,8 @@
 //!
 //! Invariant: any length and alignment, same result as the definition (`tests/kernels.rs`).
 
-// Plain loops over registers: an iterator's closure is a function without the kernel's target
-// features, and whether it is inlined is luck.
+// Plain loops over registers: an iterator's closure would be a function without the kernel's target
+// features, which the compiler may fail to inline.
 #![allow(clippy::needless_range_loop)]
 
 use super::lanes::Lanes;
@@ -87,7 +87,7 @@ pub(super) unsafe fn store<L: Lanes, const W: usize, const STREAM: bool>(
     }
 }
 
-/// `target` = the sum of N sources, whose pointers stay in registers.
+/// `target` = the sum of N sources. The pointers to the sources stay in registers.
 pub(super) struct XorFew<const N: usize> {
     pub(super) sources: [*const u8; N],
     pub(super) target: *mut u8,
@@ -119,7 +119,7 @@ impl<const N: usize> Pass for XorFew<N> {
     }
 }
 
-/// `target` = the sum of any number of sources, or that added to `target`.
+/// `target` = the sum of any number of sources, or `target` += that sum.
 pub(super) struct XorMany<'a> {
     pub(super) sources: &'a [&'a [u8]],
     pub(super) target: *mut u8,
@@ -151,7 +151,8 @@ impl Pass for XorMany<'_> {
     }
 }
 
-/// P (if wanted) and Q of N sources with exponents 0..N, whose pointers stay in registers.
+/// P (if wanted) and Q of N sources with exponents 0..N. The pointers to the sources stay in
+/// registers.
 pub(super) struct SyndromeFew<const N: usize, const P: bool> {
     pub(super) sources: [*const u8; N],
     pub(super) p: *mut u8,
@@ -194,7 +195,8 @@ impl<const N: usize, const P: bool> Pass for SyndromeFew<N, P> {
     }
 }
 
-/// P (if wanted) and Q of any sources, gaps included. Horner's rule from the highest exponent down.
+/// P (if wanted) and Q of any sources, also with gaps, by Horner's rule from the highest exponent
+/// down.
 pub(super) struct SyndromeMany<'a, const P: bool> {
     pub(super) sources: &'a [Option<&'a [u8]>],
     pub(super) p: *mut u8,

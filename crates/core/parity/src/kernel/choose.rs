@@ -1,12 +1,12 @@
-//! The usable kernels of this processor, tested, and the best of them.
+//! Tests the kernels that this processor can run, and chooses the best of them.
 //!
 //! [`super::kernel`] runs it once per process.
 //!
-//! Order of preference: gfni-avx512, avx512, gfni-avx2, avx2, scalar. It is fixed, not raced at
-//! start, so that two starts of one program on one machine never differ. It is the order measured
-//! with `examples/throughput` on an EPYC 9005 (Zen 5), 2026-11-20: sums follow the register's
-//! width, products follow GFNI, and only P + Q of eight columns puts gfni-avx2 before avx512. On
-//! aarch64 there is neon, and scalar.
+//! Order of preference: gfni-avx512, avx512, gfni-avx2, avx2, scalar. The order is fixed, not raced
+//! at start, so that two starts of one program on one machine never differ. It is the order
+//! measured with `examples/throughput` on an EPYC 9005 (Zen 5), 2026-11-20. The speed of sums
+//! follows the register's width, that of products follows GFNI. Only P + Q of eight columns puts
+//! gfni-avx2 before avx512. On aarch64 there is neon, and scalar.
 //!
 //! Invariant: a kernel that fails its self-test is never offered
 //! (`tests::a_broken_kernel_fails_the_self_test`).
@@ -28,7 +28,7 @@ pub(super) static USABLE: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     usable
 });
 
-/// The kernels that this processor has the instructions for, best first.
+/// The kernels whose instructions this processor has, best first.
 #[cfg(target_arch = "x86_64")]
 fn candidates() -> Vec<Kernel> {
     use super::table::{AVX2, AVX512, GFNI_AVX2, GFNI_AVX512, Table};
@@ -56,10 +56,10 @@ fn candidates() -> Vec<Kernel> {
     vec![Kernel(&SCALAR)]
 }
 
-/// Blocks of this length: every step width of every kernel, and a tail.
+/// The length of a test block: it makes every kernel take steps of every width, and leaves a tail.
 const BLOCK_BYTES: usize = 64 * 9 + 32 + 8 + 5;
 
-/// Pseudo-random bytes for a seed (a linear congruential generator; Knuth's constants).
+/// Pseudo-random bytes from a seed (a linear congruential generator with Knuth's constants).
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed;
     (0..BLOCK_BYTES)
@@ -72,7 +72,8 @@ fn noise(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Whether all functions of a kernel agree with the definition, with gaps and both source counts.
+/// Whether all functions of a kernel agree with the definition: with and without gaps, for few
+/// sources and for many.
 pub(super) fn self_test(kernel: &Kernel) -> bool {
     let blocks: Vec<Vec<u8>> = (0..11).map(noise).collect();
     let dense: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
@@ -106,7 +107,7 @@ fn pq_agrees(kernel: &Kernel, sources: &[Option<&[u8]>]) -> bool {
     both && q == q_found
 }
 
-/// `sources` lacks columns 2 and 5.
+/// Whether recovery agrees with the definition; columns 2 and 5 are absent from `sources`.
 fn recovery_agrees(kernel: &Kernel, sources: &[Option<&[u8]>]) -> bool {
     let (p, q) = (noise(100), noise(101));
     let (mut first, mut second) = (noise(200), noise(201));
@@ -119,7 +120,8 @@ fn recovery_agrees(kernel: &Kernel, sources: &[Option<&[u8]>]) -> bool {
     both && first == first_found
 }
 
-/// Every constant, against blocks in which every byte value occurs.
+/// Whether multiplication by every constant agrees with the definition, on blocks in which every
+/// byte value occurs.
 fn multiply_agrees(kernel: &Kernel) -> bool {
     let delta: Vec<u8> = (0..=255u8).cycle().take(BLOCK_BYTES).collect();
     (0..255).all(|exponent| {
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(USABLE[USABLE.len() - 1].name(), "scalar");
     }
 
-    /// One wrong bit in one function is enough.
+    /// One wrong bit in one function makes the self-test fail.
     #[test]
     fn a_broken_kernel_fails_the_self_test() {
         fn broken_xor(target: &mut [u8], sources: &[&[u8]]) {

@@ -1,7 +1,8 @@
-//! From slices to passes: the walk for a call, wide or narrow, through the caches or around them.
+//! From slices to passes: chooses the walk for a call, wide or narrow, through the caches or around
+//! them.
 //!
-//! It stands between a kernel's table (`table.rs`), whose functions are these compiled for one
-//! instruction set, and the loops of `body.rs`.
+//! It stands between a kernel's table (`table.rs`), whose entries are these functions compiled for
+//! one instruction set, and the loops of `body.rs`.
 //!
 //! Streaming: a result block of [`STREAM_BYTES_MIN`] or more is written around the caches when it
 //! is aligned to the register. In-place operations never stream: they have just read the block.
@@ -11,12 +12,12 @@ use super::body::{
 };
 use super::lanes::Lanes;
 
-/// From this block length on, results are written around the caches.
+/// Result blocks of this length or more are written around the caches.
 ///
 /// Blocks this long are chunk-sized work: resync, recovery, full-stripe writes. Their stripes do
 /// not fit the caches, and their results go to a device next, not back to this core. The stripe
-/// cache's 4 KiB columns stay below and stay hot. Measured on an EPYC 9005 (Zen 5), 2026-11-20, 64
-/// KiB blocks out of cache: streaming gains 15 to 25 %.
+/// cache's 4 KiB columns are shorter, and stay in the caches. Measured on an EPYC 9005 (Zen 5),
+/// 2026-11-20, 64 KiB blocks out of cache: streaming gains 15 to 25 %.
 pub const STREAM_BYTES_MIN: usize = 32 << 10;
 
 #[inline(always)]
@@ -24,10 +25,11 @@ fn pointers<const N: usize>(sources: &[&[u8]]) -> [*const u8; N] {
     core::array::from_fn(|index| sources[index].as_ptr())
 }
 
-/// Runs a pass that only writes its results.
+/// Runs a pass that writes its result blocks without reading them.
 ///
 /// # Safety
-/// The processor has L's instructions; all blocks of the pass, with `results`, have `length` bytes.
+/// The processor has L's instructions; all blocks of the pass, including `results`, have `length`
+/// bytes.
 #[inline(always)]
 unsafe fn generate<L: Lanes, const W: usize, const R: usize>(
     pass: &impl Pass,

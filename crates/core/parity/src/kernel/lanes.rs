@@ -13,7 +13,7 @@
 pub(super) trait Lanes: Copy {
     /// How many bytes one value holds.
     const BYTES: usize;
-    /// A constant, in the shape in which this instruction set multiplies by it.
+    /// A constant, in the form in which this instruction set multiplies by it.
     type Factor: Copy;
 
     /// # Safety
@@ -33,7 +33,7 @@ pub(super) trait Lanes: Copy {
     /// `BYTES` bytes can be written at `target`, at any alignment.
     unsafe fn store(self, target: *mut u8);
 
-    /// Writes around the caches. Ordered after by [`Lanes::fence`] only.
+    /// Writes around the caches. Only [`Lanes::fence`] orders the write before later ones.
     ///
     /// # Safety
     /// `BYTES` bytes can be written at `target`, which is a multiple of `BYTES`.
@@ -57,7 +57,7 @@ pub(super) trait Lanes: Copy {
     /// 2 `self` + `next`: one step of Horner's rule.
     fn horner(self, next: Self) -> Self;
 
-    /// 4 `self` + 2 `next` + `last`: two steps.
+    /// 4 `self` + 2 `next` + `last`: two steps of Horner's rule.
     #[inline(always)]
     fn horner_pair(self, next: Self, last: Self) -> Self {
         self.horner(next).horner(last)

@@ -34,18 +34,19 @@ use table::Table;
 
 use crate::gf256::{inverse, multiply, power};
 
-/// Q tells at most this many data columns apart: the generator has no more powers.
+/// The most data columns that Q tells apart: the generator has no more powers.
 pub const COLUMNS_MAX: usize = 255;
 
-/// Sources up to which one walk reads all of them side by side.
+/// The most sources that one walk reads side by side.
 const STREAMS_MAX: usize = 16;
 
-/// With more sources, a walk reads so many at a time. Prefetchers follow only a few places. Columns
-/// lie a multiple of a page apart, so many of them compete for the same few places of the first
-/// cache.
+/// With more than `STREAMS_MAX` sources, each walk reads this many of them. The processor's
+/// prefetchers follow only a few places. Columns lie a multiple of a page apart, so that many of
+/// them compete for the same places of the first cache.
 const TURN_SOURCES: usize = 8;
 
-/// Bytes of the result that such walks finish before the next bytes: they stay in the first cache.
+/// With more than `STREAMS_MAX` sources, walks finish this many bytes of the result before the next
+/// bytes begin. So the bytes stay in the first cache.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// One instruction set's way to do the arithmetic. All kernels give the same bytes.
@@ -87,8 +88,8 @@ impl Kernel {
         self.0.name
     }
 
-    /// `target` = the sum of `sources`: P, or a lost column from the others and P. None give
-    /// zeroes.
+    /// `target` = the sum of `sources`: P of data columns, or a lost column from P and the others.
+    /// Zeroes if there are no sources.
     pub fn xor(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
         if sources.len() > STREAMS_MAX {
@@ -98,7 +99,8 @@ impl Kernel {
         unsafe { (self.0.xor)(target, sources) }
     }
 
-    /// `xor` in turns, so that no turn reads from more places than the processor can follow.
+    /// Does what `xor` does, in several walks, so that no walk reads from more places than the
+    /// processor can follow.
     fn xor_in_turns(&self, target: &mut [u8], sources: &[&[u8]], first: table::Xor) {
         for start in (0..target.len()).step_by(PIECE_BYTES) {
             let end = target.len().min(start + PIECE_BYTES);
@@ -168,7 +170,8 @@ impl Kernel {
         }
     }
 
-    /// `out` = the data column `lost`, when P is lost too. `sources[lost]` must be `None`.
+    /// `out` = the data column `lost`, computed from Q because P is lost too. `sources[lost]` must
+    /// be `None`.
     pub fn recover_data_from_q(
         &self,
         sources: &[Option<&[u8]>],
@@ -184,8 +187,8 @@ impl Kernel {
         unsafe { (self.0.solve_one)(q, inverse(power(lost)), out) }
     }
 
-    /// `out` = the two data columns `lost`, in the order in which they are named. Both must be
-    /// `None` in `sources`. `parity` is P, then Q.
+    /// `out` = the two data columns `lost`, in the same order. Both must be `None` in `sources`.
+    /// `parity` is P, then Q.
     pub fn recover_two_data(
         &self,
         sources: &[Option<&[u8]>],
@@ -207,7 +210,8 @@ impl Kernel {
     }
 }
 
-/// The best kernel of this processor that passed its self-test, in the first call of a process.
+/// The best kernel of this processor that passed its self-test. The first call in a process runs
+/// the tests.
 #[must_use]
 pub fn kernel() -> &'static Kernel {
     &choose::USABLE[0]

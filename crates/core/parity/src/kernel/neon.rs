@@ -1,12 +1,13 @@
 //! 16 bytes in a register: NEON, which every aarch64 processor that runs Linux has.
 //!
 //! It multiplies by table look-ups over the two halves of each byte, as `avx2.rs` does by shuffles;
-//! one register is one table, without repeats.
+//! one register holds one table, without repeats.
 //!
-//! Results are not written around the caches: the instruction that does that for a pair of
-//! registers (STNP) has no intrinsic, and is a hint that common cores ignore.
+//! Results are not written around the caches. The instruction that writes a pair of registers so
+//! (STNP) has no intrinsic, and is a hint that common cores ignore.
 //!
-//! Soundness: see `lanes.rs`. Blocks that only compute rest on the value that they are called on.
+//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule there: a
+//! value exists only where its instructions do.
 
 use core::arch::aarch64::{
     uint8x16_t, vandq_u8, vcltzq_s8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8,
@@ -22,7 +23,7 @@ pub(super) struct Neon(uint8x16_t);
 impl Lanes for Neon {
     const BYTES: usize = 16;
 
-    /// The products of the low and of the high halves of a byte.
+    /// Two tables: the products of the low half of a byte, and of the high half.
     type Factor = (uint8x16_t, uint8x16_t);
 
     #[inline(always)]

@@ -1,13 +1,15 @@
 //! The kernel for every processor: eight bytes in a `u64`, and single bytes at the ends.
 //!
-//! It is the fallback, and the tail of every other kernel; `crate::definition` has the definition.
+//! It is the fallback, and does the tail of every other kernel. The kernels' definition is not here
+//! but in `crate::definition`.
 
 use super::lanes::Lanes;
 use crate::gf256::{FOLD, PRODUCTS, double};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Doubles eight elements: shift each byte, and fold the bits that left.
+/// Doubles eight elements: shifts each byte by one bit, and adds the polynomial where a bit left
+/// its byte.
 fn double_each(lanes: u64) -> u64 {
     let overflow = (lanes >> 7) & ONES;
     ((lanes << 1) & (ONES * 0xfe)) ^ (overflow * FOLD as u64)

@@ -5,17 +5,18 @@
 use super::entry;
 use super::lanes::Lanes;
 
-/// The blocks of a stripe by exponent, with gaps.
+/// The blocks of a stripe in order of exponents; `None` is a gap.
 type Sources<'a> = &'a [Option<&'a [u8]>];
 
-/// Takes a result, and the sources to be added up in it.
+/// Takes the result block, and the sources whose sum it becomes or receives.
 pub(super) type Xor = unsafe fn(&mut [u8], &[&[u8]]);
 
-/// Stored P and Q; the factors of their residues; P' and Q', which become the lost columns.
+/// Takes stored P and Q, the factors for their residues, and P' and Q', which become the lost
+/// columns.
 type SolveTwo = unsafe fn((&[u8], &[u8]), (u8, u8), (&mut [u8], &mut [u8]));
 
-/// One kernel. Every function demands that the processor has the kernel's instructions and that all
-/// its blocks are equally long.
+/// The functions of one kernel. Every function demands that the processor has the kernel's
+/// instructions, and that all blocks have the same length.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -29,7 +30,8 @@ pub(super) struct Table {
     pub(super) solve_two: SolveTwo,
 }
 
-/// A table whose functions are those of `entry.rs` for one register type and instruction set.
+/// Declares a table whose functions are those of `entry.rs`, compiled for one register type and
+/// instruction set.
 macro_rules! table {
     ($table:ident, $name:literal, $lanes:ty, $wide:literal $(, $features:literal)?) => {
         pub(super) static $table: Table = {
@@ -55,13 +57,13 @@ macro_rules! table {
     };
 }
 
-// The number is how many registers wide a walk's steps are. Wider pays while a step's sums stay in
-// registers: AVX-512 has 32 of them, AVX2 has 16. Measured with examples/throughput on an EPYC 9005
-// (Zen 5), 2026-11-20.
+// The number after the type is the width of a walk's steps in registers. Wider steps pay while a
+// step's sums stay in registers: AVX-512 has 32 of them, AVX2 has 16. Measured with
+// examples/throughput on an EPYC 9005 (Zen 5), 2026-11-20.
 table!(SCALAR, "scalar", u64, 2);
 
-// NEON has 32 registers of 16 bytes: four of them, P and Q, leave room for two more sources. Not
-// measured: see docs/service.md.
+// NEON has 32 registers of 16 bytes. Steps of four registers, for P and for Q, leave room for two
+// more sources. Not measured: see docs/service.md.
 #[cfg(target_arch = "aarch64")]
 table!(NEON, "neon", super::neon::Neon, 4, "neon");
 

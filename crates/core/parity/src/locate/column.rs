@@ -1,28 +1,28 @@
-//! The columns of a RAID-6 stripe as residues name them, and sets of them.
+//! The columns of a RAID-6 stripe that residues can name, and sets of them.
 //!
-//! `mod.rs` names columns; its callers turn them into slots. A data column is its exponent, as
-//! everywhere in this crate; geometry knows its slot.
+//! `mod.rs` names columns; its callers turn them into slots. A data column is named by its
+//! exponent, as everywhere in this crate; geometry knows its slot.
 
 /// A column of a stripe that has P and Q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Column {
     /// The data column with this exponent, 0 to 254.
     Data(u16),
-    /// The sum of the data.
+    /// P, the sum of the data.
     P,
-    /// The weighted sum.
+    /// Q, the weighted sum of the data.
     Q,
 }
 
-/// Data columns, P and Q: one bit each.
+/// The bits of a set: one for each data column, P and Q.
 const COLUMNS: usize = crate::COLUMNS_MAX + 2;
 
-/// A set of columns: a stripe's data columns (layouts may leave gaps), or suspects.
+/// A set of columns: the data columns of a stripe (layouts may leave gaps), or the suspects.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct ColumnSet([u64; COLUMNS.div_ceil(64)]);
 
 impl ColumnSet {
-    /// No column.
+    /// The empty set.
     pub const EMPTY: Self = Self([0; COLUMNS.div_ceil(64)]);
 
     /// The data columns with exponents below `columns`: a stripe without gaps.
@@ -31,7 +31,8 @@ impl ColumnSet {
         (0..columns).fold(Self::EMPTY, |set, exponent| set.with(Column::Data(exponent)))
     }
 
-    /// This set and a column. An exponent that Q cannot tell from another is a bug of the caller.
+    /// This set with `column` added. An exponent that Q cannot tell from another is a bug of the
+    /// caller.
     #[must_use]
     pub fn with(mut self, column: Column) -> Self {
         let index = column.index();
@@ -39,7 +40,7 @@ impl ColumnSet {
         self
     }
 
-    /// All columns of both.
+    /// The columns that are in either set.
     #[must_use]
     pub fn union(mut self, other: Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);

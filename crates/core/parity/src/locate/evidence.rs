@@ -2,11 +2,11 @@
 //!
 //! The header of `mod.rs` says why each error counts once, and how much a number of them proves.
 
-/// So many different errors that name the same column are believed.
+/// A column is believed rotten if this many different errors name it.
 pub const VALUES_ENOUGH: usize = 4;
 
-/// Different errors that name one column: the values of its wrong bytes, stored plus right. Kept up
-/// to [`VALUES_ENOUGH`], since more add nothing.
+/// The different errors that name one column. An error is the value of a wrong byte: stored plus
+/// right. At most [`VALUES_ENOUGH`] are kept, since more add nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evidence {
     values: [u8; VALUES_ENOUGH],
@@ -14,7 +14,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// The different values among `errors`; zeroes are no errors.
+    /// The different values among `errors`; a zero is no error.
     pub(super) fn of(errors: impl IntoIterator<Item = u8>) -> Self {
         let mut evidence = Self::default();
         for error in errors.into_iter().filter(|error| *error != 0) {
@@ -34,7 +34,7 @@ impl Evidence {
         }
     }
 
-    /// The union of both.
+    /// The errors of either evidence.
     pub(super) fn and(mut self, other: Self) -> Self {
         other.values[..usize::from(other.count)].iter().for_each(|error| self.add(*error));
         self
@@ -46,7 +46,7 @@ impl Evidence {
         usize::from(self.count)
     }
 
-    /// Whether the name can be believed whatever else is rotten.
+    /// Whether the column that the errors name can be believed, whatever other columns are rotten.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.values() >= VALUES_ENOUGH

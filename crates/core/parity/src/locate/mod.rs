@@ -1,9 +1,9 @@
 //! Locates the wrong column, from the disagreement of P and Q.
 //!
-//! It serves check and repair on RAID-6. Check has read every column of a sector and computed its
-//! parity anew; the residues S_P = P + P' and S_Q = Q + Q' (stored plus computed) come in, a
-//! verdict goes out. It knows no slots, reads nothing and repairs nothing. A stripe with a column
-//! missing has one equation less, and so no residues.
+//! It serves check and repair on RAID-6. The check has read every column of a sector and computed
+//! its parity again. The input is the residues S_P = P + P' and S_Q = Q + Q' (stored plus
+//! computed), the result is a verdict. This module knows no slots, reads nothing and repairs
+//! nothing. A stripe with a missing column has one equation less, and so no residues.
 //!
 //! ```text
 //!   sector 0   S_P, S_Q ─ locate ─▶ Verdict ┐
@@ -22,26 +22,28 @@
 //! ```
 //!
 //! So each byte in which a residue is not zero names a column: P, Q, or the z with g^z = S_Q / S_P,
-//! if the stripe has such a column. Every one of these bytes names a single rotten column exactly.
-//! It is located whatever the error (`tests::every_single_error_is_located`,
+//! if the stripe has such a column. If a single column is rotten, every one of these bytes names
+//! exactly that column. So the column is located whatever the error
+//! (`tests::every_single_error_is_located`,
 //! `tests::one_rotten_column_of_a_real_stripe_is_located`).
 //!
 //! # Two rotten columns
 //!
 //! The code's distance is 3: it locates one wrong column or detects two, and cannot know which of
-//! the two it is doing. A byte in which only one of the two is wrong still names that one. A byte
-//! in which both are, by e and f, names neither. There S_Q / S_P = (g^x e + g^y f) / (e + f) is a
-//! fractional linear map of f / e, one to one. It takes the values g^x and g^y only where e or f is
-//! zero. As f / e goes through the 255 possible values, each of the other columns is named once. So
-//! are P, where S_Q is 0, and Q, where S_P is. The rest names no column at all.
+//! the two it is doing. A byte in which only one of two rotten columns is wrong still names that
+//! column. A byte in which both are wrong, by e and f, names neither. There S_Q / S_P = (g^x e +
+//! g^y f) / (e + f) is a fractional linear map of f / e, one to one. It takes the values g^x and
+//! g^y only where e or f is zero. As f / e goes through the 255 possible values, each of the other
+//! columns is named once. P is named once, where S_Q is 0, and Q once, where S_P is 0. The
+//! remaining values name no column at all.
 //!
 //! For a wrong name, then, every byte that disagrees must be wrong in both columns and name the
 //! same third one. With unrelated errors that is a chance of 1/255 for each column and each
 //! *different* pair (e, f): at most n / 255^k for k different pairs in a stripe of n columns. Pairs
-//! that repeat name the same column again and prove nothing: a chunk filled with one byte over
-//! another chunk filled with one byte. Each pair (e, f) has syndromes (S_P, S_Q) of its own, and
-//! S_Q follows from S_P where all name one column. So different pairs are as many as different
-//! values of the error: their number is the [`Evidence`].
+//! that repeat name the same column again and prove nothing: for example, a chunk filled with one
+//! byte over another chunk filled with one byte. Each pair (e, f) has syndromes (S_P, S_Q) of its
+//! own, and S_Q follows from S_P where all bytes name one column. So the number of different pairs
+//! is the number of different values of the error, which is the [`Evidence`].
 //!
 //! | different errors k | wrong name, 10 columns | 255 columns |
 //! |---|---|---|
@@ -53,36 +55,38 @@
 //! ([`VALUES_ENOUGH`] is 4. These are chances *given* that two columns are rotten in exactly the
 //! same bytes and no other; `tests::two_rotten_columns_are_never_named_on_enough_evidence` counts
 //! them.) With less evidence, a name is right except in that case. A single flipped bit gives so
-//! little; two bits flipped in the same byte of two columns are rarer by many orders. A caller with
-//! reason to suspect a common cause (a write was interrupted here, one controller wrote both) does
-//! not act on it; any other caller may. Three or more rotten columns give residues that name one
-//! column by 1 in 257 for each byte: the same rule.
+//! little evidence. Two bits flipped in the same byte of two columns are rarer by many orders. A
+//! caller with reason to suspect a common cause (a write was interrupted here, one controller wrote
+//! both columns) does not act on little evidence; any other caller may. Three or more rotten
+//! columns give residues that name one given column by chance in 1 of 257 bytes: the same rule
+//! holds.
 //!
 //! # What no arithmetic can see
 //!
 //! If two data columns are wrong by the same error, byte for byte, S_P is zero and all bytes name Q
 //! (`tests::equal_errors_look_like_q`). Errors that are multiples of each other in the field look
 //! like one third column. No number of bytes tells that from the real thing. It takes one cause for
-//! both; then P or Q is rewritten to fit the columns' present content, and no data is touched.
-//! Arithmetic cannot see a write that was interrupted between data and parity either: the new data
-//! looks rotten. A check asks only about stripes that no interrupted write can have left so (after
-//! resync).
+//! both errors. A repair then rewrites P or Q to fit the columns' present content, and touches no
+//! data. Arithmetic cannot see a write that was interrupted between data and parity either: the new
+//! data looks rotten. A check asks only about stripes that no interrupted write can have left so
+//! (after resync).
 //!
 //! # Stripes
 //!
-//! The chunks of a stripe share their fate (they lie together on one member), so sectors are
-//! joined: the same column everywhere, or [`Verdict::Several`], even where each sector for itself
-//! has a name. Then [`Verdict::suspects`] are the columns that stand out; no column does if all
-//! were rotten in the same bytes.
+//! The chunks of a stripe share their fate (each lies together on one member), so the verdicts on
+//! sectors are joined. The joined verdict names a column only if all sectors name the same one.
+//! Otherwise it is [`Verdict::Several`], even where each sector by itself names a column. Then
+//! [`Verdict::suspects`] are the columns that stand out; no column does if all were rotten in the
+//! same bytes.
 //!
 //! # Cost
 //!
-//! Where the residues are zero: reading them. Where one column explains them: one product over the
-//! block, by the kernel. Bytes are looked at one by one only where several columns are rotten, or
-//! to count evidence, of which the first few suffice. One core of an EPYC 9005, 8 + 2 columns,
-//! 512-byte sectors: reading ten columns, P and Q anew, residues and verdicts go at 27 GB/s of the
-//! bytes read. A verdict on garbage in one column goes at 5 GB/s of that column, in two at 0.17
-//! GB/s.
+//! If the residues are zero, a verdict costs reading them. If one column explains the residues, it
+//! costs one product over the block, by the kernel. Bytes are looked at one by one only where
+//! several columns are rotten, or to count evidence, of which the first few suffice. One core of an
+//! EPYC 9005, 8 + 2 columns, 512-byte sectors: reading ten columns, computing P and Q again,
+//! residues and verdicts go at 27 GB/s of the bytes read. A verdict on garbage in one column goes
+//! at 5 GB/s of that column, in two at 0.17 GB/s.
 //!
 //! Invariants:
 //! - One rotten column is located, and never under another's name: the two tests above.
@@ -100,15 +104,16 @@ pub use evidence::{Evidence, VALUES_ENOUGH};
 use crate::gf256::{LOGARITHMS, ORDER};
 use crate::kernel::Kernel;
 
-/// One in so many of the bytes that disagree names a suspect. By chance it is one in 255.
+/// A column is a suspect if one in this many of the disagreeing bytes names it. Chance names a
+/// column by one in 255.
 const SUSPECT_SHARE: usize = 8;
 
-/// The verdict of residues.
+/// The verdict on residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All residues are zero: data, P and Q agree.
     Agree,
-    /// This column explains every byte of the residues, and no other does.
+    /// One column explains every byte of the residues, and no other column does.
     One {
         /// The column.
         column: Column,
@@ -117,13 +122,13 @@ pub enum Verdict {
     },
     /// No single column explains the residues: at least two are wrong.
     Several {
-        /// Columns that some bytes name more often than chance does. Empty: any may be rotten.
+        /// Columns that bytes name more often than by chance. If empty, any column may be rotten.
         suspects: ColumnSet,
     },
 }
 
 impl Verdict {
-    /// The verdict on two sets of sectors of one stripe, from the verdict on each.
+    /// Joins the verdicts on two sets of sectors of one stripe.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -137,7 +142,8 @@ impl Verdict {
         }
     }
 
-    /// The wrong column, if the evidence is enough to act on, whatever else may be rotten.
+    /// The wrong column, if there is enough evidence to act on, whatever other columns may be
+    /// rotten.
     #[must_use]
     pub fn believed(&self) -> Option<Column> {
         match self {
@@ -146,7 +152,8 @@ impl Verdict {
         }
     }
 
-    /// Columns to report to the operator: the named one, or those that stand out.
+    /// The columns to report to the operator: the one that the verdict names, or those that stand
+    /// out.
     #[must_use]
     pub fn suspects(&self) -> ColumnSet {
         match self {
@@ -175,7 +182,7 @@ pub fn locate(kernel: &Kernel, p_residue: &[u8], q_residue: &[u8], data: &Column
     }
 }
 
-/// Bytes that are compared together, at most.
+/// The most bytes that are compared together.
 const STEP_BYTES: usize = 512;
 
 fn first_difference(p: &[u8], q: &[u8]) -> Option<usize> {
@@ -190,7 +197,8 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |sum, byte| sum | byte) == 0
 }
 
-/// The column that one byte's residues name, if the stripe has it. They are not both zero.
+/// The column that the residues of one byte name, if the stripe has that column. `p` and `q` are
+/// not both zero.
 fn name(p: u8, q: u8, data: &ColumnSet) -> Option<Column> {
     match (p, q) {
         (_, 0) => Some(Column::P),
@@ -203,12 +211,12 @@ fn name(p: u8, q: u8, data: &ColumnSet) -> Option<Column> {
     }
 }
 
-/// Whether an error in this column alone gives these residues.
+/// Whether an error in `column` alone gives these residues.
 fn explains(kernel: &Kernel, column: Column, p: &[u8], q: &[u8]) -> bool {
     match column {
         Column::P => is_zero(q),
         Column::Q => is_zero(p),
-        // S_Q + g^z S_P is zero.
+        // A data column explains the residues if S_Q + g^z S_P is zero.
         Column::Data(exponent) => p.chunks(STEP_BYTES).zip(q.chunks(STEP_BYTES)).all(|(p, q)| {
             let mut sum = [0; STEP_BYTES];
             let sum = &mut sum[..q.len()];

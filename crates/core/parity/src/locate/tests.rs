@@ -1,5 +1,5 @@
-//! One rotten column of any kind has its name; two have none, and how often they come near it is
-//! counted.
+//! A single rotten column of any kind is named. Two are not, and the tests count how often bytes
+//! come near a wrong name.
 
 use super::*;
 use crate::gf256::{multiply, power};
@@ -27,12 +27,12 @@ impl Chance {
         self.next().to_be_bytes()[0]
     }
 
-    /// An error: anything but zero.
+    /// An error of one byte: any value but zero.
     fn error(&mut self) -> u8 {
         u8::try_from(1 + self.below(255)).unwrap()
     }
 
-    /// A column of a stripe with so many data columns.
+    /// A random column of a stripe with `data` data columns.
     fn column(&mut self, data: u16) -> Column {
         match u16::try_from(self.below(usize::from(data) + 2)).unwrap() {
             index if index < data => Column::Data(index),
@@ -42,7 +42,7 @@ impl Chance {
     }
 }
 
-/// The residues of a stripe in which errors are added to columns.
+/// The residues of a stripe; the tests add errors to its columns.
 struct Residues {
     p: Vec<u8>,
     q: Vec<u8>,
@@ -75,8 +75,8 @@ fn name_of(verdict: Verdict) -> Option<Column> {
     }
 }
 
-/// Every error of one byte, in every column, in stripes of every kind of width; with columns that
-/// are not there.
+/// Every error of one byte in every column, in stripes of every kind of width. Columns that the
+/// stripe lacks are tried as well.
 #[test]
 fn every_single_error_is_located() {
     for error in 1..=255 {
@@ -98,7 +98,7 @@ fn every_single_error_is_located() {
     }
 }
 
-/// A gap in the exponents names no column, though its neighbours do.
+/// Residues for an exponent in a gap name no column, though its neighbours' residues do.
 #[test]
 fn a_gap_is_no_column() {
     let data = [0, 1, 3, 7].map(Column::Data).into_iter().fold(ColumnSet::EMPTY, ColumnSet::with);
@@ -138,7 +138,7 @@ impl Rot {
             }),
             Self::Garbage => block.iter_mut().for_each(|byte| *byte = chance.byte()),
             Self::Zeroed => block[at..].fill(0),
-            // Content one sector off: a misdirected write.
+            // The content moves by one sector, as after a misdirected write.
             Self::Elsewhere => block.rotate_left(SECTOR.min(before.len() / 2)),
         }
         if block == before {
@@ -147,8 +147,7 @@ impl Rot {
     }
 }
 
-/// Whole stripes, damaged on the members, with residues made by a kernel as check makes them,
-/// sector by sector.
+/// Damages columns of whole stripes. A kernel makes the residues sector by sector, as a check does.
 #[test]
 fn one_rotten_column_of_a_real_stripe_is_located() {
     let mut chance = Chance(1);
@@ -194,16 +193,18 @@ fn one_rotten_column_of_a_real_stripe_is_located() {
     }
 }
 
-/// The ways in which two columns of a sector rot: how many bytes, and whether the same ones.
+/// The ways in which two columns of a sector rot: the number of wrong bytes, and whether they are
+/// the same bytes.
 #[derive(Clone, Copy, Debug)]
 enum Pair {
-    /// These many bytes in both, by unrelated errors.
+    /// This many bytes are wrong in both columns, by unrelated errors.
     Same(usize),
-    /// One byte each, in different places.
+    /// One byte is wrong in each column, at different places.
     Apart,
-    /// Every byte of one, some of the other.
+    /// Every byte of one column is wrong, and this many of the other.
     Within(usize),
-    /// All of both by one error each: chunks filled with one byte over chunks filled with one byte.
+    /// All bytes of both columns are wrong, by one error in each: a chunk filled with one byte lies
+    /// over another such chunk.
     Filled,
 }
 
@@ -226,7 +227,7 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
         }
         Pair::Filled => {
             let (e, f) = (chance.error(), chance.error());
-            // `equal_errors_look_like_q` has equal errors.
+            // The two errors must differ; `equal_errors_look_like_q` tests equal ones.
             let f = if e == f { e ^ 1 | 2 } else { f };
             (0..SECTOR).for_each(|at| {
                 residues.add(x, at, e);
@@ -237,8 +238,8 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
     residues
 }
 
-/// A million sectors with two rotten columns. None is believed; the number that come near it is
-/// that of the algebra.
+/// A million sectors with two rotten columns. None is believed, and the number that come near a
+/// wrong name is as the algebra predicts.
 #[test]
 fn two_rotten_columns_are_never_named_on_enough_evidence() {
     const CASES: usize = 1_000_000;
@@ -272,7 +273,7 @@ fn two_rotten_columns_are_never_named_on_enough_evidence() {
         *expected += f64::from(width) / 255.0;
         *named += usize::from(name_of(found).is_some());
         *believed += usize::from(found.believed().is_some());
-        // If one of the two stands out, it is rotten alone in some byte.
+        // A column that stands out is rotten alone in some byte.
         if let Pair::Within(1) = pairs[row] {
             assert_eq!(found.suspects(), ColumnSet::EMPTY.with(x), "{x:?} and {y:?} of {width}");
         }
@@ -298,8 +299,8 @@ fn two_rotten_columns_are_never_named_on_enough_evidence() {
     }
 }
 
-/// Chunks of one stripe rot each in sectors of its own: each sector has a name, the stripe has
-/// none.
+/// Several chunks of one stripe rot, each in other sectors. Each sector names a column, the stripe
+/// names none.
 #[test]
 fn sectors_that_disagree_name_no_column() {
     let data = ColumnSet::data(6);
@@ -317,7 +318,7 @@ fn sectors_that_disagree_name_no_column() {
     assert_eq!(joined.and(one), joined);
 }
 
-/// Little evidence in each of four sectors is enough in all of them, if the errors differ.
+/// Evidence of four sectors, too little in each, is enough together if the errors differ.
 #[test]
 fn evidence_adds_up_over_a_stripe() {
     let data = ColumnSet::data(6);
@@ -356,7 +357,7 @@ fn joining_has_no_order() {
     }
 }
 
-/// The blind spots that the header names.
+/// The two kinds of errors in two columns that the header says arithmetic cannot see.
 #[test]
 fn equal_errors_look_like_q() {
     let mut residues = Residues::new(SECTOR);
