@@ -23,10 +23,10 @@ fn every_cell_has_a_line() {
     }
 }
 
-/// One instruction that the compiler left outside the function with the kernel's target features,
-/// and a kernel is a hundred times slower with the right bytes: it happened to `avx2`, at 2 GB/s,
-/// by one missing `#[inline(always)]`. A sound one has P + Q ten times as fast as scalar; P alone,
-/// which the compiler makes vectors of by itself, twice.
+/// If the compiler leaves one instruction outside the function with the kernel's target features,
+/// the kernel is a hundred times slower, with right bytes. `avx2` once ran at 2 GB/s because of one
+/// missing `#[inline(always)]`. A sound kernel computes P + Q ten times as fast as scalar. It
+/// computes P alone twice as fast, since the compiler vectorizes scalar there.
 #[test]
 fn no_vector_kernel_is_slower_than_scalar() {
     let footprint = measure::FOOTPRINTS[0].quick();

@@ -1,8 +1,8 @@
 //! The simulator's hooks in the product: planted bugs, rare choices, marks.
 //!
 //! It stands below everything: the pure crates call four functions, and only `--cfg
-//! braid_sim_hooks` gives the functions a body. The switch is a cfg in `RUSTFLAGS`, not a feature,
-//! so that no dependency can turn it on.
+//! braid_sim_hooks` gives these functions a body. The switch is a cfg in `RUSTFLAGS`, not a
+//! feature: dependencies cannot turn it on.
 //!
 //! ```text
 //!              RUSTFLAGS="--cfg braid_sim_hooks"    any other build
@@ -12,13 +12,13 @@
 //! reached      counts                               nothing, const
 //! ```
 //!
-//! A planted bug is a separate statement: a reader who skips all such statements reads the right
-//! program. Allowed forms are `if planted(..) { .. }` without an `else`, and `let x = spoiled(..,
-//! x, wrong);` behind the line that makes `x`. `cargo xtask tidy` refuses any other form (rule
-//! planted-bugs).
+//! A planted bug is a statement of its own, so that a reader who skips all of them reads the right
+//! program. It has the form `if planted(..) { .. }` without an `else`, or `let x = spoiled(.., x,
+//! wrong);` behind the line that makes `x`. `cargo xtask tidy` refuses any other form
+//! (planted-bugs).
 //!
-//! Each thread has separate state, so parallel tests do not see each other's bugs. This crate does
-//! not know the meaning of the names; the product uses each name on one line.
+//! Each thread has its own bug, choices and counts: parallel tests do not see each other's bugs.
+//! This crate does not know the meaning of the names; the product uses each name on one line.
 //!
 //! # Invariants
 //! - Without the cfg every hook is a constant: the product holds no code and no name of them
