@@ -1,6 +1,6 @@
 //! Turns members in their slots into an array that can run, or into a refusal.
 //!
-//! Which member has which slot is settled before (`judge`); this file does not look at that again.
+//! `judge` has already decided which member has which slot; this file does not look at that again.
 
 use braid_sim_hooks::{Bug, planted, spoiled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,26 +23,26 @@ use crate::replay::{AssembledReplay, has_logs_that_count, keeps_logs, parity_log
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 
-/// The member in a slot.
+/// A member that has a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
     /// Index of the member in the input.
     pub member: usize,
-    /// Its data is up to date before this sector; `u64::MAX` means all of it.
+    /// The member's data is up to date before this sector; `u64::MAX` means everywhere.
     pub recovered_until: u64,
-    /// Unreadable sectors of the data area that the array uses, from the member's bad-block log:
-    /// the log's sector and the range that its record names.
+    /// Unreadable sectors in the part of the data area that the array uses, from the member's
+    /// bad-block log. Each entry is the log's sector, and the range that its record names.
     pub bad_records: Vec<(u16, Range<u64>)>,
 }
 
 impl Occupant {
-    /// Whether all of it is up to date.
+    /// Whether all data of the member is up to date.
     #[must_use]
     pub fn is_in_sync(&self) -> bool {
         self.recovered_until == u64::MAX
     }
 
-    /// Unreadable sectors of its data area, as ordered and separate ranges.
+    /// Unreadable sectors of the member's data area, as ordered and separate ranges.
     #[must_use]
     pub fn bad_sectors(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> =
@@ -62,44 +62,46 @@ impl Occupant {
 /// An array that can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledArray {
-    /// The numbers of its geometry.
+    /// The numbers from which `geometry` is made.
     pub shape: Shape,
-    /// The place of each of its sectors.
+    /// The place of each of the array's sectors.
     pub geometry: Geometry,
-    /// One per slot.
+    /// The member in each slot.
     pub slots: Vec<Option<Occupant>>,
-    /// Replacements, at most one for a slot, each for a member that holds all its data. A
-    /// replacement takes every write and is not read.
+    /// Replacements, at most one for a slot. The replaced member is still present and holds all
+    /// data. A replacement takes every write and is not read.
     pub replacements: Vec<(Slot, Occupant)>,
     /// Indices of spares in the input.
     pub spares: Vec<usize>,
-    /// The newest superblock: facts of the array, and every device's role.
+    /// The newest superblock: it describes the array, and has every device's role.
     pub newest: Superblock,
-    /// The index of the member with it.
+    /// The index of the member with the newest superblock.
     pub newest_member: usize,
     /// The write-intent bitmap, if the array has one that braid maintains.
     pub bitmap: Option<AssembledBitmap>,
-    /// The bitmap file, if one was given: the bitmap is then the file's.
+    /// The bitmap file, if one was given. `bitmap` is then the content of this file.
     pub bitmap_file: Option<AssembledBitmapFile>,
-    /// The replay of parity logs that makes redundancy right after an unclean stop.
+    /// The parity logs to replay after an unclean stop, to make redundancy right.
     pub replay: Option<AssembledReplay>,
-    /// Parity logs by member index, also of spares; `None` without logs that braid can write.
+    /// Parity logs by member index, spares included; `None` if the array has no logs that braid can
+    /// write.
     pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
-    /// Its write journal, which must be replayed before any read.
+    /// The array's write journal, which must be replayed before any read.
     pub journal: Option<AssembledJournal>,
-    /// Why the journal does not count. The whole array is then in doubt: it may only be read, or
-    /// goes on without its journal ([`Options::without_journal`]).
+    /// Why the array's journal does not count. The whole array is then in doubt: it may only be
+    /// read, or goes on without the journal ([`Options::without_journal`]).
     pub journal_fault: Option<JournalFault>,
-    /// Redundancy is right before this sector (of each member; of the array for raid10).
-    /// `u64::MAX` means everywhere.
+    /// Redundancy is right before this sector; `u64::MAX` means everywhere. Counts sectors of each
+    /// member, for raid10 sectors of the array.
     pub resync_offset: u64,
     /// Whether the array was not stopped cleanly.
     pub dirty: bool,
-    /// Slots without a member that is wholly up to date.
+    /// The number of slots without a member that is wholly up to date.
     pub degraded: u16,
-    /// The risk of wrong reads that the operator accepted.
+    /// The sectors that may read wrong, if the operator accepted that.
     pub accepted_risk: Option<AtRisk>,
-    /// The risk that was not accepted, on an array that is only read: these sectors cannot be read.
+    /// The sectors that may read wrong, if the operator did not accept that and the array is only
+    /// read. These sectors cannot be read.
     pub withheld_risk: Option<AtRisk>,
     /// Why the array may only be read, whatever the options say.
     pub read_only: Option<ReadOnlyReason>,
@@ -108,34 +110,35 @@ pub struct AssembledArray {
 /// The merged content of the members' bitmaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledBitmap {
-    /// The bitmap superblock with the most events.
+    /// The superblock with the most events among the members' bitmaps.
     pub superblock: BitmapSuperblock,
-    /// Whether its bits are believed.
+    /// Whether the bits are believed.
     pub is_current: bool,
-    /// Regions where members may differ: those of all believed bitmaps, or everything without one.
+    /// Regions where members may differ: the set bits of all believed bitmaps, or everything if
+    /// none is believed.
     pub bits: Bits,
     /// Marks of a lockless bitmap. A region is unwritten if all believed members say so, and needs
-    /// sync if any member says so. If none is believed, everything needs sync.
+    /// sync if any of them says so. If no member is believed, everything needs sync.
     pub marks: Option<LocklessMarks>,
 }
 
 /// The losses that an array tolerates in its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tolerance {
-    /// How many more members may fail, before a start is refused or a sector becomes unreadable.
+    /// How many more members may fail before a start is refused or a sector becomes unreadable.
     pub can_lose: u16,
-    /// Parity may be wrong, so nothing is computed from it until resync, and fewer losses
-    /// tolerated.
+    /// Whether parity may be wrong. Then nothing is computed from parity before a resync, and fewer
+    /// losses are tolerated.
     pub parity_in_doubt: bool,
-    /// Copies may differ where an interrupted write was in flight. Each sector is read from one
-    /// copy; if that member is lost before resync, the sector may change its content.
+    /// Whether copies may differ, where an interrupted write was in flight. Each sector is read
+    /// from one copy. If that member is lost before resync, the sector may change its content.
     pub copies_in_doubt: bool,
 }
 
 impl Tolerance {
-    /// The losses that an array tolerates if these slots are in sync and redundancy is right before
-    /// this sector. By level, for an array that was not stopped cleanly (`resync_offset` is not
-    /// `u64::MAX`) and not resynced since:
+    /// The losses that an array tolerates if the slots of `in_sync` are up to date, and redundancy
+    /// is right before `resync_offset`. By level, for an array that was not stopped cleanly
+    /// (`resync_offset` is not `u64::MAX`) and not resynced since:
     ///
     /// ```text
     ///   linear, 0     no loss tolerated, nothing in doubt
@@ -174,8 +177,8 @@ impl AssembledArray {
         self.slots.iter().flatten().chain(replacements)
     }
 
-    /// Whether the newest superblock counts in a member that is not here. If that member comes back
-    /// it is believed, whatever it missed.
+    /// Whether the newest superblock counts in a member that is not present. If that member
+    /// returns, it is believed, whatever writes it missed.
     #[must_use]
     pub fn may_return(&self) -> bool {
         let is_active = |role: &&Role| matches!(role, Role::Active(_));
@@ -183,8 +186,8 @@ impl AssembledArray {
         counted > self.occupants().count()
     }
 
-    /// Records that the logs were replayed, to members or in memory, and whether all stripes that
-    /// they name became consistent. Other doubts remain.
+    /// Records that the logs were replayed, to members or in memory. `is_all` says whether all
+    /// stripes that they name became consistent. Other doubts remain.
     pub fn note_replayed(&mut self, is_all: bool) {
         if is_all && settles(self.replay.as_ref(), self.resync_offset) {
             self.resync_offset = u64::MAX;
@@ -193,7 +196,7 @@ impl AssembledArray {
         self.replay = None;
     }
 
-    /// [`Tolerance::of`] the array in its present state.
+    /// The losses that the array tolerates in its present state.
     #[must_use]
     pub fn tolerance(&self) -> Tolerance {
         let in_sync = |slot: Slot| {
@@ -215,7 +218,8 @@ pub(crate) fn build(
     let lost = lost_slots(roster, slot_count);
     let mut shape = shape(roster, slot_count, &lost)?;
     if shape.level == Level::Raid0 && shape.layout == RAID0_UNSPECIFIED {
-        // Superblocks keep it unspecified, as under md: another reader may choose differently.
+        // Superblocks keep the RAID-0 layout unspecified, as under md: another reader may choose
+        // differently.
         shape.layout = options.raid0_layout.unwrap_or(RAID0_UNSPECIFIED);
     }
     let geometry = Geometry::new(&shape)?;
@@ -321,7 +325,7 @@ fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
 
 const RAID0_UNSPECIFIED: u32 = 0;
 
-/// The layout; that of raid0 counts only with its feature bit.
+/// The layout number; for raid0 it counts only if its feature bit is set.
 fn layout(superblock: &Superblock) -> u32 {
     let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
     match superblock.array.level {
@@ -360,7 +364,8 @@ fn too_few(slots: u16, lost_max: u16, lost: &[u16]) -> Refusal {
     }
 }
 
-/// The superblock's one size for every slot; without redundancy, each member's own.
+/// The array's shape. Levels with redundancy use the superblock's size for every slot; levels
+/// without use each member's own size.
 fn shape(roster: &Roster<'_>, slots: u16, lost: &[u16]) -> Result<Shape, Refusal> {
     let superblock = roster.newest.superblock;
     let array = &superblock.array;
@@ -383,7 +388,8 @@ fn shape(roster: &Roster<'_>, slots: u16, lost: &[u16]) -> Result<Shape, Refusal
     })
 }
 
-/// The lowest resync offset of the members in use. Without redundancy nothing can be wrong with it.
+/// The lowest resync offset of the members in use. A level without redundancy has no redundancy
+/// that could be wrong.
 fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     if geometry.level().family() == Family::Direct {
         return u64::MAX;
@@ -396,7 +402,8 @@ fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     offsets.min().unwrap_or(u64::MAX)
 }
 
-/// The journal, or why it does not count; a refusal if the array is to be written.
+/// The array's journal, or the fault because of which the journal does not count. With such a fault
+/// an array that is to be written is refused.
 fn journal_of(
     roster: &Roster<'_>,
     (geometry, lost): (&Geometry, &[u16]),
@@ -414,7 +421,7 @@ fn journal_of(
     }
 }
 
-/// Whether the array goes on without its journal: not if newer members exist elsewhere.
+/// Whether the array goes on without its journal. It does not if newer members exist elsewhere.
 fn is_given_up(fault: &JournalFault, options: &Options) -> bool {
     let is_lost = matches!(fault, JournalFault::Absent { .. } | JournalFault::Unusable { .. });
     options.without_journal && is_lost
@@ -453,7 +460,7 @@ fn read_only(
     if keeps_logs(roster, file) && parity_logs(roster, members, file).is_none() {
         return Some(ReadOnlyReason::Ppl);
     }
-    // Without redundancy there are no replacements.
+    // A level without redundancy has no replacements.
     let is_direct = roster.newest.superblock.array.level.family() == Family::Direct;
     let odd = roster.replacements.first().filter(|_| is_direct).map(|(slot, _)| slot);
     let replaced = roster.replaced.first().or(odd);
@@ -461,7 +468,8 @@ fn read_only(
     bitmap_reason(roster).or(replaced)
 }
 
-/// Whether any superblock names a bitmap, which an interrupted update may have added or dropped.
+/// Whether any superblock names a bitmap. An interrupted update may have added or dropped a bitmap
+/// on some members only.
 fn names_bitmap(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.bitmap_offset_sectors.is_some()
 }
@@ -471,7 +479,7 @@ fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate
     active.filter(|candidate| candidate.superblock.intent.bitmap_offset_sectors.is_some())
 }
 
-/// Readable bitmaps of fully recovered members; those of members in recovery do not count.
+/// Readable bitmaps of fully recovered members. Bitmaps of members in recovery do not count.
 fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
     let is_whole =
         |one: &&'a Candidate<'a>| one.superblock.device.recovery_offset_sectors.is_none();
@@ -479,7 +487,7 @@ fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
     with_bitmap(roster).filter(is_whole).filter_map(readable)
 }
 
-/// Why the members' bitmaps forbid writing, if they do.
+/// The reason for which the members' bitmaps forbid writing, if they do.
 fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
     names_bitmap(roster).then_some(())?;
     let other = bitmaps(roster).find_map(|bitmap| match bitmap.superblock.kind {
@@ -499,7 +507,7 @@ fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
         .or(has_no_room.then_some(ReadOnlyReason::BitmapPlace))
 }
 
-/// Sectors of a resync, as md counts them: of each member, or of the array on level 10.
+/// The sectors that a resync covers, as md counts them: of each member, on level 10 of the array.
 #[must_use]
 pub fn resync_sectors(geometry: &Geometry) -> u64 {
     match geometry {
@@ -509,7 +517,7 @@ pub fn resync_sectors(geometry: &Geometry) -> u64 {
     }
 }
 
-/// A new bitmap, if the members should have one and none is readable.
+/// A new bitmap superblock, if members should have a bitmap and none is readable.
 fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
     let place = |one: &Candidate<'_>| {
         let offset_sectors = one.superblock.intent.bitmap_offset_sectors?;
@@ -522,7 +530,7 @@ fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
     Some(BitmapSuperblock::new(sectors, chunk_bytes, 0))
 }
 
-/// The members' bitmaps merged, or the bitmap of the file.
+/// The bitmap of the bitmap file, or else the members' bitmaps merged.
 fn bitmap(
     roster: &Roster<'_>,
     file: Option<&BitmapFile>,
@@ -535,7 +543,7 @@ fn bitmap(
     let kept = bitmaps().filter(|one| one.superblock.kind != BitmapKind::HostEndian);
     let newest = kept.max_by_key(|bitmap| bitmap.superblock.events);
     let superblock = match newest {
-        // A bitmap of another size was not resized with its array: md makes it anew.
+        // If the bitmap's size differs, it was not resized with the array: md makes it anew.
         Some(newest) => BitmapSuperblock { sync_size_sectors: sectors, ..newest.superblock },
         None => anew(roster, sectors)?,
     };
@@ -561,9 +569,9 @@ fn bitmap(
     Some(AssembledBitmap { superblock, is_current, bits, marks })
 }
 
-/// Merges the marks of several lockless bitmaps: a region is written if any of them says so. If
-/// none is believed, braid cannot tell which regions are unwritten and have no parity. Then nothing
-/// counts as unwritten and everything needs sync, even after a clean stop.
+/// Merges the marks of several lockless bitmaps: a region is written if any believed bitmap says
+/// so. If no bitmap is believed, braid cannot tell which regions are unwritten and have no parity.
+/// Then no region counts as unwritten and everything needs sync, even after a clean stop.
 fn together<'a, T>(
     mut all: impl Iterator<Item = &'a (LocklessMarks, T)>,
     bits: &Bits,
@@ -608,7 +616,8 @@ fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occup
     }
 }
 
-/// The bad-block log counts from the device's start and may name parts that the array does not use.
+/// The bad-block log counts sectors from the device's start, and may name parts that the array does
+/// not use.
 fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<u64>)> {
     let superblock = candidate.superblock;
     if !superblock.state.features.contains(Features::BAD_BLOCKS) {

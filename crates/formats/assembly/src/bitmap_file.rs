@@ -1,9 +1,9 @@
 //! A bitmap file that the operator passes along with the members ([`braid_ondisk::bitmap_file`]).
 //!
 //! The caller reads the file. No superblock names a bitmap file, so an array that is started
-//! without its file has no bitmap. But if its parity log was in the file and the array was
-//! interrupted, superblocks say so: the array is resynced as a whole, or refused if a member is
-//! missing.
+//! without its file has no bitmap. But if the array's parity log is in the file and the array was
+//! interrupted, superblocks say so. Without the file the array is then resynced as a whole, or
+//! refused if a member is missing.
 
 use braid_geometry::{Family, Slot};
 use braid_ondisk::{
@@ -20,22 +20,22 @@ use crate::refusal::{BitmapFileFault, Refusal};
 /// A bitmap file from the operator.
 #[derive(Debug, Clone)]
 pub struct GivenBitmapFile {
-    /// The operator's name for it.
+    /// The operator's name for the file.
     pub label: String,
-    /// Its content, or why it is not a bitmap file.
+    /// The file's content, or why it is not a bitmap file.
     pub file: Result<BitmapFile, BitmapFileError>,
 }
 
 /// The bitmap file of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledBitmapFile {
-    /// The operator's name for it.
+    /// The operator's name for the file.
     pub label: String,
-    /// The index of the file, counted after the last member.
+    /// The index that stands for the file: the one after the last member.
     pub member: usize,
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub size_bytes: u64,
-    /// The parity log in it, if the array keeps one there.
+    /// The parity log in the file, if the array keeps one there.
     pub parity_log: Option<AssembledParityLog>,
 }
 
@@ -68,13 +68,15 @@ pub(crate) fn check<'a>(
     }
 }
 
-/// A fault if the file is more than one event ahead: it is written before the superblocks.
+/// A fault if the file is more than one event ahead of the members. One ahead is normal: the file
+/// is written before the superblocks.
 fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
     let is_ahead = events > newest_events.saturating_add(1);
     is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
 }
 
-/// A bitmap that was not resized with its array may be longer than the space before the file's log.
+/// Checks that the bits fit before the log in the file. A bitmap that was not resized with its
+/// array may be too long.
 pub(crate) fn check_room(
     file: Option<(&str, &BitmapFile)>,
     roster: &Roster<'_>,
@@ -91,7 +93,7 @@ pub(crate) fn check_room(
     }
 }
 
-/// The place of the array's own parity log in the file, if it has one there.
+/// The place of braid's own parity log in the file, if the array has one there.
 pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLogPlace> {
     let is_stripe = roster.newest.superblock.array.level.family() == Family::Stripe;
     let place = file.own_log.as_ref()?.place.ok();
@@ -118,7 +120,7 @@ pub(crate) fn logs_by_slot(
     roster.active.iter().map(of_slot).collect()
 }
 
-/// Whether every write to the array since was made with the file.
+/// Whether every write to the array since the file's last update was made with the file.
 fn is_as_new(file: &BitmapFile, roster: &Roster<'_>) -> bool {
     if planted(Bug::OldFileBelieved) {
         return true;
@@ -137,11 +139,12 @@ fn entries_of(log: &PplLog, slot: Slot) -> PplLog {
     PplLog { newest: log.newest.as_ref().map(of_slot), older }
 }
 
-/// Whether the newest superblock says that the log in this place counts. If an update to clean was
-/// cut short, an older superblock may say so too.
+/// Whether superblocks say that the log at `home` counts: the newest one, or an older one if an
+/// update to clean was cut short.
 pub(crate) fn counts(roster: &Roster<'_>, home: LogHome) -> bool {
     let newest = &roster.newest.superblock.state;
-    // An update to clean follows one that made the log count, and no data is written between them.
+    // The update before the update to clean is the one that made the log count, and no data is
+    // written between the two.
     let mut before = roster.active.iter().map(|(_, candidate)| &candidate.superblock.state);
     let was_cut_short = newest.is_clean() && before.any(|state| state.log_counts == Some(home));
     newest.log_counts == Some(home) || was_cut_short

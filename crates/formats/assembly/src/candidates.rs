@@ -1,15 +1,15 @@
-//! Finds the one superblock of each member, or gives a verdict at once.
+//! Finds the superblock of each member, or gives the member its verdict at once.
 //!
 //! It does not compare superblocks with each other, except to notice a device that is given twice.
 //!
 //! # A disk and its last partition
 //!
-//! 0.90 and 1.0 live at the end, so the superblock of a disk's last partition can be where the
-//! disk's own would be. Taken for the disk's, it would move all data by the partition's start, and
-//! the first stripe would overwrite the partition table.
+//! Superblocks 0.90 and 1.0 are at the end. So the superblock of a disk's last partition can be
+//! where the disk's own would be. If it were taken for the disk's, all data would be off by the
+//! partition's start, and the first stripe would overwrite the partition table.
 //!
-//! - 0.90 does not record its position. With a partition table at the start of the disk it is not
-//!   used, unless the array uses more than a partition could have
+//! - 0.90 does not record its position. If the disk starts with a partition table, the superblock
+//!   is not used, unless the array uses more than a partition could have
 //!   (`a_0_90_superblock_behind_a_partition_table_is_not_the_disks`).
 //! - 1.0 records its own position, counted from the start of its device. Seen from the disk, that
 //!   number is off by the partition's start, and validation has already refused it:
@@ -24,9 +24,10 @@ use braid_ondisk::{ForeignKind, Role, Superblock, SuperblockFault, Version};
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
-/// A partition table has its signature within these first bytes: GPT's with 4096-byte sectors.
+/// A partition table has its signature within the first bytes up to here; GPT's is this far for
+/// 4096-byte sectors.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
-/// The first multiple of 64 KiB after a partition table.
+/// The lowest start of a partition: the first multiple of 64 KiB after a partition table.
 const PARTITION_START_SECTORS_MIN: u64 = 128;
 
 /// A member with a valid superblock.
@@ -59,7 +60,7 @@ impl Verdicts {
         Self { given: vec![None; labels.len()], labels }
     }
 
-    /// Sets the verdict of the member with this index, once.
+    /// Sets the verdict of the member with this index. A member gets only one.
     pub(crate) fn give(&mut self, index: usize, verdict: Verdict, reason: Reason) {
         let before = self.given[index].replace((verdict, reason));
         assert!(before.is_none(), "a member has two verdicts");
@@ -111,10 +112,11 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     if could_be_a_partitions(member, superblock) {
         return Err((Verdict::NotAMember, Reason::LastPartition));
     }
-    // The probe checked it against the device size given then; the present size counts.
+    // The probe checked the superblock against the device's size at that time; here the present
+    // size counts.
     let device = &superblock.device;
     let used = match (superblock.array.member_size_sectors, superblock.state.role) {
-        // A journal's size is that of its own device.
+        // A journal device has its own size.
         (0, _) | (_, Role::Journal) => device.data_size_sectors,
         (used, _) => used,
     };

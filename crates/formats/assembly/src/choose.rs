@@ -8,12 +8,12 @@ use crate::candidates::{Candidate, Verdicts};
 use crate::refusal::{ArrayName, Refusal};
 use crate::verdict::{Reason, Verdict};
 
-/// The wanted array. With neither field, the members must be of only one.
+/// The array that the operator wants. If neither field is set, all members must be of one array.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Its UUID in mdadm's order.
+    /// The array's UUID, in mdadm's order.
     pub uuid: Option<[u8; 16]>,
-    /// Its name, with or without mdadm's `host:` prefix.
+    /// The array's name, with or without mdadm's `host:` prefix.
     pub name: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub fn bare_name(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, bare)| bare)
 }
 
-/// The candidates of one array; all others are foreign.
+/// The candidates of the chosen array. All others get the verdict foreign.
 pub(crate) fn choose<'a>(
     choice: &Choice,
     candidates: Vec<Candidate<'a>>,

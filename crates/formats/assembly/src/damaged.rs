@@ -1,8 +1,8 @@
 //! Damaged superblocks that may be newer than every sound one.
 //!
 //! A power failure can tear a superblock of more than one sector. If it tears those of all members
-//! that recorded the loss of a member, only the lost member's superblock is sound: it says that
-//! nothing failed, and its data is old.
+//! that recorded the loss of a member, only the lost member's superblock is sound. That superblock
+//! says that nothing failed, and the member's data is old.
 //!
 //! ```text
 //!   record that C is out:  A, B        events 7, 7      C stays at 5
@@ -11,15 +11,15 @@
 //! ```
 //!
 //! A superblock of one sector is never torn, so damage to it has another cause, and it claims
-//! nothing. The claim of a longer one can only cause a refusal. Assembly refuses if both may be
-//! true:
+//! nothing. A longer damaged superblock claims a number of events, and the claim can only cause a
+//! refusal. Assembly refuses if both of these may be true:
 //!
-//! - *The sound ones may all be out.* The claim is two events or more ahead; or it is one ahead and
+//! - *All sound members may be out.* The claim is two events or more ahead; or it is one ahead and
 //!   counts at least as many members out as there are sound ones. (If it is one ahead with fewer
 //!   out, its table has a sound member in. A finished update would have reached that member, so the
 //!   update did not finish and no member missed anything.)
-//! - *The others may be an array.* Slots without a sound member are at least as many as the level
-//!   needs. So a raid5 with one rotten superblock starts as usual.
+//! - *The damaged and missing members may be an array.* Slots without a sound member are at least
+//!   as many as the level needs. So a raid5 with one rotten superblock starts as usual.
 //!
 //! [check: a_stale_copy_is_not_served_when_the_newer_ones_are_damaged]
 
@@ -50,7 +50,7 @@ pub(crate) fn check(
         ahead > 1 || (ahead == 1 && sound <= missing)
     };
     let uuid = roster.newest.superblock.array.uuid;
-    // A device that is given twice is named once, by its first label.
+    // A damaged device that is given twice is named once, by its first label.
     let mut newer: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
     for member in members {
         let claim = claim_of(member).filter(|claim| claim.array_uuid == uuid && is_newer(claim));

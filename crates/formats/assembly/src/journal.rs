@@ -1,13 +1,13 @@
 //! The write journal of an array: which device has it, and whether it counts.
 //!
-//! This file does not read the journal (`braid_ondisk::journal_log`) and does not replay it (the
-//! engine).
+//! This file does not read the journal (`braid_ondisk::journal_log` does) and does not replay it
+//! (the engine does).
 //!
 //! md treats the journal device as a member: its events may be one behind the newest. Superblocks
-//! of an array with a journal say "clean" while it is written, because the journal covers writes in
-//! flight. Without the journal any stripe may have been in flight: members may lack acknowledged
-//! writes, and parity may be wrong. The array then counts as not stopped cleanly, and all of it is
-//! in doubt.
+//! of an array with a journal say "clean" while the array is written, because the journal covers
+//! writes in flight. Without the journal any stripe may have been in flight: members may lack
+//! acknowledged writes, and parity may be wrong. The array then counts as not stopped cleanly, and
+//! all of it is in doubt.
 
 use braid_geometry::Geometry;
 use braid_ondisk::{
@@ -18,21 +18,22 @@ use crate::candidates::Candidate;
 use crate::judge::Roster;
 use crate::refusal::JournalFault;
 
-/// Most sectors of a stripe unit in one write: the engine's own limit.
+/// The most sectors of a stripe unit in one write: the engine's own limit.
 const UNIT_SECTORS_MAX: u64 = 128;
-/// One batch is written, one waits for room, and two are spare.
+/// The least number of batches that the ring must hold: one that is written, one that waits for
+/// room, and two spare ones.
 const BATCHES_MIN: u64 = 4;
 
-/// Least size of a ring in sectors, so that a batch always finds room once the batches before it
-/// are on the members. `None` if the array can have no journal: journal blocks are 4 KiB, and a
-/// meta block must name all blocks that belong together.
+/// The least size of a journal's ring in sectors. A batch then always finds room once the batches
+/// before it are on the members. `None` if the array can have no journal: journal blocks are 4 KiB,
+/// and a meta block must name all blocks that belong together.
 #[must_use]
 pub fn journal_sectors_min(geometry: &Geometry) -> Option<u64> {
     let Geometry::Stripe(stripe) = geometry else { return None };
     let chunk_sectors = u64::from(stripe.chunk_sectors());
     let has_blocks = chunk_sectors.is_multiple_of(JOURNAL_BLOCK_SECTORS);
     let is_named = usize::from(stripe.data_slots()) <= JournalRow::DATA_MAX;
-    // Each row of blocks may have a meta block of its own.
+    // Assumes a meta block for each row of blocks.
     let batch = chunk_sectors.min(UNIT_SECTORS_MAX) * (u64::from(stripe.slots()) + 1);
     (has_blocks && is_named).then_some(BATCHES_MIN * batch + 8 * JOURNAL_BLOCK_SECTORS)
 }
@@ -42,14 +43,15 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
     journal_sectors_min(geometry).is_some_and(|min| ring_sectors >= min)
 }
 
-/// One interrupted update may have reached the journal device alone. If it is two ahead, it is
-/// newer than the members here, and the members that those updates reached are missing.
+/// The most events by which a journal device may be ahead of the members: one interrupted update
+/// may have reached the journal device alone. If it is two ahead, the members that those updates
+/// reached are missing.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
-/// Whether the journal has updates of members that are missing.
+/// Whether the journal device saw updates that reached only missing members.
 fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
     let newest = roster.newest.events();
-    // The update was written for other members than these.
+    // Whether the journal's last update has none of the present members in its table.
     let roles = &journal.superblock.state.roles;
     let is_in = |(slot, one): &(u16, Candidate<'_>)| {
         let number = usize::try_from(one.superblock.device.number).ok();
@@ -62,13 +64,13 @@ fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
 /// A journal that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledJournal {
-    /// Index of its member in the input.
+    /// The index of the journal device in the input.
     pub member: usize,
     /// The journal's content.
     pub log: JournalLog,
 }
 
-/// The journal, or why it does not count; `None` for an array without one.
+/// The journal, or the fault for which it does not count; `None` for an array without one.
 pub(crate) fn journal(roster: &Roster<'_>) -> Option<Result<AssembledJournal, JournalFault>> {
     // An interrupted update may have added or dropped the journal on some members only.
     if !roster.newest.superblock.state.features.contains(Features::JOURNAL) {

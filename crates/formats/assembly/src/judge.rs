@@ -33,19 +33,19 @@ use crate::verdict::{Reason, Verdict};
 const EVENTS_BEHIND_MAX: u64 = 1;
 
 type Claim<'a> = (u16, Candidate<'a>);
-/// The slot that a member may claim, or its verdict.
+/// The slot that a member claims, or the verdict if it claims none.
 type SlotClaim = Result<u16, (Verdict, Reason)>;
 
 #[derive(Debug)]
 pub(crate) struct Roster<'a> {
     pub(crate) newest: Candidate<'a>,
-    /// Members in slots, in order of slots; slots may be missing, no slot occurs twice.
+    /// Members in slots, in order of slots. Some slots may have no member, and no slot has two.
     pub(crate) active: Vec<(u16, Candidate<'a>)>,
-    /// Indices in the input, in order of labels.
+    /// Indices of spares in the input, in order of labels.
     pub(crate) spares: Vec<usize>,
-    /// Replacements of members that hold all their data; at most one for a slot.
+    /// Replacements, at most one for a slot. The replaced member is present and holds all data.
     pub(crate) replacements: Vec<(u16, Candidate<'a>)>,
-    /// Slots whose replacement cannot be continued.
+    /// Slots whose replacement braid cannot continue.
     pub(crate) replaced: Vec<u16>,
     /// Devices with the write journal; more than one if a device is given twice.
     pub(crate) journals: Vec<Candidate<'a>>,
@@ -129,8 +129,8 @@ pub(crate) fn judge<'a>(
     Ok(Roster { newest, active, spares, replacements, replaced, journals })
 }
 
-/// Sets aside members that are older than what is known. The older of a clone and its member goes
-/// too, since here the two can be told apart.
+/// Sets aside members that are older than the recorded state. If one of a member and its clone is
+/// older, the record tells the two apart, and the older one is set aside.
 fn set_old_aside<'a>(
     group: &[Candidate<'a>],
     known: Option<&RecordedState>,
@@ -163,15 +163,15 @@ fn judge_old(
     (Verdict::Stale { behind }, reason)
 }
 
-/// The refusal if every member that could have a slot was set aside.
+/// The refusal to return if every member that could have a slot was set aside as old.
 fn only_old(old: &[Candidate<'_>], known: &RecordedState) -> Option<Refusal> {
     let events = old.iter().map(Candidate::events).max()?;
     let (known_events, members) = (known.events, known.members.clone());
     Some(Refusal::OlderThanKnown { events, known_events, members })
 }
 
-/// The slot that the same device claims under another label: one of the two is a clone. 0.90 has no
-/// device names, so there a clone is recognized only with as many events and the same table.
+/// The slot that the same member claims under another label: one of the two devices is a clone.
+/// 0.90 has no device names, so there only equal events and an equal table show a clone.
 fn slot_of_twin<'a>(
     candidate: &Candidate<'_>,
     reason: &Reason,
@@ -190,22 +190,22 @@ fn slot_of_twin<'a>(
     })
 }
 
-/// The spare with this one's number. Neither is read, so the first label is used.
+/// The spare that has this candidate's device number. Neither is read, so the first label is used.
 fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Candidate<'a>> {
     let number = candidate.superblock.device.number;
     spares.iter().find(|spare| spare.superblock.device.number == number).copied()
 }
 
-/// The candidate whose superblock counts: among the newest, the lowest number, then the first
-/// label. Newest members agree, or assembly refuses.
+/// The candidate with the newest superblock. Of several, the one with the lowest number, then with
+/// the first label; equally new members agree, or assembly refuses.
 fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'a>> {
     newest_members(group, accept_older)
         .into_iter()
         .min_by_key(|candidate| candidate.superblock.device.number)
 }
 
-/// The members with most events, without superseded ones and those of an older update; all of them
-/// if they supersede each other in a circle.
+/// The members with most events, without superseded members and members of an older update. All of
+/// them if they supersede each other in a circle.
 fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
     let counts = || active().map(|candidate| candidate.events());
@@ -235,12 +235,12 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
     role.copied().unwrap_or(Role::Spare)
 }
 
-/// Whether an equally new member has put this one out while this one still counts it in.
+/// Whether an equally new member has put this one out, while this one still counts that member in.
 ///
 /// md and braid count one event back when the array turns clean. A member that misses this update
-/// stays at the higher count. The update that puts it out brings the others to that same count
-/// again. They are then later: it counts them in, they do not count it in. (If both call each other
-/// out, nothing tells which is right.)
+/// stays at the higher count. The update that puts the member out brings the others to that same
+/// count again. So the others are later: the member counts them in, and they do not count it in.
+/// (If two members call each other out, no rule tells which member is right.)
 fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {
         own_slot(whom).is_some_and(|slot| role_in(table_of, whom) == Role::Active(slot))
@@ -256,9 +256,9 @@ fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
 /// Whether an equally new member counts in a proper subset of the members that this one counts in.
 ///
 /// Between two updates of one count members only leave, so the shorter table is later, also on a
-/// member that is in both. An interrupted update reached one of the two, and the other was brought
-/// level without it. No data is lost: a write is acknowledged only after an update with a count of
-/// its own records which members are missing.
+/// member that is in both tables. An interrupted update reached only one of the two. A start
+/// without that one then wrote the other's superblock with the same count. No data is lost: a write
+/// is acknowledged only after an update with a count of its own records which members are missing.
 fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let own = slots_in(one);
     group.iter().any(|other| {
@@ -270,13 +270,13 @@ fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
-/// Whether another superblock has the same count and the same table, but a later update time. md,
+/// Whether the other superblock has the same count and the same table, but a later update time. md,
 /// and braid with a sleeping spare, count one event back when the array turns clean, so the same
 /// count comes again. All members of one update have its time, so this member missed the last
 /// update and the writes since.
 ///
-/// If the tables differ, the tables decide: a member that was brought level has the time of the
-/// member that it was levelled with.
+/// If the tables differ, only the tables decide. A start may bring one member's superblock up to
+/// another's count, and then gives it the other's time too.
 fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
     let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
     other.events() == one.events()
@@ -286,8 +286,8 @@ fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
 }
 
 /// The newest members whose slots disagree with those of another newest member, each with that
-/// other's label. One update writes one table to every member, so equally new tables are equal.
-/// Spare and faulty are not compared: no member is read on account of either.
+/// member's label. One update writes one table to every member, so equally new tables should be
+/// equal. Roles spare and faulty are not compared: no member is read because of either.
 fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, String)> {
     let newest = newest_members(group, accept_older);
     let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
@@ -297,7 +297,7 @@ fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, Str
     newest.iter().filter_map(|one| find(one).map(|other| (one.index, other))).collect()
 }
 
-/// Device numbers and their slots by this member's table, in order of numbers.
+/// Device numbers with a slot in this member's table, and their slots, in order of numbers.
 fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
     let roles = candidate.superblock.state.roles.iter().enumerate();
     roles
@@ -320,8 +320,9 @@ fn judge_alone(
         (Role::Spare, Some(newest)) if table_role == Some(Role::Faulty) => {
             return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
         }
-        // After it left, another device got its number; or it was called up for a slot in an update
-        // that missed it. Either way it holds no data, and its number is taken.
+        // A member says that it is a spare, but the table has another role for its number. Either
+        // another device got the number after the member left, or an update that missed the member
+        // gave it a slot. In both cases it holds no data, and its number is taken.
         (Role::Spare, Some(newest)) if matches!(table_role, Some(Role::Active(_))) => {
             return Err((Verdict::Faulty, Reason::NumberTaken { newest: newest.label() }));
         }
@@ -348,8 +349,8 @@ fn judge_alone(
     }
     let calls_newest_out = spoiled(Bug::SupersededCounts, calls_newest_out, false);
     match table_role {
-        // Updates only put members out. So if the newest counts in a member that calls the newest
-        // out, a clone stood for one of the two.
+        // Updates only put members out. So if the newest member counts in a member that calls the
+        // newest out, a clone stood for one of the two.
         Some(Role::Active(_)) if calls_newest_out => return Err((Verdict::Faulty, apart)),
         Some(Role::Active(in_table)) if in_table == slot => {}
         Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
@@ -369,7 +370,7 @@ fn judge_alone(
     }
 }
 
-/// Judges the journal device by events, as a member, and by the newest table.
+/// Judges a journal device by its events, like a member, and by the newest table.
 fn judge_journal(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
@@ -384,7 +385,7 @@ fn judge_journal(
         Some(newest) if table_role == Some(Role::Faulty) => {
             (Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() })
         }
-        // The array dropped its journal, or the update that adds it was interrupted.
+        // The array dropped its journal, or an update that adds the journal was interrupted.
         Some(newest) if !has(&newest, Features::JOURNAL) => {
             (Verdict::Faulty, Reason::NoJournal { newest: newest.label() })
         }
@@ -415,7 +416,7 @@ fn assign_slots<'a>(
         contested: None,
     };
     let newest_events = newest.map_or(0, |newest| newest.events());
-    // A stable sort keeps claims of one slot in order of labels.
+    // The sort is stable, so claims of one slot stay in order of labels.
     claims.sort_by_key(|(slot, _)| *slot);
     for claims in claims.chunk_by(|(a, _), (b, _)| a == b) {
         let slot = claims[0].0;
@@ -423,8 +424,8 @@ fn assign_slots<'a>(
         let mut claimants = set_replacements_aside(slot, claimants, &mut assignment, verdicts);
         claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
         claimants.sort_by_key(Candidate::label);
-        // A clone beside its member, whatever the counts say: if either ran without the other, both
-        // may have acknowledged writes that the other lacks.
+        // Two claims of one slot mean a clone beside its member, whatever the counts say. If either
+        // ran without the other, both may have acknowledged writes that the other lacks.
         match claimants.as_slice() {
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);
@@ -441,7 +442,8 @@ fn assign_slots<'a>(
     assignment
 }
 
-/// A replacement steps back while its original is present; without it, it serves as the member.
+/// Sets replacements aside if the member that they replace is present. Otherwise a replacement
+/// serves as the member.
 fn set_replacements_aside<'a>(
     slot: u16,
     claimants: Vec<Candidate<'a>>,

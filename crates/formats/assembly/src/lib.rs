@@ -162,24 +162,25 @@ use braid_ondisk::{
     PplLogError, Probe,
 };
 
-/// One device that may belong to the array, and the metadata read from it.
+/// A device that may belong to the array, and the metadata read from it.
 #[derive(Debug, Clone)]
 pub struct ProbedMember {
-    /// The operator's name for it, usually its path.
+    /// The operator's name for the device, usually its path.
     pub label: String,
     /// Size of the device in bytes.
     pub size_bytes: u64,
-    /// Equal for two of these only if they are one device, whatever their labels.
+    /// A string that identifies the device, whatever its label: two entries with the same string
+    /// are one device.
     pub identity: String,
-    /// The superblocks and signatures on it.
+    /// The superblocks and signatures on the device.
     pub probe: Probe,
-    /// Its bad-block log; empty without one.
+    /// The device's bad-block log; empty if it has none.
     pub bad_blocks: Result<Vec<BadRecord>, BadBlockLogError>,
-    /// Its bitmap; `None` without a bitmap or without its magic.
+    /// The device's bitmap; `None` if it has none, or if the magic is absent.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// Its partial parity log; `None` without one.
+    /// The device's partial parity log; `None` if it has none.
     pub ppl: Option<Result<PplLog, PplLogError>>,
-    /// braid's own parity log; `None` without a log head before its data.
+    /// braid's own parity log; `None` if no log head is before the data.
     pub own_log: Option<OwnLog>,
     /// The journal's content; `None` if the superblock is not that of a journal device.
     pub journal: Option<Result<JournalLog, JournalLogError>>,
@@ -190,9 +191,9 @@ pub struct ProbedMember {
 pub struct Options {
     /// The wanted array, if the members are of several.
     pub choice: Choice,
-    /// The array is only read.
+    /// Whether the array is only read, not written.
     pub read_only: bool,
-    /// Start a dirty and degraded array with at most so many stripes at risk
+    /// Start a dirty and degraded array if at most this many stripes are at risk
     /// ([`AssembledArray::accepted_risk`]).
     pub accept_risk: Option<u64>,
     /// Believe members that are older than the known state, or than members with the same count.
@@ -203,22 +204,22 @@ pub struct Options {
     pub raid0_layout: Option<u32>,
     /// The array's bitmap file, which superblocks do not name.
     pub bitmap_file: Option<GivenBitmapFile>,
-    /// Known states of arrays, recorded elsewhere; records of other arrays do no harm.
+    /// Known states of arrays, recorded elsewhere. Records of other arrays are ignored.
     pub known: Vec<RecordedState>,
 }
 
 /// The verdict on one member, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberVerdict {
-    /// As given.
+    /// The member's label, as given.
     pub label: String,
-    /// The verdict.
+    /// The member's part in the array.
     pub verdict: Verdict,
-    /// The reason.
+    /// The reason for the verdict.
     pub reason: Reason,
 }
 
-/// The decision.
+/// The decision on all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembly {
     /// One per member, in the order of the input.

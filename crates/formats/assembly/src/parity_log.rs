@@ -1,12 +1,12 @@
-//! The places of the parity logs, md's or braid's own, of an array that is to be written.
+//! The places of an array's parity logs, md's or braid's own, if the array is to be written.
 
 use braid_ondisk::LogPlace;
 
-/// The parity log of a member, for an array that is to be written.
+/// A member's parity log, if the array is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssembledParityLog {
-    /// Its place and kind.
+    /// The log's place and kind.
     pub place: LogPlace,
-    /// The generation and end sector of its newest record; `None` without records.
+    /// The generation and end sector of the log's newest record; `None` without records.
     pub newest: Option<(u64, u64)>,
 }

@@ -1,9 +1,9 @@
 //! An array's newest known state, recorded elsewhere, and the comparison of superblocks with it.
 //!
-//! Superblocks tell which of them are older than the others. They cannot tell that all of them are
-//! old, that only old ones are attached, or that one within an event of the others is old. The
-//! machine that ran the array last can have recorded the newest state. The comparison makes members
-//! stale, never fresh.
+//! Superblocks tell which of them are older than others. They cannot tell that all of them are old,
+//! or that only old ones are attached. Nor can they tell that one within an event of the others is
+//! old. The machine that ran the array last may have recorded the newest state. A comparison with
+//! that record makes members stale, never fresh.
 //!
 //! ```text
 //!   known: all said (events E, time T)        a superblock with (e, t) is older if
@@ -14,33 +14,33 @@
 //!     e > E + 1                                 never    (whatever the clock said)
 //! ```
 //!
-//! The record itself is kept by the command; members with equal counts are judged by `judge`.
+//! The command keeps the record itself; `judge` handles members with equal counts.
 
 use braid_ondisk::{Superblock, Timestamp};
 
 /// A member that took the last update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateMember {
-    /// Its slot.
+    /// The member's slot.
     pub slot: u16,
-    /// Its device number.
+    /// The member's device number.
     pub number: u32,
-    /// Its device UUID; zeroes with 0.90.
+    /// The member's device UUID; zeroes with 0.90.
     pub uuid: [u8; 16],
 }
 
-/// An array's last known state: an update that all its members took, durably.
+/// An array's last known state: an update that all its members durably took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedState {
     /// The array's UUID in mdadm's order.
     pub uuid: [u8; 16],
-    /// The array's creation time, which detects an array made anew under the same UUID.
+    /// The array's creation time. It tells an array made anew under the same UUID apart.
     pub creation_time: Timestamp,
-    /// The update's count.
+    /// The event count of the update.
     pub events: u64,
-    /// The update's time.
+    /// The time of the update.
     pub update_time: Timestamp,
-    /// The members that had this state.
+    /// The members that took the update.
     pub members: Vec<StateMember>,
 }
 
@@ -52,7 +52,7 @@ impl RecordedState {
         array.uuid == self.uuid && array.creation_time == self.creation_time
     }
 
-    /// Whether the known state is newer than this superblock.
+    /// Whether the recorded state is newer than this superblock.
     #[must_use]
     pub fn is_beyond(&self, superblock: &Superblock) -> bool {
         let (events, time) = (superblock.state.events, superblock.state.update_time);

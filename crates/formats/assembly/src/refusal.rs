@@ -8,14 +8,14 @@ use braid_ondisk::{BitmapError, BitmapFileError, JournalLogError, PplLogError, f
 
 use crate::recorded_state::StateMember;
 
-/// An array that was found.
+/// An array of which members were found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArrayName {
-    /// Its UUID in mdadm's order.
+    /// The array's UUID, in mdadm's order.
     pub uuid: [u8; 16],
-    /// Its name; empty for 0.90.
+    /// The array's name; empty for 0.90.
     pub name: String,
-    /// Its members that are here.
+    /// The number of members that were found.
     pub members: usize,
 }
 
@@ -36,11 +36,11 @@ pub struct AtRisk {
     pub slots: Vec<u16>,
     /// Chunk rows in flight.
     pub stripes: u64,
-    /// Their places, in order, with adjacent ones merged.
+    /// The places of the chunk rows, in order, with adjacent ones merged.
     pub ranges: Vec<RangeAtRisk>,
 }
 
-/// Stripes in a row.
+/// Consecutive stripes at risk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeAtRisk {
     /// Sectors of each member's data area.
@@ -55,19 +55,20 @@ pub enum ReadOnlyReason {
     /// A member has no parity log, or one without room for a band.
     #[error("its members have no separate room for their parity logs")]
     Ppl,
-    /// Writes must go through the journal, or md's next start would undo them. The journal is
-    /// missing, too small for a few batches, or its meta blocks cannot name the array's blocks.
+    /// The array has a journal that braid cannot write. Writes must go through the journal, or md's
+    /// next start would undo them. The journal is missing, is too small for a few batches, or its
+    /// meta blocks cannot name the array's blocks.
     #[error(
         "it has a write journal that cannot be written: its device is not here, or is too small for the array"
     )]
     Journal,
-    /// braid does not maintain bitmaps of its kind.
+    /// The array has a bitmap of a kind that braid does not maintain.
     #[error("it has a bitmap of a kind that braid does not keep yet ({0})")]
     BitmapKind(&'static str),
-    /// Its bitmap has a version newer than braid knows.
+    /// The array's bitmap has a version newer than braid knows.
     #[error("it has a bitmap of a version that braid does not know")]
     BitmapUnknown,
-    /// On some member its bitmap would overlap data or other metadata.
+    /// On some member the array's bitmap would overlap data or other metadata.
     #[error("a member has no room for its bitmap at the place in its superblock")]
     BitmapPlace,
     /// Several devices replace one member, or a member that was not recovered itself.
@@ -81,35 +82,36 @@ pub enum ReadOnlyReason {
 /// Why the journal of an array does not count.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
-    /// Its device was not given, or is older than the array.
+    /// The journal's device was not given, or is older than the array.
     #[error("its device ({}) is not here, or is too old", number_words(.number))]
     Absent {
-        /// The device's number in the newest superblock, if that still has a journal.
+        /// The number of the journal device in the newest superblock, if that still has a journal.
         number: Option<u32>,
     },
-    /// Several devices claim to be it.
+    /// Several devices claim to be the journal.
     #[error("several devices say that they are the journal: {}", .labels.join(", "))]
     Several {
-        /// Their labels.
+        /// The labels of these devices.
         labels: Vec<String>,
     },
-    /// It has updates of the array that no member here has, so its stripes are newer than theirs.
+    /// The journal device took updates that no member here took, so the journal's stripes are newer
+    /// than the members'.
     #[error(
         "{label} counts {events} events, and the members here {newest_events}: they lack its \
          writes, and more"
     )]
     Ahead {
-        /// Its device.
+        /// The label of the journal device.
         label: String,
-        /// Its events.
+        /// Events of the journal device.
         events: u64,
         /// The newest member's events.
         newest_events: u64,
     },
-    /// It cannot be replayed.
+    /// The journal cannot be replayed.
     #[error("of {label}, {cause}")]
     Unusable {
-        /// Its device.
+        /// The label of the journal device.
         label: String,
         /// The cause.
         cause: JournalLogError,
@@ -119,39 +121,39 @@ pub enum JournalFault {
 /// Why a bitmap file is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapFileFault {
-    /// It is no bitmap file.
+    /// The file is no bitmap file.
     #[error("{0}")]
     NotOne(BitmapFileError),
-    /// It is of another array.
+    /// The file is of another array.
     #[error("it belongs to another array")]
     OtherArray,
-    /// It holds no valid bitmap.
+    /// The file holds no valid bitmap.
     #[error("{0}")]
     Unreadable(BitmapError),
-    /// md keeps no bitmap of its kind in a file.
+    /// The bitmap is of a kind that md does not keep in a file.
     #[error("its bitmap is of another kind ({0}) than md keeps in files")]
     Kind(&'static str),
-    /// It is too short for its content.
+    /// The file is too short for the bitmap of the array's present size.
     #[error(
         "its bitmap was made for an array of another size, and has no room for the bits of this one"
     )]
     NoRoom,
-    /// The level has no redundancy.
+    /// The array's level has no redundancy.
     #[error("the array has no redundancy, so it needs no bitmap")]
     Level,
-    /// Members have a bitmap themselves.
+    /// The array's members have a bitmap themselves.
     #[error("the array already has a bitmap on its members")]
     Internal,
     /// The array has a PPL or a write journal.
     #[error("the array has an md log, and keeps no bitmap beside it")]
     OtherLog,
-    /// It was written when the array had more events than any member here.
+    /// The file was written when the array had more events than any member here.
     #[error(
         "it counts {events} events, and the members here {newest_events}: they lack writes of \
          members that are not here"
     )]
     Ahead {
-        /// Its events.
+        /// Events of the file's bitmap.
         events: u64,
         /// The newest member's events.
         newest_events: u64,
@@ -177,7 +179,7 @@ pub enum Refusal {
     /// Members of several arrays, and none of them was chosen.
     #[error("these devices belong to several arrays: {}", list(.arrays))]
     SeveralArrays {
-        /// All of them.
+        /// All arrays that have members here.
         arrays: Vec<ArrayName>,
     },
     /// Equally new members that contradict each other: the array ran in two halves.
@@ -203,13 +205,13 @@ pub enum Refusal {
     /// Bytes that md writes as zero are not zero, so the format is newer.
     #[error("its superblock has a newer format than braid knows")]
     NewerFormat,
-    /// A reshape is under way.
+    /// A reshape of the array is under way.
     #[error(
         "a reshape is under way (at sector {position_sectors}), and braid does not continue \
          reshapes"
     )]
     Reshaping {
-        /// Its position.
+        /// The array sector that the reshape has reached.
         position_sectors: u64,
     },
     /// The array's write journal does not count.
@@ -218,14 +220,14 @@ pub enum Refusal {
          anywhere in its {array_sectors} sectors"
     )]
     JournalMissing {
-        /// The cause.
+        /// Why the journal does not count.
         fault: JournalFault,
         /// Slots without a member that is up to date.
         missing: Vec<u16>,
-        /// Sectors of the array: all of them are at risk.
+        /// Sectors of the array, all of which are at risk.
         array_sectors: u64,
     },
-    /// The array is a cluster's.
+    /// The array belongs to a cluster.
     #[error("it belongs to a cluster (clustered bitmap), which braid cannot serve")]
     Clustered,
     /// Members with damaged superblocks may have writes that all sound ones missed.
@@ -234,14 +236,14 @@ pub enum Refusal {
         .labels.join(", "), if .labels.len() == 1 { "its" } else { "their" }
     )]
     NewestDamaged {
-        /// The members concerned.
+        /// The members with damaged superblocks.
         labels: Vec<String>,
-        /// The most events claimed by one of them.
+        /// The most events that a damaged superblock claims.
         events: u64,
-        /// The most events of a sound one.
+        /// The most events of a sound superblock.
         sound_events: u64,
     },
-    /// No member here is as new as the known state.
+    /// No member here is as new as the recorded state of the array.
     #[error(
         "the array is known to have been newer: it had events {known_events}, the newest here has {events}; \
          {} had them", members_words(.members)
@@ -249,22 +251,22 @@ pub enum Refusal {
     OlderThanKnown {
         /// The most events of a member here.
         events: u64,
-        /// Events of the known state.
+        /// Events of the recorded state.
         known_events: u64,
-        /// Members that had the known state.
+        /// Members that had the recorded state.
         members: Vec<StateMember>,
     },
-    /// Members of one array with different facts about it.
+    /// Two members of one array have different facts about it.
     #[error("{label} and {other} are of one array and disagree about its {field}")]
     ConflictingGeometry {
-        /// The label of one.
+        /// The label of one of the two.
         label: String,
-        /// The label of the other, with the newest superblock.
+        /// The label of the other, which has the newest superblock.
         other: String,
         /// The field in which they differ.
         field: &'static str,
     },
-    /// The superblock's numbers make no valid geometry.
+    /// The numbers in the superblock describe no valid geometry.
     #[error("its geometry cannot be served: {0}")]
     Geometry(#[from] GeometryError),
     /// More members are missing than the level tolerates.
@@ -273,9 +275,10 @@ pub enum Refusal {
         list(.missing)
     )]
     TooFewMembers {
-        /// Members that are up to date.
+        /// The number of members that are up to date.
         have: u16,
-        /// Least members of any array; a raid10 can need more, depending on which are missing.
+        /// The fewest members with which the array may run. A raid10 can need more, depending on
+        /// which are missing.
         need: u16,
         /// Slots of the array.
         slots: u16,
@@ -288,7 +291,7 @@ pub enum Refusal {
         list(&.0.slots), .0.stripes
     )]
     DirtyAndDegraded(AtRisk),
-    /// As [`Refusal::DirtyAndDegraded`], and the parity logs do not cover everything at risk.
+    /// As for [`Refusal::DirtyAndDegraded`], and the parity logs do not cover everything at risk.
     #[error(
         "it was interrupted while writing, slot {} is missing, and its partial parity log does \
          not help: {}",
@@ -297,26 +300,27 @@ pub enum Refusal {
     PplNotReplayed {
         /// Slots without a member that is up to date.
         missing: Vec<u16>,
-        /// Unreadable logs, and why; empty if a resync was not finished, which logs do not cover.
+        /// Unreadable logs, each with the reason. Empty if a resync was not finished, since logs do
+        /// not cover that.
         unread: Vec<(Slot, PplLogError)>,
-        /// Stripes that may read wrong.
+        /// The number of stripes that may read wrong.
         stripes: u64,
     },
     /// The bitmap file does not belong to this array.
     #[error("{label} cannot be its bitmap file: {fault}")]
     BitmapFile {
-        /// The operator's name for it.
+        /// The operator's name for the file.
         label: String,
-        /// The cause.
+        /// Why the file is not used.
         fault: BitmapFileFault,
     },
-    /// It can be read but not written, and the options ask for writing.
+    /// The array can be read but not written, and the options ask for writing.
     #[error("it can only be read: {0}")]
     ReadOnlyOnly(#[from] ReadOnlyReason),
 }
 
 impl Refusal {
-    /// One word for programs; never changes.
+    /// The refusal in one word for programs; the word never changes.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -354,7 +358,7 @@ fn unread_words(unread: &[(Slot, PplLogError)]) -> String {
     }
 }
 
-/// The members by slot, and by UUID if they have one.
+/// The members as text: by slot, and by UUID if they have one.
 fn members_words(members: &[StateMember]) -> String {
     let words = members.iter().map(|member| match member.uuid {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => format!("slot {}", member.slot),

@@ -38,17 +38,17 @@ use crate::parity_log::AssembledParityLog;
 
 const BAND_SECTORS_MAX: u32 = 128;
 
-/// Logs of the members that are in their slots, in order of slots.
+/// The logs to replay, in order of slots. Only logs of members in their slots count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledReplay {
     /// Readable logs.
     pub logs: Vec<(Slot, PplLog)>,
-    /// Unreadable logs, and why.
+    /// Unreadable logs, each with the reason.
     pub unread: Vec<(Slot, PplLogError)>,
 }
 
 impl AssembledReplay {
-    /// Entries to replay.
+    /// The number of entries to replay.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.logs.iter().map(|(_, log)| log.entries().count()).sum()
@@ -57,11 +57,11 @@ impl AssembledReplay {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogSource {
-    /// braid's own, in the bitmap file.
+    /// braid's own log, in the bitmap file.
     File,
-    /// md's, of so many sectors on the newest member.
+    /// md's logs; the newest member's has this many sectors.
     Ppl(u16),
-    /// braid's own, with rings at least this large.
+    /// braid's own logs on members. All rings are at least this large.
     Own(OwnLogPlace),
 }
 
@@ -81,12 +81,13 @@ fn log_source(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<LogSourc
     let places: Vec<OwnLogPlace> =
         roster.active.iter().filter_map(|(_, candidate)| own(candidate)).collect();
     let smallest = places.iter().copied().min_by_key(|place| place.size_sectors)?;
-    // A head may belong to a log that the array dropped while its member was away.
+    // A log head may belong to a log that the array dropped while this member was away.
     let slots = u64::from(roster.newest.superblock.array.raid_slots);
     if 2 * (places.len() as u64) < slots && !log_counts(roster) {
         return None;
     }
-    // Unsynced regions have no parity to repair; braid's own log is never beside such a bitmap.
+    // Unsynced regions have no parity to repair. An array with such a bitmap never has braid's own
+    // log.
     let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
         let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
         bitmap.is_some_and(|bitmap| bitmap.superblock.kind == BitmapKind::Lockless)
@@ -126,7 +127,8 @@ fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
     (is_own && place.used_sectors() >= PPL_HEADER_SECTORS + band).then_some(place)
 }
 
-/// A member's place for braid's own log, from its head or the default, if it fits and holds a band.
+/// A member's place for braid's own log, if it fits and holds a band. The place is from the log's
+/// head, or the default.
 fn own_place(
     superblock: &Superblock,
     member: &ProbedMember,
@@ -142,7 +144,7 @@ fn own_place(
     (fits && holds_a_band).then_some(place)
 }
 
-/// The parity logs of all members, by index; `None` if the array has none that braid can write.
+/// The parity logs of all members by index; `None` if the array has none that braid can write.
 pub(crate) fn parity_logs(
     roster: &Roster<'_>,
     members: &[ProbedMember],
@@ -176,7 +178,7 @@ pub(crate) fn parity_logs(
     roster.in_use().map(log).chain(roster.spares.iter().map(of_spare)).collect()
 }
 
-/// Whether superblocks say that braid's own log, on members, covers all doubt.
+/// Whether superblocks say that braid's own log on members covers all doubt.
 pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
     if planted(Bug::LogOutlivesOthers) {
         return true;
@@ -188,7 +190,7 @@ pub(crate) fn keeps_logs(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool
     has_ppl(roster) || log_source(roster, file).is_some()
 }
 
-/// Whether all doubt is in stripes that logs name.
+/// Whether all doubt is in stripes that parity logs name.
 pub(crate) fn has_logs_that_count(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
     match log_source(roster, file) {
         _ if bitmap_file::counts(roster, LogHome::File) => true,
@@ -202,15 +204,15 @@ fn has_ppl(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.ppl.is_some()
 }
 
-/// The logs to replay; `None` for a clean array, or one without a log that counts.
+/// The logs to replay; `None` if the array is clean, or has no log that counts.
 pub(crate) fn replay(
     roster: &Roster<'_>,
     file: Option<&BitmapFile>,
     resync_offset: u64,
 ) -> Option<AssembledReplay> {
     let source = log_source(roster, file);
-    // mdadm's --force writes "clean" but leaves the log's mark: the log's stripes still need
-    // repair.
+    // mdadm's --force writes "clean" but keeps the mark that the log counts: the log's stripes
+    // still need repair.
     let is_forced = match source {
         Some(LogSource::Ppl(_)) => false,
         Some(LogSource::Own(_) | LogSource::File) | None => {

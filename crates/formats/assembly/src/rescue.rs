@@ -41,33 +41,33 @@ use braid_ondisk::{BitmapKind, Features, Role, Superblock, SuperblockUpdate, Tim
 use crate::verdict::{Reason, Verdict};
 use crate::{AssembledArray, Assembly, MemberVerdict, Options, ProbedMember, Refusal, assemble};
 
-/// A member's part in the plan.
+/// The part that a member has in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberUse {
-    /// It is in the array without force.
+    /// The member is in the array without force.
     Used,
-    /// It is believed by force.
+    /// The member is believed by force.
     Believed {
-        /// Its slot.
+        /// The member's slot.
         slot: u16,
-        /// The writes that it missed.
+        /// Where the member may lack writes.
         missed: MissedWrites,
     },
-    /// It was in the array, and is not needed.
+    /// The member was in the array, and is not needed.
     LeftOut {
-        /// Its slot.
+        /// The member's slot.
         slot: u16,
-        /// Whether the operator can name it to be believed.
+        /// Whether the operator can name the member, to have it believed.
         can_be_asked_for: bool,
     },
-    /// It holds no usable data of the array.
+    /// The member holds no usable data of the array.
     Apart,
 }
 
 /// The sectors where a member may lack writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MissedWrites {
-    /// These sectors of its data area, which a bitmap names.
+    /// In these sectors of the member's data area, which a bitmap names.
     Within(Vec<Range<u64>>),
     /// Anywhere: no bitmap reaches back so far.
     Anywhere,
@@ -76,28 +76,28 @@ pub enum MissedWrites {
 /// A plan to start the array, by force if necessary.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The verdicts on the members without force.
+    /// The verdicts on the members if none is believed by force.
     pub verdicts: Vec<MemberVerdict>,
     /// Why the array cannot start without force.
     pub refusal: Option<Refusal>,
     /// The part of each member.
     pub member_uses: Vec<MemberUse>,
-    /// The array with the believed members; this decision is for reading only.
+    /// The array with the believed members. It may only be read.
     pub array: Result<AssembledArray, Refusal>,
     /// New superblocks by member index; empty if no member is believed by force.
     pub superblocks: Vec<(usize, Superblock)>,
 }
 
-/// The result with another choice of members.
+/// The result of a plan with another choice of members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The array can be read.
     Runs {
-        /// Slots that are missing.
+        /// The number of slots without a member.
         degraded: u16,
-        /// Members that are believed by force.
+        /// The number of members believed by force.
         believed: usize,
-        /// Stripes of which not all can be computed.
+        /// The number of stripes of which some sectors cannot be computed.
         stripes_at_risk: u64,
     },
     /// No array can be assembled.
@@ -105,7 +105,7 @@ pub enum Outcome {
 }
 
 impl Plan {
-    /// Members that are believed by force.
+    /// The indices of the members believed by force.
     pub fn believed(&self) -> impl Iterator<Item = usize> {
         let member_uses = self.member_uses.iter().enumerate();
         member_uses
@@ -113,14 +113,14 @@ impl Plan {
             .map(|(index, _)| index)
     }
 
-    /// Stripes of which not all can be computed.
+    /// The number of stripes of which some sectors cannot be computed.
     #[must_use]
     pub fn stripes_at_risk(&self) -> u64 {
         let risk = self.array.as_ref().ok().and_then(|array| array.withheld_risk.as_ref());
         risk.map_or(0, |risk| risk.stripes)
     }
 
-    /// The result in short.
+    /// The plan's result in short.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match &self.array {
@@ -133,13 +133,13 @@ impl Plan {
         }
     }
 
-    /// The members with the plan's superblocks in place.
+    /// The members, with the plan's superblocks in place of their own.
     #[must_use]
     pub fn members(&self, members: &[ProbedMember]) -> Vec<ProbedMember> {
         let mut members = members.to_vec();
         for (index, superblock) in &self.superblocks {
             put(&mut members[*index], superblock);
-            // Its log is about writes that other members missed.
+            // The log of a believed member would be about writes that other members missed.
             members[*index].ppl = None;
             members[*index].own_log = None;
         }
@@ -147,14 +147,14 @@ impl Plan {
     }
 }
 
-/// The plan for these members; those in `asked` are believed whether they are needed or not.
+/// Makes a plan for these members. Those in `asked` are believed whether they are needed or not.
 #[must_use]
 pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>) -> Plan {
     let options = Options { read_only: true, accept_risk: None, ..options.clone() };
     let Assembly { mut verdicts, array: as_it_stands } = assemble(members, &options);
     let mut options = options;
     let mut base = as_it_stands.clone();
-    // By the record all of them are old; their superblocks still tell which is the newest.
+    // By the record all members are old, but their superblocks still tell which is the newest.
     if let Err(Refusal::OlderThanKnown { .. }) = as_it_stands {
         options.known.clear();
         Assembly { verdicts, array: base } = assemble(members, &options);
@@ -207,7 +207,7 @@ pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>
     Plan { verdicts, refusal, member_uses, array, superblocks }
 }
 
-/// The result if one of the members stays out.
+/// The plan's result if one of the members stays out.
 #[must_use]
 pub fn without(
     members: &[ProbedMember],
@@ -237,7 +237,8 @@ fn superblock(member: &ProbedMember) -> Option<&Superblock> {
     member.probe.newest()
 }
 
-/// The member in a slot with most events, then with the lowest number: its superblock counts.
+/// The index of the member whose superblock counts: of those in a slot, the one with most events,
+/// then with the lowest number.
 fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize> {
     let in_slot = |index: &usize| verdicts[*index].verdict.slot().is_some();
     let rank = |index: &usize| {
@@ -249,7 +250,8 @@ fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize>
 
 type LastUpdate = (u64, Timestamp);
 
-/// The slot for which a member may be believed, and its last update; `None` if it may not.
+/// The slot for which a member may be believed, and the last update that it took. `None` if the
+/// member may not be believed.
 fn claim(
     members: &[ProbedMember],
     verdicts: &[MemberVerdict],
@@ -299,19 +301,19 @@ fn claim(
         .then_some((slot, (own.state.events, own.state.update_time)))
 }
 
-/// Whether a table of so many roles includes its device.
+/// Whether a table of `roles` roles has an entry for this superblock's device.
 fn fits(own: &Superblock, roles: usize) -> bool {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     roles <= own.state.roles.len() && number < own.state.roles.len()
 }
 
-/// Whether an array has all slots that a table names.
+/// Whether the superblock's array has all slots that a table names.
 fn has_slots(own: &Superblock, roles: &[Role]) -> bool {
     let slots = own.array.raid_slots;
     roles.iter().all(|role| !matches!(role, Role::Active(slot) if u32::from(*slot) >= slots))
 }
 
-/// The members that may be believed without being named, in tiers, newest first.
+/// The members that may be believed without being named, in tiers, the newest tier first.
 fn tiers(
     members: &[ProbedMember],
     verdicts: &[MemberVerdict],
@@ -329,7 +331,7 @@ fn tiers(
     let mut given: BTreeSet<u16> = BTreeSet::new();
     let mut tiers = Vec::new();
     for tier in order.chunk_by(|(a, ..), (b, ..)| a == b) {
-        // Two of one tier for one slot: nothing tells which is right.
+        // If two members of one tier claim one slot, no rule tells which is right.
         let is_alone = |slot: u16| tier.iter().filter(|(_, other, _)| *other == slot).count() == 1;
         let of_tier = tier.iter().filter(|(_, slot, _)| is_alone(*slot) && !given.contains(slot));
         tiers.push(of_tier.map(|(.., index)| *index).collect());
@@ -383,7 +385,7 @@ fn believe(
     (superblocks, assemble(&others, &options).array)
 }
 
-/// Every device's role with these members believed; all others become faulty.
+/// Every device's role if these members are believed; all other devices become faulty.
 fn roles(
     members: &[ProbedMember],
     (verdicts, of_newest): (&[MemberVerdict], &Superblock),
@@ -402,7 +404,7 @@ fn roles(
     }
     for &index in believed {
         let Some(own) = superblock(&members[index]) else { continue };
-        // A missing device may have taken the slot since.
+        // A missing device may have taken this member's slot since.
         roles.iter_mut().filter(|role| **role == own.state.role).for_each(|role| {
             *role = Role::Faulty;
         });
@@ -423,7 +425,7 @@ fn put(member: &mut ProbedMember, superblock: &Superblock) {
     *old.expect("it was made of one of these") = superblock.clone();
 }
 
-/// The sectors where a member may lack writes, by the bitmap of the array that believes it.
+/// The sectors where a believed member may lack writes, by the bitmap of the array.
 fn missed(member: &ProbedMember, array: Option<&AssembledArray>) -> MissedWrites {
     let events = superblock(member).map_or(0, |own| own.state.events);
     let Some(bitmap) = array.and_then(|array| array.bitmap.as_ref()) else {

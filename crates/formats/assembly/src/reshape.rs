@@ -59,12 +59,12 @@ use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock};
 
 use crate::{ProbedMember, Refusal};
 
-/// A member this many events behind has missed nothing.
+/// A member that is at most this many events behind has missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
 /// Sectors of md's stripe cache on each member: 256 pages by default (`stripe_cache_size` in the
 /// kernel's `Documentation/admin-guide/md.rst`). A reshape needs four times the larger chunk. mdadm
-/// asks for more, to hold the piece that it copies at a time; that piece is at most this, and on
-/// small members at most a part of them.
+/// asks for more, to hold the piece that it copies at a time. Such a piece has at most this many
+/// sectors; on small members, at most a part of the member.
 const CACHE_SECTORS: u64 = 256 * 8;
 const COPIED_SECTORS: u64 = 65536;
 const COPIED_PART: u64 = 16;
@@ -76,17 +76,18 @@ pub struct Reshaping {
     pub before: Shape,
     /// The new shape.
     pub after: Shape,
-    /// The array sector up to which data is moved: the checkpoint, or further if the caller knows.
+    /// The array sector up to which data is moved: the checkpoint, or a later place that the caller
+    /// knows.
     pub position_sectors: u64,
-    /// The checkpoint.
+    /// The array sector of the checkpoint, as superblocks record it.
     pub recorded_sectors: u64,
-    /// The reshape runs from the array's end to its start.
+    /// Whether the reshape runs from the array's end to its start.
     pub backwards: bool,
-    /// The readable sectors: those in both shapes.
+    /// The sectors of the array that can be read: those that both shapes have.
     pub size_sectors: u64,
     /// Whether the members' data offset changes.
     pub moves_data: bool,
-    /// Sectors that may be overwritten, unless a backup has them.
+    /// Array sectors that may be overwritten, unless a backup has them.
     pub at_risk: Option<Range<u64>>,
     /// The newest member's superblock.
     newest: Superblock,
@@ -101,10 +102,10 @@ fn newest(members: &[ProbedMember]) -> Option<&Superblock> {
 }
 
 impl Reshaping {
-    /// The reshape of the array of these members; `None` if there is none.
+    /// The reshape of these members' array; `None` if the array has none.
     ///
     /// # Errors
-    /// md has no such reshape.
+    /// If md has no such reshape.
     #[must_use]
     pub fn of(members: &[ProbedMember]) -> Option<Result<Self, Refusal>> {
         let newest = newest(members)?.clone();
@@ -155,7 +156,7 @@ impl Reshaping {
         Ok(reshaping)
     }
 
-    /// Whether a RAID-0 grows: md makes it a RAID-4 meanwhile, without a member for parity.
+    /// Whether a RAID-0 grows. Meanwhile md makes it a RAID-4 without a member for parity.
     #[must_use]
     pub fn is_striping(&self) -> bool {
         /// md's layout number for parity on the last member.
@@ -166,7 +167,8 @@ impl Reshaping {
             && !self.newest.state.roles.contains(&parity)
     }
 
-    /// The shift of a member's data in sectors; `None` if it takes no part.
+    /// The sectors by which a member's data moves; `None` if the member takes no part in the
+    /// reshape.
     fn moves(&self, member: &ProbedMember) -> Option<i64> {
         let own = member.probe.newest().filter(|own| self.takes_part(own))?;
         let old = own.device.data_offset_sectors;
@@ -175,7 +177,7 @@ impl Reshaping {
         i64::try_from(new).ok()?.checked_sub(i64::try_from(old).ok()?).filter(|_| is_in_slot)
     }
 
-    /// Whether a superblock's reshape is the newest's.
+    /// Whether a superblock records the same reshape as the newest superblock.
     fn takes_part(&self, own: &Superblock) -> bool {
         let (Some(mine), Some(reshape)) = (own.reshape, self.newest.reshape) else { return false };
         let plan = |one: &Reshape| {
@@ -188,7 +190,8 @@ impl Reshaping {
             && (mine.position_sectors == reshape.position_sectors || behind <= EVENTS_BEHIND_MAX)
     }
 
-    /// The members as of an array of one shape without a reshape; uninvolved members are unchanged.
+    /// The members as those of an array of one shape, without a reshape. Members that take no part
+    /// are unchanged.
     #[must_use]
     pub fn members(&self, members: &[ProbedMember], side: ReshapeSide) -> Vec<ProbedMember> {
         let mut members = members.to_vec();
@@ -201,13 +204,14 @@ impl Reshaping {
                     *found = own.on_side(side, (moved, member.size_bytes));
                 }
             }
-            // During a reshape md keeps no such logs.
+            // During a reshape md keeps no parity logs.
             (member.ppl, member.own_log) = (None, None);
         }
         members
     }
 
-    /// Sectors at a member's data start that hold moved data; `u64::MAX` for a backwards reshape.
+    /// How many sectors from a member's data start hold moved data; `u64::MAX` for a backwards
+    /// reshape.
     fn moved_sectors(&self) -> u64 {
         let Some(Ok(Geometry::Stripe(after))) =
             (!self.backwards).then(|| Geometry::new(&self.after))
@@ -219,16 +223,16 @@ impl Reshaping {
         self.position_sectors.div_ceil(row).saturating_mul(chunk)
     }
 
-    /// Whether every row stays at its place: md overwrites the rows that it has just read.
+    /// Whether every row stays at its place, so that md overwrites the rows that it has just read.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         let (before, after) = (data_slots(&self.before), data_slots(&self.after));
         self.at_risk.is_some() && !self.moves_data && before.is_some() && before == after
     }
 
-    /// Records that md got to a place in this range, most likely to `likely`. That place becomes
-    /// the position, and only what md may have had in hand around the range is at risk. The range
-    /// is ahead of the checkpoint. Only for a reshape in place.
+    /// Records that md got to a place in the range `between`, most likely to `likely`. That place
+    /// becomes the position, and only the sectors around the range that md may have had in hand are
+    /// at risk. The range is ahead of the checkpoint. Only for a reshape in place.
     pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
         let around = self.around(between);
@@ -237,7 +241,8 @@ impl Reshaping {
         self.at_risk = Some(around).filter(|range| !range.is_empty());
     }
 
-    /// Whole rows ahead of the checkpoint that md may have had in hand at any of these sectors.
+    /// The whole rows, ahead of the checkpoint, that md may have had in hand while it was at any of
+    /// these sectors.
     #[must_use]
     pub fn around(&self, sectors: &Range<u64>) -> Range<u64> {
         let ahead = self.ahead_of_checkpoint();
@@ -245,14 +250,14 @@ impl Reshaping {
         let data = row / self.row_sectors();
         let member_sectors = self.before.member_sectors.first().copied().unwrap_or(0);
         let copied = COPIED_SECTORS.min(member_sectors / COPIED_PART) / data + 16;
-        // Recent kernels let the cache grow.
+        // Recent kernels let the stripe cache grow, so this takes twice its size.
         let in_hand = 2 * CACHE_SECTORS.max(4 * self.row_sectors()).max(copied) * data;
         let start = sectors.start.saturating_sub(in_hand) / row * row;
         let end = sectors.end.saturating_add(in_hand).checked_next_multiple_of(row);
         start.max(ahead.start)..end.unwrap_or(u64::MAX).min(ahead.end)
     }
 
-    /// Array sectors in a row of both shapes.
+    /// The array sectors of a row in a reshape in place, where both shapes have the same rows.
     fn array_row_sectors(&self) -> u64 {
         self.row_sectors() * data_slots(&self.before).map_or(1, u64::from)
     }
@@ -264,7 +269,7 @@ impl Reshaping {
         }
     }
 
-    /// The shape on one side.
+    /// The shape of the array on one side of the position.
     #[must_use]
     pub fn shape(&self, side: ReshapeSide) -> &Shape {
         match side {
@@ -273,7 +278,7 @@ impl Reshaping {
         }
     }
 
-    /// The sectors on each side, in order, without empty ranges.
+    /// The array sectors on each side of the position, in order, without empty ranges.
     #[must_use]
     pub fn sides(&self) -> Vec<(Range<u64>, ReshapeSide)> {
         let (first, second) = match self.backwards {
@@ -285,14 +290,14 @@ impl Reshaping {
         both.into_iter().filter(|(range, _)| !range.is_empty()).collect()
     }
 
-    /// The sectors on one side.
+    /// The array sectors on one side of the position.
     #[must_use]
     pub fn on(&self, side: ReshapeSide) -> Range<u64> {
         let found = self.sides().into_iter().find(|(_, other)| *other == side);
         found.map_or(0..0, |(range, _)| range)
     }
 
-    /// Progress, in hundredths of a per cent.
+    /// How far the reshape has come, in hundredths of a per cent.
     #[must_use]
     pub fn done_basis_points(&self) -> u64 {
         let done = self.on(ReshapeSide::After);
@@ -313,9 +318,10 @@ impl Reshaping {
         self.newest.state.update_time.seconds
     }
 
-    /// The needed range of a backup part: array sectors, and their place in the backup. Sectors
-    /// before the checkpoint may have been written since. Sectors ahead of it are unchanged even if
-    /// md has moved them, because no client writes there before the next checkpoint.
+    /// The range of a backup part that a reader needs: array sectors, and their place in the
+    /// backup. Sectors before the checkpoint may have been written since. Sectors ahead of it are
+    /// unchanged even if md has moved them, because no client writes there before the next
+    /// checkpoint.
     #[must_use]
     pub fn needed(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let ahead = self.ahead_of_checkpoint();
@@ -325,14 +331,14 @@ impl Reshaping {
         (start < end).then_some((start..end, at))
     }
 
-    /// Sectors of the larger chunk of both shapes.
+    /// The larger chunk of the two shapes, in sectors.
     #[must_use]
     pub fn row_sectors(&self) -> u64 {
         u64::from(self.before.chunk_sectors.max(self.after.chunk_sectors)).max(1)
     }
 }
 
-/// Data slots in a row; `None` without rows.
+/// Data slots in a row; `None` for a level without rows.
 fn data_slots(shape: &Shape) -> Option<u16> {
     match Geometry::new(shape) {
         Ok(Geometry::Stripe(stripe)) => Some(stripe.data_slots()),
@@ -340,10 +346,10 @@ fn data_slots(shape: &Shape) -> Option<u16> {
     }
 }
 
-/// Sectors that both shapes hold, in whole chunks of both.
+/// Array sectors that both shapes have, in whole chunks of both.
 fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -> u64 {
     let of = |geometry: &Geometry| match geometry {
-        // Chunks are powers of two.
+        // Both chunks are powers of two, so the larger one is a multiple of the other.
         Geometry::Stripe(stripe) => {
             let chunk = u64::from(before.chunk_sectors().max(after.chunk_sectors())).max(1);
             (member_sectors - member_sectors % chunk).saturating_mul(u64::from(stripe.data_slots()))
@@ -353,7 +359,7 @@ fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -
     of(before).min(of(after)).min(before.capacity_sectors()).min(after.capacity_sectors())
 }
 
-/// Sectors that md may have overwritten. 128 bits hold every product: 2^54 sectors, 2^11 slots.
+/// The array sectors that md may have overwritten. Products fit 128 bits: 2^54 sectors, 2^11 slots.
 fn critical(
     reshaping: &Reshaping,
     (before, after): &(Geometry, Geometry),
@@ -362,14 +368,14 @@ fn critical(
     let (position, size) = (reshaping.position_sectors, reshaping.size_sectors);
     let ahead = reshaping.on(ReshapeSide::Before);
     let chunk = u128::from(reshaping.row_sectors());
-    // The member with the least room between reads and writes.
+    // The shift of the member that has the least room between reads and writes.
     let worst = match reshaping.backwards {
         false => moves.iter().max(),
         true => moves.iter().min(),
     };
     let worst = i128::from(*worst?);
     let (Geometry::Stripe(before), Geometry::Stripe(after)) = (before, after) else {
-        // md shifts mirrors only where there is room.
+        // md changes the data offset of mirrors only where there is room.
         return (worst == 0).then_some(ahead);
     };
     let [old, new] = [before, after].map(|shape| u128::from(shape.data_slots()));
@@ -383,14 +389,15 @@ fn critical(
         let (read, written) = (row(old), row(new).saturating_add(worst));
         if reshaping.backwards { written > read } else { written < read }
     };
-    // Rows must grow going forwards and shrink going backwards, or reads never get ahead of writes.
+    // Rows must have more sectors in a forward reshape, and fewer in a backward one. Otherwise
+    // reads never get ahead of writes.
     let gets_apart = (new > old) != reshaping.backwards;
     if !gets_apart {
         return Some(ahead);
     }
     let step = chunk * if reshaping.backwards { old } else { new };
     let against = if reshaping.backwards { -worst } else { worst };
-    // No sector before this has reads ahead of writes; within some rows after it one has.
+    // Up to this sector reads are never ahead of writes; within some rows after it they are.
     let behind = u128::try_from(against.max(0)).unwrap_or(0) * old * new / old.abs_diff(new);
     let mut sector = behind / step * step;
     while !is_apart(sector) {

@@ -10,50 +10,50 @@ use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, Timestamp, fo
 /// A member's part in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Occupies its slot, fully recovered.
+    /// The member occupies its slot, and is fully recovered.
     Fresh {
         /// The slot.
         slot: u16,
     },
-    /// Occupies its slot, recovered up to a sector of its data area.
+    /// The member occupies its slot, and is recovered up to a sector of its data area.
     Recovering {
         /// The slot.
         slot: u16,
         /// Sectors that may be read.
         recovered_sectors: u64,
     },
-    /// Waits for a slot.
+    /// The member waits for a slot.
     Spare,
-    /// Replaces a member that is still present: takes every write, and is not read.
+    /// The member replaces one that is still present: it takes every write, and is not read.
     Replacement {
-        /// The slot of both.
+        /// The slot of both members.
         slot: u16,
     },
     /// The device with the array's write journal.
     Journal,
-    /// Missed updates of the array; never read.
+    /// The member missed updates of the array, and is never read.
     Stale {
-        /// Events that it is behind.
+        /// The number of events that the member is behind.
         behind: u64,
     },
     /// The array marked it faulty.
     Faulty,
-    /// Of another array.
+    /// The member is of another array.
     Foreign,
-    /// It has no md superblock, or only one that may be its last partition's.
+    /// The device has no md superblock, or only one that may be its last partition's.
     NotAMember,
-    /// It has a superblock that is not valid.
+    /// The device has a superblock that is not valid.
     Damaged,
-    /// Smaller than its superblock says.
+    /// The device is smaller than its superblock says.
     Truncated,
     /// The same device or the same member is given twice.
     Duplicate,
-    /// As new as another member, with a different role table.
+    /// The member is as new as another one, but has a different role table.
     Contradictory,
 }
 
 impl Verdict {
-    /// A stable word for programs.
+    /// The verdict in a stable word for programs.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Verdict {
         }
     }
 
-    /// The slot that it occupies.
+    /// The slot that the member occupies.
     #[must_use]
     pub const fn slot(self) -> Option<u16> {
         match self {
@@ -98,113 +98,115 @@ impl fmt::Display for Verdict {
 /// The reason of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// Its events are the newest.
+    /// The member has the most events.
     Newest {
-        /// Its events.
+        /// Events of the member.
         events: u64,
     },
-    /// One event behind: a power cut kept an update from it, during which no data is written. An
-    /// old copy looks the same after md, or after braid's last milliseconds.
+    /// The member is one event behind: a power cut kept an update from it, and no data is written
+    /// during an update. An old copy looks the same, if it is from a run of md or from braid's last
+    /// milliseconds.
     OneBehind {
-        /// Its events.
+        /// Events of the member.
         events: u64,
     },
-    /// Its recovery is unfinished.
+    /// The member's recovery is unfinished.
     RecoveryUnfinished {
         /// Sectors recovered.
         recovered_sectors: u64,
     },
-    /// Its superblock says that it is a spare.
+    /// The member's superblock says that it is a spare.
     SaysSpare,
-    /// It says that it is a spare, but the newest table has an active device under its number.
+    /// The member says that it is a spare, but the newest table has an active device under its
+    /// number.
     NumberTaken {
-        /// The member with the newest superblock.
+        /// The label of the member with the newest superblock.
         newest: String,
     },
-    /// It and another device with the same number are spares: one is a clone.
+    /// Two spares have the same number: one is a clone.
     SpareTwice {
-        /// The label of the one that is used.
+        /// The label of the spare that is used.
         used: String,
     },
-    /// The newest superblock does not have it in this slot.
+    /// The newest superblock does not have the member in this slot.
     NotInNewestTable {
-        /// The slot that it claims.
+        /// The slot that the member claims.
         slot: u16,
-        /// The member with the newest superblock.
+        /// The label of the member with the newest superblock.
         newest: String,
     },
-    /// The member that it replaces is present.
+    /// The member is a replacement, and the member that it replaces is present.
     OriginalPresent {
-        /// The label of that member.
+        /// The label of the replaced member.
         original: String,
     },
-    /// Its superblock says that it is the journal device.
+    /// The device's superblock says that it is the journal device.
     SaysJournal,
-    /// Too few events.
+    /// The member has too few events.
     EventsBehind {
-        /// Its events.
+        /// Events of the member.
         events: u64,
         /// The newest member's events.
         newest_events: u64,
     },
-    /// As many events as the newest, from an older update: counts step back when the array turns
-    /// clean.
+    /// The member has as many events as the newest, but from an older update: counts step back when
+    /// the array turns clean.
     OlderUpdate {
-        /// Its events, and the newest.
+        /// Events of the member, and of the newest.
         events: u64,
-        /// The time of its update.
+        /// The time of the member's update.
         updated: Timestamp,
         /// The time of the newest update.
         newest_updated: Timestamp,
     },
-    /// Older than the known state of the array.
+    /// The member is older than the recorded state of the array.
     OlderThanKnown {
-        /// Its events.
+        /// Events of the member.
         events: u64,
-        /// Events of the known state.
+        /// Events of the recorded state.
         known_events: u64,
     },
-    /// It and the newest member ran without each other, and call each other faulty.
+    /// The member and the newest one ran without each other, and call each other faulty.
     RanApart {
-        /// Its events.
+        /// Events of the member.
         events: u64,
         /// The newest member's events.
         newest_events: u64,
-        /// The member that has them.
+        /// The label of the newest member.
         newest: String,
     },
-    /// The newest superblock calls it faulty.
+    /// The newest superblock calls the member faulty.
     MarkedFaulty {
-        /// The member with the newest superblock.
+        /// The label of the member with the newest superblock.
         newest: String,
     },
-    /// It says that it is the journal device, but the newest superblock has no journal.
+    /// The device says that it is the journal device, but the newest superblock has no journal.
     NoJournal {
-        /// The member with the newest superblock.
+        /// The label of the member with the newest superblock.
         newest: String,
     },
-    /// Its own superblock calls it faulty.
+    /// The member's own superblock calls it faulty.
     SaysFaulty,
-    /// It belongs to another array than the assembled one, or to one of several.
+    /// The member belongs to another array than the assembled one, or to one of several.
     OtherArray {
         /// The UUID of that array.
         uuid: [u8; 16],
-        /// Its name.
+        /// The name of that array.
         name: String,
     },
-    /// Nothing was recognised on it.
+    /// Nothing was recognised on the device.
     Blank,
-    /// It holds other content.
+    /// The device holds content of another format.
     Holds(ForeignKind),
-    /// It has a partition table, so its 0.90 superblock may be its last partition's.
+    /// The device has a partition table, so its 0.90 superblock may be its last partition's.
     LastPartition,
-    /// Its superblock is invalid.
+    /// The member's superblock is invalid.
     Superblock(SuperblockError),
-    /// Its bad-block log is invalid, so its bad sectors are unknown.
+    /// The member's bad-block log is invalid, so its bad sectors are unknown.
     BadBlockLog(BadBlockLogError),
-    /// It is smaller than the array needs.
+    /// The device is smaller than the array needs.
     TooShort {
-        /// Bytes that are missing.
+        /// The number of bytes that are missing.
         missing_bytes: u64,
     },
     /// The same device is given under another label.
@@ -212,16 +214,16 @@ pub enum Reason {
         /// The label that is used.
         used: String,
     },
-    /// Another member with the same number has the same slot, and nothing tells which is newer.
+    /// Another member with the same number has the same slot, and no rule tells which is newer.
     SlotContested {
-        /// The slot.
+        /// The slot that both claim.
         slot: u16,
-        /// The other member that claims it.
+        /// The label of the other member.
         by: String,
     },
     /// An equally new member has a different role table.
     TablesDiffer {
-        /// The other member.
+        /// The label of the other member.
         other: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The tests of assembly, in one program: a program for each file is linked for each file.
+//! The tests of assembly as one program, since cargo links a program for each file otherwise.
 
 mod bitmaps;
 mod every_field;

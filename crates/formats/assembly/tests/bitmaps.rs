@@ -18,7 +18,8 @@ fn with_bitmaps(events: [u64; 3]) -> Vec<braid_assembly::ProbedMember> {
     members
 }
 
-/// Gives the first member a lockless bitmap with these marks, the others the same with changes.
+/// Members of a RAID-5 with lockless bitmaps of these events. `marks` are the bytes in which each
+/// member's marks differ from the common ones.
 fn with_marks(events: [u64; 3], marks: [&[(u64, u8)]; 3]) -> Vec<braid_assembly::ProbedMember> {
     let mut members = array(Level::Raid5, 3);
     for ((member, events), marks) in members.iter_mut().zip(events).zip(marks) {
@@ -62,7 +63,7 @@ fn bits_of_somebody_who_stopped_keeping_them_are_not_believed() {
     assert_eq!(bitmap.bits.set_count(), bitmap.bits.count(), "so all of it may differ");
 }
 
-/// Superblocks that were put back from a copy are older than their bitmap.
+/// The superblocks were restored from a copy, so the bitmap is far ahead of them.
 #[test]
 fn a_bitmap_that_is_far_ahead_is_not_believed() {
     assert!(together(&with_bitmaps([EVENTS + 1; 3])).is_current);
@@ -110,7 +111,8 @@ fn what_any_lockless_bitmap_calls_written_is() {
     assert_eq!(set(&marks.unsynced), [1, 2], "a byte that no state has needs sync");
 }
 
-/// Which regions lack parity is then unknown: everything needs sync, also after a clean stop.
+/// If no lockless bitmap is believed, it is unknown which regions lack parity. Then everything
+/// needs sync, even after a clean stop.
 #[test]
 fn of_a_lockless_bitmap_that_is_not_believed_nothing_is_unwritten() {
     let bitmap = together(&with_marks([EVENTS - 1; 3], [&[(0, 0)]; 3]));

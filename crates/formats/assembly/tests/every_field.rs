@@ -2,8 +2,8 @@
 //! them. Each is changed alone in the superblocks of an array, and the result must be as its row
 //! says.
 //!
-//! The rows here and there are compared (`the_tables_of_the_page_are_these`). The fields cover the
-//! whole fixed part (`no_byte_is_left_out`).
+//! A test compares the rows here with those of the page (`the_tables_of_the_page_are_these`). The
+//! fields cover the whole fixed part of the superblock (`no_byte_is_left_out`).
 
 use crate::kit::{DEVICE_BYTES, EVENTS, array_with, judge, superblock};
 use braid_assembly::{AssembledArray, Assembly, ProbedMember, ReadOnlyReason, Refusal};
@@ -18,7 +18,7 @@ const FIXED_BYTES: usize = 256;
 const SUPERBLOCK_AT: u64 = 4096;
 const CHECKSUM_AT: usize = 216;
 const FEATURES_AT: usize = 8;
-/// Fields that a running array updates, besides the roles.
+/// Fields that a running array updates, in addition to the roles.
 const UPDATED: [&str; 8] = [
     "feature_map",
     "recovery_offset",
@@ -49,13 +49,13 @@ impl Handling {
 }
 
 enum Effect {
-    /// It is not recognised as a superblock.
+    /// The changed bytes are not recognised as a superblock.
     Nothing,
-    /// The superblock is invalid.
+    /// The changed superblock is invalid.
     Fault(fn(&SuperblockFault) -> bool),
-    /// The array is served, and its superblock has this fact.
+    /// The array is served, and the changed fact is in its superblock.
     Says(fn(&Superblock) -> bool),
-    /// The array is served, and has this fact.
+    /// The array is served, and shows the changed fact.
     Serves(fn(&AssembledArray) -> bool),
     /// The change has no effect.
     Ignores,
@@ -67,12 +67,12 @@ use Effect::{Fault, Ignores, Nothing, Refuses, Says, Serves};
 #[derive(Clone, Copy)]
 enum Targets {
     All,
-    /// That of the member with this number; 4 is a spare.
+    /// The superblock of the member with this number; 4 is a spare.
     One(usize),
 }
 use Targets::{All, One};
 
-/// Bytes, their place, and the superblocks.
+/// Which superblocks to change, the byte offset, and the bytes.
 type Patch = (Targets, usize, Vec<u8>);
 
 /// One change to an array of this level with a spare, and its visible result.
@@ -101,7 +101,7 @@ fn features(bits: u32) -> Patch {
     (All, FEATURES_AT, le(bits.into(), 4))
 }
 
-/// RAID-5 with these changes, and the visible result.
+/// Changes a RAID-5 in this way, with the visible result.
 fn on(puts: Vec<Patch>, sees: Effect) -> Change {
     Change(Level::Raid5, puts, sees)
 }
@@ -134,7 +134,7 @@ fn of_a_reshape(
     let level = (All, 100, le(5, 4));
     let changes = vec![
         on(vec![put()], Ignores),
-        // The level of a reshape must exist.
+        // A reshape of a level that has no reshape is refused.
         on(vec![level, put(), features(bits)], Refuses(sees)),
     ];
     field_of((at, bytes, name), Refused, changes)
@@ -345,7 +345,7 @@ fn of_the_device() -> Vec<Field> {
                 Says(|found| found.device.number != 0 || found.device.uuid == [0xcd; 16]),
             )],
         ),
-        // Undefined flags are kept as well.
+        // Bits of undefined flags are kept as well.
         field_of(
             (184, 1, "devflags"),
             Understood,
@@ -480,12 +480,12 @@ fn all_features() -> Vec<Feature> {
         |fault: &SuperblockFault| matches!(fault, SuperblockFault::Contradiction(_));
     let bitmap = || (All, 96, le(8, 4));
     let ppl = || (All, 96, le(0x0010_0010, 4));
-    // As many sectors as md needs, apart from all other areas.
+    // A partial parity log of as many sectors as md needs, apart from all other areas.
     let roomy_ppl = || (All, 96, le(264 << 16 | 40, 4));
     let recovering = |bits| vec![(One(1), 152, le(256, 8)), (One(1), FEATURES_AT, le(bits, 4))];
     let recovers: fn(&AssembledArray) -> bool =
         |array| array.slots[1].as_ref().is_some_and(|one| one.recovered_until == 256);
-    // The spare's role is made that of member 1.
+    // The spare gets the role of member 1, as its replacement.
     let replacing = vec![(All, 264, le(1, 2)), (One(4), FEATURES_AT, le(16 | 2, 4))];
     let replaces: fn(&AssembledArray) -> bool =
         |array| array.replacements.iter().map(|(slot, _)| *slot).eq([Slot(1)]);
@@ -598,7 +598,7 @@ fn all_features() -> Vec<Feature> {
     ]
 }
 
-/// The members with these bytes in their superblocks, or a superblock's fault.
+/// The members with these bytes put into their superblocks, or the fault that validation found.
 fn changed(
     level: Level,
     puts: &[Patch],
@@ -641,7 +641,7 @@ const BITMAP: BitmapSuperblock = BitmapSuperblock {
     sectors_reserved: 0,
 };
 
-/// An update of a running array keeps these bytes.
+/// Checks that an update of a running array keeps these bytes.
 #[track_caller]
 fn assert_kept(members: &[ProbedMember], at: usize, bytes: usize, name: &str) {
     for member in members {
@@ -665,7 +665,7 @@ fn assert_kept(members: &[ProbedMember], at: usize, bytes: usize, name: &str) {
     }
 }
 
-/// Applies one try, and compares.
+/// Applies one change, and compares the result with the expected one.
 fn tried(name: &str, Change(level, puts, sees): &Change, kept: Option<(usize, usize)>) {
     let members = changed(*level, puts, name != "sb_csum");
     let members = match (members, sees) {
@@ -692,7 +692,7 @@ fn tried(name: &str, Change(level, puts, sees): &Change, kept: Option<(usize, us
     }
 }
 
-/// The tries of a row must show the handling that the row claims.
+/// Checks that the changes of a row show the handling that the row claims.
 fn assert_shown(name: &str, handling: Handling, changes: &[Change]) {
     let shows = |Change(_, _, sees): &Change| match handling {
         Understood => !matches!(sees, Ignores),
@@ -734,7 +734,7 @@ fn no_byte_is_left_out() {
     assert_eq!(end, FIXED_BYTES + 2, "the first role is the last");
 }
 
-/// The cells of each row of the page's table with this head.
+/// The cells of each row of the page's table with this head row.
 fn rows(head: &str) -> Vec<Vec<String>> {
     let (_, table) = PAGE.split_once(head).expect("a table with this head");
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));

@@ -11,7 +11,7 @@ fn own_log() -> Option<OwnLog> {
     Some(OwnLog { place: Ok(PLACE), log })
 }
 
-/// A member that was away when the array dropped its log still has its head.
+/// A member that was away when the array dropped its log still has a log head.
 #[test]
 fn a_head_of_one_is_no_log_of_all() {
     for (level, slots) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -22,7 +22,7 @@ fn a_head_of_one_is_no_log_of_all() {
             let is_kept = 2 * heads >= slots;
             assert_eq!(found.parity_logs.is_some(), is_kept, "{level}: {heads} of {slots}");
         }
-        // The superblocks say that the log counts, so one head is enough.
+        // The superblocks say that the log counts, so a log head on one member is enough.
         members[1..].iter_mut().for_each(|member| member.own_log = None);
         edit_all(&mut members, |superblock| {
             superblock.state.log_counts = Some(LogHome::Members);
@@ -33,7 +33,8 @@ fn a_head_of_one_is_no_log_of_all() {
     }
 }
 
-/// The newest superblock says whether a PPL is kept, and where on a member that names none yet.
+/// The newest superblock says whether members keep a PPL, and where on a member whose superblock
+/// names none yet.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
     const SIZE: u16 = 512;
@@ -43,7 +44,7 @@ fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
         superblock.set_ppl(PplPlace { size_sectors: SIZE, ..place });
     });
     let all = judge(&members).array.expect("it is whole").parity_logs.expect("it has logs");
-    // The update reached some superblocks only.
+    // The update that adds logs reached only some superblocks.
     for behind in 1..4 {
         let mut members = members.clone();
         for member in &mut members[..behind] {
@@ -58,7 +59,7 @@ fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
         let place = |log: &braid_assembly::AssembledParityLog| -> LogPlace { log.place };
         let same = logs.values().zip(all.values()).all(|(one, other)| place(one) == place(other));
         assert!(same && logs.len() == 4, "{behind}: {logs:?}");
-        // The other way round.
+        // The update that drops logs reached only some superblocks.
         let mut members = array(Level::Raid5, 4);
         for member in &mut members[..behind] {
             edit(member, |superblock| {

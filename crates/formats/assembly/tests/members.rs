@@ -131,7 +131,7 @@ fn spares_wait_whatever_their_events() {
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "spare", "faulty"]);
     assert_eq!(assembly.array.expect("an array").spares, [3]);
-    // Spares alone do not form an array, and do not know its members.
+    // Spares alone do not form an array, and do not know which members the array has.
     let assembly = judge(&members[3..]);
     assert_eq!(codes(&assembly), ["spare", "spare"]);
     assert_eq!(assembly.array.expect_err("no array").code(), "no-members");
@@ -191,8 +191,8 @@ fn the_same_device_twice_is_used_once() {
     assert_eq!(assembly.verdicts[0].reason, Reason::SameDevice { used: "another name".into() });
 }
 
-/// The clone was taken while the array was written; turning clean then took one event back. So the
-/// clone had one event more than its member, and was believed instead.
+/// The clone was taken while the array was written; then the array turned clean, which took one
+/// event back. So the clone had one event more than its member, and was believed in its place.
 #[test]
 fn a_clone_within_one_event_of_its_member_is_no_array() {
     for (true_one_ahead, clone_ahead) in [(0, 0), (1, 0), (0, 1)] {
@@ -213,7 +213,8 @@ fn a_clone_within_one_event_of_its_member_is_no_array() {
     }
 }
 
-/// Either may have been started without the other, and have acknowledged writes.
+/// The member and the clone may each have been started without the other, and have acknowledged
+/// writes.
 #[test]
 fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     let mut members = array(Level::Raid1, 2);
@@ -227,7 +228,7 @@ fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     assert_eq!(codes(&assembly), ["fresh", "duplicate", "duplicate"]);
     let labels = vec!["clone".into(), "m1".into()];
     assert_eq!(assembly.array, Err(Refusal::SlotClaimedTwice { slot: 1, labels }));
-    // If neither is in the array any more, the clone does not matter.
+    // If neither the member nor its clone is in the array any more, the clone does not matter.
     for index in [0, 1, 2] {
         set_role(&mut members[index], 1, Role::Faulty);
     }
@@ -238,7 +239,8 @@ fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     assert!(assembly.array.is_ok());
 }
 
-/// A clone of a spare stopped the array: two devices with one number could not be opened.
+/// A clone of a spare once kept the array from starting: braid could not open two devices with one
+/// number.
 #[test]
 fn a_cloned_spare_does_not_stop_the_array() {
     let mut members = array(Level::Raid1, 3);
@@ -323,13 +325,13 @@ fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
         bad(0, data_offset + used + 5, 1),
     ];
     members[0].bad_blocks = Ok(log.clone());
-    // Without the feature bit the log does not count.
+    // Without the feature bit the bad-block log does not count.
     members[1].bad_blocks = Ok(log);
     let slots = judge(&members).array.expect("an array").slots;
     let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors();
     assert_eq!(of(0), [0..2, 100..110, used - 1..used]);
     assert_eq!(of(1), []);
-    // The next writer of the log finds each record's place here.
+    // `bad_records` keeps each record's sector of the log, for the next write of the log.
     let records = &slots[0].as_ref().expect("an occupant").bad_records;
     let expected = [(0, 0..2), (0, 100..108), (3, 108..110), (0, 104..105), (7, used - 1..used)];
     assert_eq!(*records, expected);
@@ -396,10 +398,11 @@ fn a_0_90_superblock_behind_a_partition_table_is_not_the_disks() {
         let assembly = judge(&members);
         assert_eq!(codes(&assembly), ["fresh", "not-a-member"]);
         assert_eq!(assembly.verdicts[1].reason, Reason::LastPartition);
-        // The array uses more than a partition from 64 KiB on has: the superblock is the disk's.
+        // The array uses more sectors than a partition that begins at 64 KiB has: the superblock is
+        // the disk's.
         edit_all(&mut members, |superblock| superblock.array.member_size_sectors = place - 127);
         assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
-        // The backup GPT at the end alone does not count for the start.
+        // A backup GPT at the end of the disk does not count as a table at its start.
         edit_all(&mut members, |superblock| superblock.array.member_size_sectors = 1024);
         members[1].probe.foreign[0].offset = DEVICE_BYTES - 512;
         assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
@@ -417,7 +420,7 @@ fn a_1_x_superblock_behind_a_partition_table_is_believed() {
 #[test]
 fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     let mut members = array_with(Level::Raid5, 3, 1, 7);
-    // It left as number 3, and the device that came back as number 3 has slot 2.
+    // The member left as number 3. The device that came back under number 3 has slot 2.
     for member in &mut members[..3] {
         edit(member, |superblock| superblock.state.roles[3] = Role::Active(2));
         edit(member, |superblock| superblock.state.roles[2] = Role::Faulty);
@@ -427,8 +430,9 @@ fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     assert_eq!(assembly.verdicts[3].reason, Reason::NumberTaken { newest: "m0".to_owned() });
 }
 
-/// The update to clean (one event back) missed one member. Putting it out brought the others back
-/// to its count: its table is older than theirs. Found by the simulator, seed 0.
+/// One member missed the update to clean, which counts one event back. The update that put the
+/// member out brought the others back to its count, so its table is older than theirs. Found by the
+/// simulator, seed 0.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     for untold in 0..4_usize {
@@ -462,9 +466,9 @@ fn equally_new_members_of_which_some_put_out_a_third_are_an_array_without_it() {
     assert_eq!(assembly.array.expect("an array").degraded, 1);
 }
 
-/// As above, but power failed when only one of the others had recorded who is out. The array was
-/// then started without that one: the second other was levelled with a table that counts all in.
-/// Found by the simulator, seed 1452.
+/// Power failed when only one of two members had recorded that the third was out. The array was
+/// then started without that one. The start wrote the other's superblock with the same count and a
+/// table that has all members in. Found by the simulator, seed 1452.
 #[test]
 fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let mut members = array(Level::Raid1, 3);
@@ -474,11 +478,11 @@ fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["faulty", "fresh", "fresh"]);
     let array = assembly.array.expect("an array");
-    // A client may have written since, without acknowledgement.
+    // A client may have written since the loss, without acknowledgement.
     assert!(array.dirty && array.degraded == 1 && array.slots[0].is_none());
 }
 
-/// `tolerance` agrees with a start without those members.
+/// `tolerance` allows the loss of exactly those members without which the array starts.
 #[test]
 fn what_an_array_can_lose_is_what_it_starts_without() {
     let levels = [

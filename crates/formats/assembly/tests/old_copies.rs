@@ -14,7 +14,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp { seconds: 1_700_000_000 + seconds, microseconds: 0 }
 }
 
-/// Writes the same state to every member: events since creation, time, and clean or not.
+/// Writes the same state to every member: events (added to those at creation), time, and clean or
+/// not.
 fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: u64) {
     edit_all(members, |superblock| {
         superblock.state.events = EVENTS + events;
@@ -23,7 +24,7 @@ fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: 
     });
 }
 
-/// The record of these members' state.
+/// The record of the state that these members have.
 fn known(members: &[ProbedMember]) -> RecordedState {
     let newest = superblock(&members[0]);
     let member = |(slot, member): (u16, &ProbedMember)| {
@@ -52,7 +53,7 @@ fn judge_accepting(members: &[ProbedMember], known: &RecordedState) -> Assembly 
 const ARRAYS: [(Level, u16, usize); 3] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 1), (Level::Raid6, 4, 3)];
 
-/// The verdicts' words for an array with the stale member `old`.
+/// The codes of the verdicts if member `old` is stale and all others are fresh.
 fn all_but(slots: u16, old: usize) -> Vec<&'static str> {
     (0..usize::from(slots)).map(|one| if one == old { "stale" } else { "fresh" }).collect()
 }
@@ -66,7 +67,8 @@ fn a_member_put_back_from_before_a_run_that_wrote_is_stale() {
     for (level, slots, old) in ARRAYS {
         let mut members = array(level, slots);
         let copy = members[old].clone();
-        // braid: active, active again, clean, clean again. Killed while active, it is two ahead.
+        // braid writes four updates: active, active again, clean, clean again. If it is killed
+        // while active, its members are two events ahead.
         for (events, resync_offset) in [(4, CLEAN), (2, DIRTY)] {
             tell(&mut members, events, 9, resync_offset);
             members[old] = copy.clone();
@@ -80,7 +82,7 @@ fn an_old_copy_with_the_newest_count_is_told_by_its_time() {
     for (level, slots, old) in ARRAYS {
         let mut members = array(level, slots);
         let copy = members[old].clone();
-        // md: active with one event more, clean with one event less.
+        // md adds one event when the array becomes active, and takes one back when it turns clean.
         tell(&mut members, 0, 9, CLEAN);
         members[old] = copy;
         let judged = judge(&members);
@@ -91,7 +93,7 @@ fn an_old_copy_with_the_newest_count_is_told_by_its_time() {
     }
 }
 
-/// A sleeping spare has the time of its last update; it is never read.
+/// A sleeping spare keeps the time of the last update that it took, and is never read.
 #[test]
 fn a_sleeping_spare_is_not_an_old_copy() {
     let mut members = crate::kit::array_with(Level::Raid5, 3, 1, 7);
@@ -120,7 +122,7 @@ fn a_step_back_that_was_cut_short_costs_nobody() {
         let mut members = array(level, slots);
         tell(&mut members, 1, 5, DIRTY);
         let known = known(&members);
-        // md's update to clean, with one event less, reaches one of them.
+        // md's update to clean, with one event less, reaches one of the members.
         tell(&mut members[told..=told], 0, 9, CLEAN);
         for judged in [judge(&members), judge_knowing(&members, &known)] {
             assert_eq!(codes(&judged), all_fresh(slots), "{level}");
@@ -129,7 +131,8 @@ fn a_step_back_that_was_cut_short_costs_nobody() {
     }
 }
 
-/// As after a kill of md; or of braid between two updates of a change, or with a sleeping spare.
+/// The copy is one event behind, as after a kill of md or with a sleeping spare. A kill of braid
+/// between the two updates of a change also leaves such a copy.
 #[test]
 fn an_old_copy_one_behind_is_told_by_the_record_alone() {
     for (level, slots, old) in ARRAYS {
@@ -162,7 +165,7 @@ fn an_old_copy_from_while_md_was_writing_is_told_by_the_record_alone() {
     }
 }
 
-/// It took an update that a power cut kept from the others, which then went on without it.
+/// A member took an update that a power cut kept from the others, which then went on without it.
 #[test]
 fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
     let mut members = array(Level::Raid5, 4);
@@ -175,7 +178,7 @@ fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
     assert_eq!(codes(&judge_knowing(&members, &known)), all_but(4, 2));
 }
 
-/// A snapshot from the middle of a run is restored after a kill of the same run.
+/// A snapshot from the middle of a run is restored after that run was killed.
 #[test]
 fn a_copy_from_within_the_same_update_is_told_by_nothing() {
     let mut members = array(Level::Raid5, 4);
@@ -183,7 +186,8 @@ fn a_copy_from_within_the_same_update_is_told_by_nothing() {
     assert_eq!(codes(&judge_knowing(&members, &known(&members))), all_fresh(4));
 }
 
-/// 0.90 keeps seconds, and so does md: two updates in one second with one count.
+/// 0.90 keeps update times in seconds, and so does md. So two updates in one second can have one
+/// count and one time.
 #[test]
 fn two_updates_of_one_second_with_one_count_are_told_by_nothing() {
     let mut members = array(Level::Raid1, 2);
@@ -252,7 +256,7 @@ fn of_a_clone_and_its_member_the_record_tells_the_older() {
 }
 
 /// A member and its clone each ran alone, equally often. The one that ran later was believed,
-/// though either had writes that the other lacked. 0.90 gives devices no UUID.
+/// though either had writes that the other lacked. In 0.90 devices have no UUID.
 #[test]
 fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     for uuid in [[7; 16], [0; 16]] {
@@ -270,8 +274,8 @@ fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     }
 }
 
-/// A member ran alone, and its clone ran with the others, which count the clone in. The two were
-/// mixed, because the member was one event behind.
+/// A member ran alone, and its clone ran with the others, which count the clone in. braid once used
+/// the member with the others, because it was only one event behind.
 #[test]
 fn a_member_that_calls_the_newest_out_is_of_another_line() {
     let mut members = array(Level::Raid1, 3);
@@ -286,7 +290,8 @@ fn a_member_that_calls_the_newest_out_is_of_another_line() {
     assert!(matches!(judged.verdicts[0].reason, Reason::RanApart { .. }));
 }
 
-/// A record that is older, of another array, or of one made anew under the same UUID does no harm.
+/// A record does no harm if it is older, of another array, or of an array made anew under the same
+/// UUID.
 #[test]
 fn a_record_of_something_else_harms_nobody() {
     let mut members = array(Level::Raid5, 3);
@@ -296,7 +301,8 @@ fn a_record_of_something_else_harms_nobody() {
     (other.uuid, other.creation_time) = (known(&members).uuid, at(5));
     assert_eq!(codes(&judge_knowing(&members, &other)), all_fresh(3));
     let before = known(&members);
-    // md ran the array since: active, and clean again, later and with the known count.
+    // md ran the array since the record: active, and then clean again, later and with the recorded
+    // count.
     for (events, seconds, resync_offset) in [(1, 5, DIRTY), (0, 6, CLEAN), (3, 1, CLEAN)] {
         tell(&mut members, events, seconds, resync_offset);
         assert_eq!(codes(&judge_knowing(&members, &before)), all_fresh(3), "{events}");

@@ -11,7 +11,7 @@ use braid_geometry::Level;
 use braid_ondisk::{Features, Role};
 use proptest::prelude::*;
 
-/// An accident to one member, or to its table entry for another.
+/// An accident to one member, or to the entry for another in its table.
 #[derive(Debug, Clone, Copy)]
 enum Mishap {
     Events(u64),
@@ -39,7 +39,8 @@ fn mishap() -> impl Strategy<Value = Mishap> {
     ]
 }
 
-/// An array after a number of mishaps, in order of labels; sometimes with a second array in it.
+/// The members of an array after a number of mishaps, in order of labels. Sometimes a second
+/// array's are among them.
 fn mess() -> impl Strategy<Value = Vec<ProbedMember>> {
     let level = prop_oneof![
         Just(Level::Raid0),
@@ -51,7 +52,8 @@ fn mess() -> impl Strategy<Value = Vec<ProbedMember>> {
     let mishaps = prop::collection::vec((0_usize..6, mishap()), 0..10);
     (level, mishaps, 0_usize..8).prop_map(|(level, mishaps, strangers)| {
         let mut members = array_with(level, 4, 2, 7);
-        // A device seen twice has one superblock, so this mishap comes last.
+        // A device that is seen twice has one superblock under both labels, so this mishap is
+        // applied last.
         let (seen, others): (Vec<_>, Vec<_>) =
             mishaps.into_iter().partition(|(_, mishap)| matches!(mishap, Mishap::SeenTwice));
         for (whom, mishap) in others.into_iter().chain(seen) {
@@ -92,12 +94,12 @@ fn strike(members: &mut Vec<ProbedMember>, whom: usize, mishap: Mishap) {
             members.push(copy);
         }
         Mishap::Blank => *member = blank(&member.label),
-        // Removed at the end, so that indices stay.
+        // Members without size are removed at the end, so that indices stay valid until then.
         Mishap::Gone => member.size_bytes = 0,
     }
 }
 
-/// The decision by labels in place of indices.
+/// The decision, with labels in place of indices.
 fn by_label(
     members: &[ProbedMember],
     assembly: &Assembly,
@@ -144,7 +146,7 @@ proptest! {
         prop_assert_eq!(by_label(&members, &one), by_label(&shuffled, &other));
     }
 
-    /// The rule in its plainest form, against any decision.
+    /// Checks the rule in its plainest form, whatever was decided.
     #[test]
     fn nobody_is_used_who_missed_a_write_or_was_given_up(members in mess(), read_only: bool) {
         let options = Options { accept_risk: Some(u64::MAX), read_only, ..Options::default() };

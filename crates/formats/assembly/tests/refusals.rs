@@ -68,9 +68,9 @@ fn a_stale_copy_is_not_served_when_the_newer_ones_are_damaged() {
         expected.to_string(),
         "m0, m1 may be newer than all the others (events 43 against 40), but their superblock is damaged"
     );
-    // Members that are left out do not count.
+    // Damaged members that are not given do not count.
     assert_eq!(judge(&members[2..]).array.expect("a copy is enough").degraded, 2);
-    // A third member that is sound and newer settles it.
+    // A member that is sound and newer settles which members are out.
     let sound = array(Level::Raid1, 3);
     members[1] = sound[1].clone();
     set_role(&mut members[1], 2, Role::Faulty);
@@ -90,7 +90,8 @@ fn one_update_that_was_cut_short_stops_nobody_who_cannot_be_out() {
     fail(&mut members, 1);
     damage(&mut members[0]);
     assert!(matches!(refusal(&members), Refusal::NewestDamaged { .. }));
-    // The torn update's table has one of the two sound members in, which the update did not reach.
+    // The torn update's table has one of the two sound members in. That member did not get the
+    // update, so the update did not finish.
     let mut members = array(Level::Raid1, 3);
     fail(&mut members, 2);
     damage(&mut members[0]);
@@ -107,7 +108,7 @@ fn a_damaged_superblock_alone_could_not_have_run_a_parity_array() {
         damage(&mut members[0]);
         assert_eq!(judge(&members).array.expect("one may be missing").degraded, 1, "{level}");
     }
-    // Another array's damaged superblock does not count for this one.
+    // A damaged superblock of another array does not count for this one.
     let mut members = array(Level::Raid1, 2);
     let mut other = array_with(Level::Raid1, 1, 0, 9).remove(0);
     other.label = "other".into();
@@ -144,7 +145,7 @@ fn each_level_tolerates_what_it_tolerates() {
 #[test]
 fn dirty_and_degraded_is_refused_with_what_is_at_risk_unless_accepted() {
     let mut members = array(Level::Raid5, 4);
-    // In the middle of the third chunk row of 128 sectors.
+    // The resync offset is in the middle of the third chunk row of 128 sectors.
     set_dirty(&mut members, 300);
     members.remove(1);
     let member_size = superblock(&members[0]).array.member_size_sectors;
@@ -193,7 +194,7 @@ fn halves_that_are_equally_new_and_contradict_each_other_are_no_array() {
     set_role(&mut members[0], 2, Role::Faulty);
     set_role(&mut members[2], 0, Role::Faulty);
     let assembly = judge(&members);
-    // The third member saw no failure; either side may be right.
+    // Two members call each other faulty and the third saw no failure; either side may be right.
     assert_eq!(codes(&assembly), ["contradictory", "fresh", "contradictory"]);
     let labels = ["m0", "m2"].map(String::from).to_vec();
     assert_eq!(assembly.array, Err(Refusal::RolesContradict { labels }));
@@ -282,7 +283,7 @@ fn a_journal_device_is_named() {
     let array = judge_read_only(&members).array.expect("it can be read");
     assert_eq!((array.journal.map(|one| one.member), array.journal_fault), (Some(3), None));
     assert_eq!((array.dirty, array.withheld_risk), (false, None));
-    // It may be smaller than members, if it holds its own data area.
+    // A journal device may be smaller than members, if its own data area fits.
     edit(&mut members[3], |superblock| superblock.device.data_size_sectors = 64);
     members[3].size_bytes = 4 << 20;
     assert!(judge_read_only(&members).array.expect("it can be read").journal.is_some());
@@ -358,7 +359,7 @@ fn without_its_journal_all_of_an_array_is_in_doubt() {
     let mut labels = labels;
     labels.sort();
     assert_eq!(named, labels);
-    // A journal that the array gave up does not count either.
+    // A device that the array no longer has as its journal does not count.
     let mut given_up = with_journal();
     let three = &mut given_up[..3];
     three.iter_mut().for_each(|member| set_role(member, 3, Role::Faulty));
@@ -368,7 +369,8 @@ fn without_its_journal_all_of_an_array_is_in_doubt() {
     assert_eq!(fault, Some(JournalFault::Absent { number: None }));
 }
 
-/// The operator can drop the journal; the array is then resynced. Not if other members are newer.
+/// The operator can drop a lost journal; the array is then resynced. braid refuses that if other
+/// members are newer.
 #[test]
 fn an_array_goes_on_without_a_journal_that_is_lost() {
     let given_up = Options { without_journal: true, ..Options::default() };
@@ -561,7 +563,7 @@ fn a_ppl_that_has_not_the_answer_is_refused_when_a_member_is_missing() {
     let stripes = stripes - 1024 / 128;
     let expected = Refusal::PplNotReplayed { missing: vec![0], unread: vec![], stripes };
     assert_eq!(judge_read_only(&members).array, Err(expected));
-    // The log of a member that is out does not count.
+    // The log of a member that is out of the array does not count.
     let mut members = with_ppl();
     fail(&mut members, 0);
     members[0].ppl = Some(Err(PplLogError::Unreadable));
@@ -586,7 +588,7 @@ fn stale_members_do_not_count_as_members() {
     fail(&mut members, 1);
     add_events(&mut members[0], 4);
     add_events(&mut members[2], 4);
-    // One of the two survivors is gone; the stale member cannot replace it.
+    // One of the two up-to-date members is gone; the stale member cannot replace it.
     members.remove(2);
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "stale"]);

@@ -1,5 +1,5 @@
-//! Believing by force, with every combination of states of four members of a RAID-5 or five of a
-//! RAID-6.
+//! Plans that believe members by force, for every combination of states of four members of a RAID-5
+//! or five of a RAID-6.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use crate::kit::{
     EVENTS, add_bitmap, add_events, array, edit, fail, set_dirty, set_role, superblock,
 };
 
-/// A member's state relative to the newest.
+/// The state of a member, relative to the newest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// It dropped out so many events ago, and the newest table calls it faulty.
+    /// The member dropped out this many events ago, and the newest table calls it faulty.
     Dropped(u64),
-    /// It missed an update; the newest table counts it in.
+    /// The member missed an update; the newest table counts it in.
     Behind,
     Newest,
 }
@@ -33,7 +33,8 @@ fn events_of(state: State) -> u64 {
     }
 }
 
-/// Members in these states: each knows of those that dropped out before its own last update.
+/// Members in these states. Each one's table knows the members that dropped out before its own last
+/// update.
 fn members_in(level: Level, states: &[State]) -> Vec<ProbedMember> {
     let slots = u16::try_from(states.len()).expect("few");
     let mut members = array(level, slots);
@@ -50,7 +51,8 @@ fn members_in(level: Level, states: &[State]) -> Vec<ProbedMember> {
     members
 }
 
-/// The expected choice: the highest counts that suffice, all members of one count together.
+/// The expected choice of members: those with the highest counts that suffice, all members of one
+/// count together.
 fn expected(level: Level, states: &[State]) -> Option<BTreeSet<usize>> {
     let needed = states.len() - if level == Level::Raid6 { 2 } else { 1 };
     let is_sound = |state: &State| matches!(state, State::Newest | State::Behind);
@@ -123,7 +125,8 @@ fn what_a_plan_would_write_makes_its_array() {
     });
 }
 
-/// A disk that failed in the last update is one event behind, and was believed: it ruined a RAID-6.
+/// A disk that failed in the last update is one event behind. braid once believed such a disk,
+/// which ruined a RAID-6.
 #[test]
 fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     let mut members = array(Level::Raid6, 5);
@@ -134,10 +137,11 @@ fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     assert_eq!(plan.member_uses[2], MemberUse::LeftOut { slot: 2, can_be_asked_for: true });
     let reason = &plan.verdicts[2].reason;
     assert!(matches!(reason, Reason::MarkedFaulty { .. }), "{reason:?}");
-    // Three members are enough, so also with two more gone it stays out.
+    // Three members are enough for a plan, so the faulty member stays out even if two more are
+    // gone.
     let gone: Vec<ProbedMember> = members[..3].iter().chain(&members[4..]).cloned().collect();
     assert_eq!(planned(&gone, &[]).believed().count(), 0);
-    // The operator may name it.
+    // The operator may name the faulty member.
     let asked = planned(&members, &[2]);
     assert_eq!(asked.believed().collect::<Vec<_>>(), [2]);
     assert_eq!(asked.array.expect("an array").degraded, 0);
@@ -170,7 +174,7 @@ fn what_was_missed_is_what_the_bitmap_names() {
     };
     assert!(matches!(&ranges[..], [range] if *range == (384..512)), "{ranges:?}");
     assert_eq!(plan.stripes_at_risk(), 1, "{:?}", plan.array);
-    // A bitmap that cleared bits since does not reach back so far.
+    // A bitmap that has cleared bits since the member dropped out does not name all missed writes.
     for member in &mut members {
         let bitmap = member.bitmap.as_mut().expect("a bitmap").as_mut().expect("sound");
         bitmap.superblock.events_cleared = newest_events;
@@ -191,7 +195,7 @@ fn views_say_what_comes_of_the_others() {
     let view = |index| without(&members, &Options::default(), &none, index);
     let runs = |degraded, believed| Outcome::Runs { degraded, believed, stripes_at_risk: 0 };
     assert_eq!(view(3), runs(1, 0));
-    // Without a sound one the old one is needed; all may be stale then, and nothing is computed.
+    // Without a sound member the old one is needed. Then all may be stale, and nothing is computed.
     match view(0) {
         Outcome::Runs { degraded: 1, believed: 1, stripes_at_risk } => {
             assert!(stripes_at_risk > 0);
@@ -202,7 +206,7 @@ fn views_say_what_comes_of_the_others() {
 
 #[test]
 fn what_cannot_be_told_apart_is_not_believed() {
-    // The array ran in two halves.
+    // If the array ran in two halves, members of the other half stay out.
     let mut members = array(Level::Raid5, 4);
     for (index, member) in members.iter_mut().enumerate() {
         let others: [usize; 2] = if index < 2 { [2, 3] } else { [0, 1] };
@@ -213,7 +217,7 @@ fn what_cannot_be_told_apart_is_not_believed() {
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
     assert!(matches!(plan.array, Err(Refusal::TooFewMembers { .. })));
     assert_eq!(planned(&members, &[2]).believed().collect::<Vec<_>>(), [2]);
-    // A clone of a dropped member, beside it.
+    // A clone is given beside the dropped member: nothing tells which is right.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members, 2);
@@ -222,7 +226,8 @@ fn what_cannot_be_told_apart_is_not_believed() {
     members[1] = clone;
     let plan = planned(&members, &[]);
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
-    // A member with an unfinished recovery holds no data after it.
+    // A member with an unfinished recovery is not believed: it holds no data after its recovery
+    // offset.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members[1..], 1);
