@@ -239,8 +239,9 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
 ///
 /// md and braid count one event back when the array turns clean. A member that misses this update
 /// stays at the higher count. The update that puts the member out brings the others to that same
-/// count again. So the others are later: the member counts them in, and they do not count it in.
-/// (If two members call each other out, no rule tells which member is right.)
+/// count again. So the others are later: the member's table has the others in, and the others'
+/// tables have the member out. (If two members call each other out, no rule tells which member is
+/// right.)
 fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {
         own_slot(whom).is_some_and(|slot| role_in(table_of, whom) == Role::Active(slot))

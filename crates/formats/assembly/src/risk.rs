@@ -14,8 +14,8 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::refusal::{AtRisk, RangeAtRisk};
 
-/// The array sectors at risk if the slots in `lost` have no usable member. Redundancy is right before
-/// `resync_offset`, and after it where no bit of `doubt` is set.
+/// The array sectors at risk if the slots in `lost` have no usable member. Redundancy is right
+/// before `resync_offset`, and after it where no bit of `doubt` is set.
 pub(crate) fn at_risk(
     geometry: &Geometry,
     lost: &[u16],

@@ -10,7 +10,7 @@ use braid_ondisk::{BackupPart, Reshape, ReshapeSide, SuperblockUpdate};
 
 use crate::kit::{array, edit, edit_all};
 
-/// Sectors of a member: small, so that a test can check every sector.
+/// Sectors of a member: few, so that a test can check every sector.
 const MEMBER_SECTORS: u64 = 40 * CHUNK;
 const CHUNK: u64 = 128;
 
@@ -20,7 +20,7 @@ struct Story {
     slots: (u16, u16),
     layout: (u32, u32),
     chunk_sectors: (u32, u32),
-    /// The shift of the data in sectors.
+    /// The shift of the members' data in sectors.
     moved: i64,
     backwards: bool,
 }
@@ -84,7 +84,7 @@ fn reshaping(story: Story, position: u64) -> Reshaping {
     found.expect("md could be doing that")
 }
 
-/// Rows that both shapes fill completely, at which md can stop.
+/// Array sectors at which md can stop: the ends of rows that both shapes fill completely.
 fn positions(story: Story) -> Vec<u64> {
     let size = reshaping(story, 0).size_sectors;
     let after = reshaping(story, 0).after;
@@ -126,7 +126,8 @@ fn every_sector_is_on_one_side() {
     }
 }
 
-/// The places of an array sector, in device sectors counted from the old start of the data.
+/// The places of an array sector on members, in device sectors counted from the old start of the
+/// data.
 fn places(geometry: &Geometry, sector: u64, moved: i64) -> Vec<(Slot, i64)> {
     let at = |sector: u64| i64::try_from(sector).expect("small") + moved;
     match geometry {
@@ -147,8 +148,8 @@ fn places(geometry: &Geometry, sector: u64, moved: i64) -> Vec<(Slot, i64)> {
 }
 
 /// md goes on from its checkpoint row by row, and saves its position before it overwrites the row
-/// at which a restart would begin. Stopped at any time, sectors not at risk are still in place; and
-/// if md could not go on without overwriting, some sectors are at risk.
+/// at which a restart would begin. Whenever md is stopped, sectors not at risk are still in place.
+/// If md could not go on without overwriting, some sectors are at risk.
 #[test]
 fn what_is_at_no_risk_was_not_written_over() {
     let (mut safe, mut at_risk) = (0, 0);
@@ -188,7 +189,7 @@ fn what_is_at_no_risk_was_not_written_over() {
     assert!(safe > 100 && at_risk > 50, "{safe} safe, {at_risk} at risk");
 }
 
-/// mdadm's own limits, for the shapes that it supports.
+/// The section at risk is where mdadm makes its backup, for the reshapes that mdadm supports.
 #[test]
 fn the_critical_section_is_where_mdadm_makes_its_backup() {
     let grow = story(Level::Raid5, 4, 5, 0);
@@ -205,12 +206,13 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
     assert_eq!(reshaping(in_place, 6 * CHUNK).at_risk, Some(6 * CHUNK..size));
 }
 
-/// Rows in hand are on both sides of md's place, in whole rows; all other sectors are in one shape.
+/// Rows that md had in hand are on both sides of its place, in whole rows. All other sectors are in
+/// one shape.
 #[test]
 fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let in_place =
         Story { slots: (4, 4), chunk_sectors: (128, 256), ..story(Level::Raid5, 4, 5, 0) };
-    // For a small array: twice the cache of 256 pages, for each member with data.
+    // Of a small array md has in hand twice the cache of 256 pages, for each member with data.
     let (row, in_hand) = (3 * 256, 3 * 2 * 256 * 8);
     let mut found = reshaping(in_place, row);
     assert!(found.is_in_place());
@@ -218,10 +220,11 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     found.got_to(&(place..place + 5), place + 1);
     assert_eq!(found.at_risk, Some(2 * row..size));
     assert_eq!(found.on(ReshapeSide::After), 0..in_hand + 2 * row);
-    // Sectors copied since the checkpoint are still as they were at it.
+    // A backup of sectors that md copied since the checkpoint is still right: no client wrote
+    // there.
     let part = BackupPart { array_start_sectors: 0, length_sectors: 4 * row, at_sectors: 8 };
     assert_eq!(found.needed(&part), Some((row..4 * row, 8 + row)));
-    // The place is never before the position, nor beyond the end.
+    // The place where md got to is never before the position, nor beyond the end.
     let mut found = reshaping(in_place, row);
     found.got_to(&(2 * row..size), 3 * row);
     assert_eq!(found.at_risk, Some(row..size));
@@ -234,7 +237,7 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     assert!(elsewhere.into_iter().all(|story| !reshaping(story, 0).is_in_place()));
 }
 
-/// Adds events also in the raw bytes, from which sides are made.
+/// Adds events, also in the raw bytes from which the members of each side are made.
 fn count_on(member: &mut ProbedMember, events: u64) {
     edit(member, |superblock| {
         let state = superblock.state.clone();
@@ -276,7 +279,7 @@ fn members_are_those_of_two_arrays_in_no_reshape() {
     let with_spare: Vec<Verdict> = fresh(4).chain([Verdict::Spare]).collect();
     assert_eq!(verdicts(&members, ReshapeSide::Before), (with_spare, 4, 0));
     assert_eq!(verdicts(&members, ReshapeSide::After), (fresh(5).collect(), 5, 0));
-    // One event behind and at an earlier checkpoint: it missed nothing.
+    // A member is one event behind and at an earlier checkpoint: it missed nothing.
     let position = |member: &mut ProbedMember, position| {
         edit(member, |superblock| {
             let reshape = superblock.reshape.as_mut().expect("it is in one");
@@ -288,7 +291,7 @@ fn members_are_those_of_two_arrays_in_no_reshape() {
     assert_eq!(verdicts(&members, ReshapeSide::After), (fresh(5).collect(), 5, 0));
     let found = Reshaping::of(&members).expect("it is in one").expect("md could be");
     assert_eq!(found.position_sectors, 24 * CHUNK, "the newest says where it is");
-    // Further behind, it is left out of both.
+    // A member that is further behind is left out of the arrays of both sides.
     (1..5).for_each(|index| count_on(&mut members[index], 3));
     for side in ReshapeSide::ALL {
         let (verdicts, _, degraded) = verdicts(&members, side);

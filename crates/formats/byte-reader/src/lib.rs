@@ -1,8 +1,8 @@
-//! Numbers from bytes of a disk that are not validated yet. Each reader takes an offset in bytes,
-//! and returns `None` if the bytes end before the number does.
+//! Reads numbers from bytes of a disk that are not validated yet. Each reader takes an offset in
+//! bytes, and returns `None` if the bytes end before the number does.
 //!
-//! The parsers of foreign formats share it: partition tables, file systems, LVM, IMSM, DDF. md's
-//! own superblocks are structures of `braid-ondisk`.
+//! The parsers of foreign formats share these readers: partition tables, file systems, LVM, IMSM,
+//! DDF. md's own superblocks are structures of `braid-ondisk`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
@@ -26,20 +26,20 @@ readers! {
     be64, u64, from_be_bytes;
 }
 
-/// The `N` bytes from an offset on: a UUID, a magic, a name.
+/// The `N` bytes from offset `at`: a UUID, a magic, a name.
 #[must_use]
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// CRC-32 as Ethernet, zip and GPT have it (CRC-32/ISO-HDLC).
+/// CRC-32 as in Ethernet, zip and GPT (CRC-32/ISO-HDLC).
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// The same polynomial from another start, without the inversion at both ends: LVM's sum, and
-/// mdadm's sum of DDF.
+/// CRC-32 from another start value, without the inversion at both ends: the checksum of LVM, and
+/// mdadm's checksum of DDF.
 #[must_use]
 pub fn raw_crc32<'a>(start: u32, parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let mut sum = crc32fast::Hasher::new_with_initial(!start);

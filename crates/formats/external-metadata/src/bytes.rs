@@ -1,8 +1,8 @@
-//! Fields of IMSM and DDF that are no plain numbers.
+//! Fields of IMSM and DDF that are not plain numbers.
 
 use braid_byte_reader::le32;
 
-/// A number in two separate little-endian halves.
+/// A number whose two little-endian halves are in separate places.
 pub(crate) fn halves(bytes: &[u8], low: usize, high: usize) -> Option<u64> {
     Some(u64::from(le32(bytes, low)?) | (u64::from(le32(bytes, high)?) << 32))
 }
@@ -15,7 +15,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     letters.map(|byte| char::from(*byte)).collect::<String>().trim().to_owned()
 }
 
-/// A DDF GUID of 24 bytes: as text if it is text, else in hex.
+/// A DDF GUID of 24 bytes: as text if all bytes are printable, else in hex.
 pub(crate) fn guid(bytes: &[u8]) -> String {
     let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | 0));
     match is_text {

@@ -1,16 +1,16 @@
-//! The sum of a DDF section: CRC-32 with the polynomial of Ethernet.
+//! The checksum of a DDF section: CRC-32 with the polynomial of Ethernet.
 //!
 //! Two variants exist: zlib's, inverted at both ends, and mdadm's, which begins with zero and is
-//! not inverted. A section is sound if either fits: 32 bits fit by chance once in 2^32.
+//! not inverted. A section is sound if either variant fits: 32 bits fit by chance once in 2^32.
 
 use braid_byte_reader::{be32, raw_crc32};
 
-/// The sum of a section that keeps it in bytes 4 to 7, which count as `0xff`.
+/// The checksum of a section. The checksum itself is in bytes 4 to 7, which count as `0xff`.
 fn sum(section: &[u8], start: u32) -> Option<u32> {
     Some(raw_crc32(start, [section.get(..4)?, &[0xff; 4], section.get(8..)?]))
 }
 
-/// Whether a section's sum is the one that it keeps.
+/// Whether the section's stored checksum is right.
 pub(crate) fn is_sound(section: &[u8]) -> bool {
     let kept = be32(section, 4);
     kept.is_some()

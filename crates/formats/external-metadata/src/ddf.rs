@@ -29,24 +29,24 @@ const PHYSICAL: u32 = 0x2222_2222;
 const VIRTUAL: u32 = 0xdddd_dddd;
 const CONFIGURATION: u32 = 0xeeee_eeee;
 const OWN: u32 = 0x3333_3333;
-/// By the specification's counts the longest section is about 256 KiB.
+/// The longest section that is read. By the specification's counts the longest is about 256 KiB.
 const SECTION_BYTES_MAX: u64 = 1 << 20;
-/// Entries in the tables of disks and of volumes, and their head.
+/// Bytes of an entry in the tables of disks and of volumes, and of the tables' heads.
 const ENTRY_BYTES: usize = 64;
 const MEMBERS_AT: usize = 512;
-/// Most members of a part, and most parts of a volume, that braid reads.
+/// The most members of a part, and the most parts of a volume, that braid reads.
 const MEMBERS_MAX: usize = 256;
 const NONE: u32 = u32::MAX;
 
-/// In a disk's type and state.
+/// Bits in a disk's type (`SPARES`) and in its state (the other three).
 const SPARES: u16 = 0b1100;
 const FAILED: u16 = 1 << 1;
 const REBUILDING: u16 = 1 << 2;
 const MISSING: u16 = 1 << 6;
-/// In a volume's state: a change of shape, and interrupted writes.
+/// Bits in a volume's state: a change of shape, and interrupted writes.
 const MORPHING: u8 = 1 << 3;
 const INCONSISTENT: u8 = 1 << 4;
-/// In its state of initialisation: done.
+/// The value in a volume's initialisation state that means done.
 const INITIALISED: u8 = 2;
 
 fn damaged(what: &'static str) -> Damage {
@@ -74,7 +74,7 @@ fn whole(anchor: &[u8], last: u64, read: Read<'_>) -> Result<Label, Damage> {
     Err(why)
 }
 
-/// One of the two copies of the metadata.
+/// Reads one of the two copies of the metadata.
 fn copy(anchor: &[u8], (sector, last): (u64, u64), read: Read<'_>) -> Result<Label, Damage> {
     let header = sector.checked_mul(SECTOR_BYTES).and_then(|at| read(at, 512));
     let header = header.ok_or(damaged("its headers cannot be read"))?;
@@ -84,7 +84,7 @@ fn copy(anchor: &[u8], (sector, last): (u64, u64), read: Read<'_>) -> Result<Lab
     {
         return Err(damaged("the checksum of a header is wrong"));
     }
-    // A section's place, followed by its length.
+    // The header has each section's place, followed by its length.
     let mut section = |at: usize| -> Option<Vec<u8>> {
         let from = u64::from(be32(&header, at)?).checked_add(sector)?;
         let length = u64::from(be32(&header, at.checked_add(4)?)?).checked_mul(SECTOR_BYTES)?;
@@ -112,7 +112,7 @@ fn label(
 ) -> Option<Label> {
     let entries = |table: &[u8], from: usize| -> Vec<[u8; ENTRY_BYTES]> {
         let (all, _) = table.get(ENTRY_BYTES..).unwrap_or(&[]).as_chunks();
-        // The capacity, not the number of entries: removed entries leave gaps.
+        // Uses the table's capacity, not the number of entries: removed entries leave gaps.
         let most = be16(table, from).map_or(0, usize::from);
         all.iter().take(most).copied().collect()
     };
@@ -133,7 +133,8 @@ fn label(
     if record_bytes == 0 {
         return None;
     }
-    // The count of the whole container. Some writers leave it blank, and then only records count.
+    // The generation of the whole container. Some writers leave it blank; then only the records'
+    // generations count.
     let generation = be32(header, 40).filter(|count| *count != u32::MAX).unwrap_or(0);
     let mut found = Vec::new();
     for bytes in records.chunks_exact(record_bytes) {
@@ -141,8 +142,8 @@ fn label(
             let entry = volumes.iter().find(|entry| entry.get(..24) == bytes.get(8..32));
             let record = record(bytes, members_max, entry, &disks);
             found.extend(record.map(|record| {
-                // The failure of a disk shows in the tables only, a change of the volume in its
-                // record only; both counts never fall.
+                // The failure of a disk shows only in the tables, a change of the volume only in
+                // its record. The generations of both never fall, so their sum shows either.
                 let generation = record.generation.saturating_add(generation.into());
                 Record { generation, ..record }
             }));
@@ -219,11 +220,11 @@ fn record(
     })
 }
 
-/// Level, layout and chunk in md's numbers, from level and qualifier.
+/// Level, layout and chunk in md's numbers, from DDF's level and qualifier.
 fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), String> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0xff);
     let (level, qualifier, secondary) = (byte(67), byte(68), byte(71));
-    // 512 bytes, or blank before 2.0.
+    // Bytes of a block: 512, or blank before 2.0.
     let block_bytes = be16(bytes, 88).unwrap_or(0);
     if !matches!(block_bytes, 0 | 512 | u16::MAX) {
         return Err(format!("blocks of {block_bytes} bytes are not read"));
@@ -240,8 +241,8 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         ))
     };
     if parts > 1 {
-        // Striped mirrors, or "spanned" ones, which are the same if all disks have one size
-        // (`gather` checks it). md has no other joined level.
+        // Striped mirrors, or "spanned" mirrors, which are the same if all disks have one size
+        // (`gather` checks that). md has no other combination of levels.
         return match (level, secondary) {
             (1, 0 | 3) if count > 1 => Ok((Level::Raid10, near, chunk)),
             _ => unknown(),
@@ -251,15 +252,15 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         (0, 0) => Ok((Level::Raid0, 0, chunk)),
         (1, 0 | 1) => Ok((Level::Raid1, 0, 0)),
         (4, 1) => Ok((Level::Raid4, 0, chunk)),
-        // The first parity is on member 0 or the last; data restarts at member 0, or follows
-        // parity.
+        // By qualifier, the first parity is on member 0 or on the last one. Data restarts at member
+        // 0, or follows parity.
         (5, 0) => Ok((Level::Raid5, 1, chunk)),
         (5, 2) => Ok((Level::Raid5, 0, chunk)),
         (5, 3) => Ok((Level::Raid5, 2, chunk)),
         (6, 1) => Ok((Level::Raid6, 8, chunk)),
         (6, 2) => Ok((Level::Raid6, 9, chunk)),
         (6, 3) => Ok((Level::Raid6, 10, chunk)),
-        // Copies in adjacent members, or one row further.
+        // By qualifier, copies are on adjacent members, or one row further.
         (0x11, 0) => Ok((Level::Raid10, 0x102, chunk)),
         (0x11, 1) => Ok((Level::Raid10, 0x1_0201, chunk)),
         (0x0f, _) if count == 1 => Ok((Level::Raid1, 0, 0)),

@@ -12,71 +12,73 @@ use braid_geometry::Level;
 
 use crate::label::{Element, Kind, Label, Record, State};
 
-/// A disk and its label.
+/// A disk with its label.
 #[derive(Debug, Clone, Copy)]
 pub struct ScannedDisk<'a> {
-    /// Its label; `None` without valid metadata.
+    /// The disk's label; `None` without valid metadata.
     pub label: Option<&'a Label>,
-    /// Its serial number, if the caller knows it.
+    /// The disk's serial number, if the caller knows it.
     pub serial: Option<&'a str>,
 }
 
-/// A volume.
+/// A volume, with the disks that it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    /// The kind of metadata.
+    /// The kind of the volume's metadata.
     pub kind: Kind,
-    /// The same for the same volume in every run.
+    /// A number that is the same for the same volume in every run.
     pub id: [u8; 16],
-    /// Its name.
+    /// The volume's name.
     pub name: String,
-    /// Level, layout in md's numbers, chunk sectors (0 in a mirror); or why braid does not read it.
+    /// Level, layout in md's numbers, chunk sectors (0 for a mirror). An error says why braid does
+    /// not read the volume.
     pub shape: Result<(Level, u32, u32), String>,
     /// Sectors of the whole volume.
     pub size_sectors: u64,
-    /// By slot number.
+    /// The volume's slots, by slot number.
     pub slots: Vec<Slot>,
-    /// The disks that are here and have a slot, current or older.
+    /// The present disks that have a slot, whether their label is the newest or older.
     pub occupants: Vec<Occupant>,
-    /// Disks of its container that are here but could not be identified.
+    /// Present disks of the volume's container that could not be identified.
     pub unknown: Vec<usize>,
-    /// Whether it is clean, or what was interrupted.
+    /// Whether the volume is clean, or what was interrupted.
     pub state: State,
     /// The generation of the newest record.
     pub generation: u64,
 }
 
-/// A slot in the newest record.
+/// A slot of a volume, from the newest record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// The identity of its disk; empty without one.
+    /// The identity of the slot's disk; empty if the slot has none.
     pub identity: String,
-    /// The first sector of its data.
+    /// The first sector of the slot's data on its disk.
     pub start_sector: u64,
-    /// The sectors of its data.
+    /// The sectors of the slot's data.
     pub sectors: u64,
-    /// Its disk does not hold all data.
+    /// Whether the slot's disk lacks a part of the data.
     pub is_incomplete: bool,
 }
 
 /// A disk that has a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
-    /// Index in the input.
+    /// The disk's index in the input.
     pub disk: usize,
-    /// The number of its slot.
+    /// The number of the disk's slot.
     pub slot: usize,
-    /// The first sector of its data, by its own label.
+    /// The first sector of the slot's data, by the disk's own label.
     pub start_sector: u64,
-    /// The sectors of its data.
+    /// The sectors of the slot's data.
     pub sectors: u64,
-    /// The generation of its own record.
+    /// The generation of the disk's own record.
     pub generation: u64,
-    /// The newest record does not count it in: it is older, or was given up.
+    /// Whether the disk is stale: its record is older than the newest, or the newest has given the
+    /// disk up.
     pub is_stale: bool,
 }
 
-/// The volumes of all disks, by container, in the order of its table.
+/// The volumes of all disks, by container, in the order of the container's table.
 #[must_use]
 pub fn gather(disks: &[ScannedDisk<'_>]) -> Vec<Array> {
     let mut containers: BTreeMap<(Kind, &[u8]), Vec<usize>> = BTreeMap::new();
@@ -93,7 +95,8 @@ fn of_container(disks: &[ScannedDisk<'_>], members: &[usize]) -> Vec<Array> {
     let newest_label = labels().map(|(_, label)| label.generation).max().unwrap_or(0);
     let mut order: Vec<&[u8]> = Vec::new();
     for (_, label) in labels() {
-        // A volume only in an older table was deleted since; DDF has no reliable count of tables.
+        // A volume that only an older table has was deleted since. DDF has no reliable count of
+        // tables, so there every volume counts.
         let counts = label.kind == Kind::Ddf || label.generation == newest_label;
         let volumes = label.records.iter().map(|record| record.volume.as_slice());
         for volume in volumes.filter(|_| counts) {
@@ -114,13 +117,13 @@ fn owners(disks: &[ScannedDisk<'_>], members: &[usize]) -> BTreeMap<usize, Strin
     for disk in members {
         let serial = disks.get(*disk).and_then(|scanned| scanned.serial).map(ToOwned::to_owned);
         let own = label(disk).and_then(|label| label.own.clone()).or(serial);
-        // Two disks with one identity: nothing tells which is right, so both keep it.
+        // If two disks have one identity, no rule tells which is right, so both keep it.
         if let Some(own) = own {
             taken.insert(own.clone());
             owners.insert(*disk, own);
         }
     }
-    // If one disk is unidentified and one identity has no disk, they belong together.
+    // If one disk is unidentified and one identity has no disk, the two belong together.
     let nameless: Vec<&usize> = members.iter().filter(|disk| !owners.contains_key(disk)).collect();
     if let [one] = nameless.as_slice()
         && let Some(label) = label(one)
@@ -150,7 +153,7 @@ fn of_volume(
         let records = label(disk).map_or(&[][..], |label| label.records.as_slice());
         records.iter().filter(move |record| record.volume == volume)
     };
-    // The newest record of each part.
+    // The newest record of each part of the volume.
     let mut parts: BTreeMap<usize, &Record> = BTreeMap::new();
     for record in members.iter().flat_map(|disk| records_of(*disk)) {
         let known = parts.entry(record.first_slot).or_insert(record);
@@ -199,8 +202,8 @@ fn of_volume(
     }
     let mut unknown: Vec<usize> =
         members.iter().copied().filter(|disk| !owners.contains_key(disk)).collect();
-    // In a mirror the identity does not matter if every disk of the container is in the mirror and
-    // holds all data. A spare has the same label, and holds no data.
+    // In a mirror a disk's identity does not matter if every disk of the container is in the mirror
+    // and holds all data. A spare has the same label, but holds no data.
     let is_whole = |disk: &usize| {
         let table = label(*disk).map_or(&[][..], |label| label.disks.as_slice());
         let is_in = |identity: &String| slots.iter().any(|slot| slot.identity == *identity);
@@ -235,7 +238,7 @@ fn of_volume(
     })
 }
 
-/// Gives a disk of a mirror a free slot; `false` without one.
+/// Gives a disk of a mirror a free slot; returns `false` if there is none.
 fn place_in_mirror(
     disk: usize,
     own: &Record,
@@ -253,7 +256,7 @@ fn place_in_mirror(
     true
 }
 
-/// 16 bytes that identify a volume of a container: FNV-1a over its identity, twice.
+/// 16 bytes that identify a volume of a container: FNV-1a over the volume's identity, twice.
 fn id(label: &Label, volume: &[u8]) -> [u8; 16] {
     let mut id = [0; 16];
     for (half, basis) in

@@ -22,28 +22,29 @@ use crate::bytes::{halves, text};
 use crate::label::{Damage, DiskEntry, Element, Kind, Label, Record, State};
 
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
-/// Firmware writes a few KiB at most.
+/// The most bytes of metadata that are read. Firmware writes a few KiB at most.
 const SIZE_BYTES_MAX: usize = 64 << 10;
 const HEADER_BYTES: usize = 216;
 const DISK_BYTES: usize = 48;
 const VOLUME_BYTES: usize = 112;
 const MAP_BYTES: usize = 48;
 const NUMBER_BYTES: usize = 4;
-/// In a disk's status.
+/// Bits in a disk's status.
 const SPARE: u32 = 1;
 const FAILED: u32 = 4;
-/// A member's number, below its flags. The first flag marks a member that is not up to date.
+/// The bits of a member's entry that hold the number of its disk; the bits above are flags. The
+/// first flag marks a member that is not up to date.
 const NUMBER_MASK: u32 = 0x00ff_ffff;
 const REBUILD: u32 = 0x0100_0000;
-/// In a volume's status: the machine stopped without a clean shutdown.
+/// Bit in a volume's status: the machine stopped without a clean shutdown.
 const SHUTDOWN_DIRTY: u32 = 0x10;
-/// In a map's state.
+/// Value in a map's state: not initialised.
 const UNINITIALISED: u8 = 1;
-/// In a migration: a rebuild, or a change of shape.
+/// Values in a migration's kind: a rebuild, or a change of shape.
 const REBUILDING: u8 = 1;
 const GENERAL_MIGRATION: u8 = 3;
 const STATE_CHANGE: u8 = 4;
-/// RAID-10 with two near copies, in md's layout numbers.
+/// md's layout number for RAID-10 with two near copies.
 const NEAR_2: u32 = 0x102;
 
 fn damaged(what: &'static str) -> Damage {
@@ -80,7 +81,8 @@ fn whole(anchor: Vec<u8>, anchor_at: u64, read: Read<'_>) -> Result<Label, Damag
 
 fn label(bytes: &[u8]) -> Option<Label> {
     let (count_disks, count_volumes) = (*bytes.get(56)?, *bytes.get(57)?);
-    // A split container keeps its original family; before the split this field is zero.
+    // After a split of the container this field keeps the original family; before a split it is
+    // zero.
     let family = bytes.get(64..68).filter(|it| **it != [0; 4]).or_else(|| bytes.get(40..44))?;
     let generation = le32(bytes, 44)?;
     let mut rest = bytes.get(HEADER_BYTES..)?;
@@ -160,7 +162,7 @@ fn record(
     let size_sectors = halves(head, 16, 20)?;
     let status = le32(head, 24)?;
     let (kind, is_dirty) = (*head.get(89)?, *head.get(90)? != 0);
-    // The present shape of a volume that migrates.
+    // The shape that a migrating volume has at present.
     let now = second.unwrap_or(first);
     let is_reshaped = second.is_some() && matches!(kind, GENERAL_MIGRATION | STATE_CHANGE);
     let shape = match is_reshaped {

@@ -1,6 +1,6 @@
 //! The label of one disk: its metadata about its container.
 //!
-//! `imsm` and `ddf` make and verify it; `gather` combines it with those of other disks.
+//! `imsm` and `ddf` read and verify labels; `gather` combines those of several disks.
 
 use braid_geometry::Level;
 
@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The usual name.
+    /// The usual name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -24,16 +24,16 @@ impl Kind {
     }
 }
 
-/// Metadata that is damaged and does not count.
+/// Metadata that was found damaged, and does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The kind of metadata.
     pub kind: Kind,
-    /// The damage.
+    /// The damage that was found.
     pub what: &'static str,
 }
 
-/// A disk of the container: its serial number, or DDF's reference in hex.
+/// The identity of a disk in its container: its serial number, or DDF's reference in hex.
 pub type Identity = String;
 
 /// A disk's metadata.
@@ -41,76 +41,77 @@ pub type Identity = String;
 pub struct Label {
     /// The kind of metadata.
     pub kind: Kind,
-    /// Equal on all disks of a container.
+    /// The container's identity, equal on all its disks.
     pub container: Vec<u8>,
-    /// Rises with each write of the metadata.
+    /// A number that rises with each write of the metadata.
     pub generation: u64,
     /// This disk's identity, if the metadata records it.
     pub own: Option<Identity>,
-    /// All disks in its table.
+    /// All disks in the label's table.
     pub disks: Vec<DiskEntry>,
-    /// All parts of volumes in it.
+    /// All parts of volumes in the label.
     pub records: Vec<Record>,
 }
 
-/// A disk in the table.
+/// An entry for a disk in a label's table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskEntry {
-    /// Its identity.
+    /// The disk's identity.
     pub identity: Identity,
-    /// A spare, in no volume.
+    /// Whether the disk is a spare, in no volume.
     pub is_spare: bool,
-    /// Given up, or missing when this was written.
+    /// Whether the disk had failed or was missing when the label was written.
     pub has_failed: bool,
-    /// Being rebuilt.
+    /// Whether the disk was being rebuilt when the label was written.
     pub is_rebuilding: bool,
 }
 
-/// The state of a volume when this was written.
+/// The state of a volume when its label was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// No interruption.
+    /// No work was interrupted.
     Clean,
-    /// It was being written.
+    /// The volume was being written.
     Dirty,
-    /// Its redundancy was being initialised or verified.
+    /// The volume's redundancy was being initialised or verified.
     Syncing,
-    /// A disk was being rebuilt from the others, whose redundancy is right.
+    /// A disk was being rebuilt from the others. The redundancy of the others is right.
     Rebuilding,
 }
 
-/// A volume, or with DDF one of the parts that a secondary level joins.
+/// A volume's record. With DDF, the record of one of the parts that a secondary level joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Equal in all records of a volume.
+    /// The volume's identity, equal in all records of the volume.
     pub volume: Vec<u8>,
-    /// Its name.
+    /// The volume's name.
     pub name: String,
-    /// Rises with each write of this record.
+    /// A number that rises with each write of this record.
     pub generation: u64,
-    /// Level, layout in md's numbers, chunk sectors (0 in a mirror); or why braid does not read it.
+    /// Level, layout in md's numbers, chunk sectors (0 for a mirror). An error says why braid does
+    /// not read the volume.
     pub shape: Result<(Level, u32, u32), String>,
-    /// Sectors of the whole volume, as far as this record covers it.
+    /// Sectors of the whole volume, or of the part that this record covers.
     pub size_sectors: u64,
     /// The number of slots.
     pub slots: usize,
-    /// The slot of the first element.
+    /// The slot of the first entry of `elements`.
     pub first_slot: usize,
-    /// By slot number.
+    /// The disks of the record, by slot number.
     pub elements: Vec<Element>,
-    /// Whether it is clean, or what was interrupted.
+    /// Whether the volume is clean, or what was interrupted.
     pub state: State,
 }
 
-/// The disk and place of one slot.
+/// The disk of one slot, and the place of the slot's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// The identity of its disk; `None` without one.
+    /// The identity of the slot's disk; `None` if the slot has none.
     pub identity: Option<Identity>,
-    /// The first sector of its data.
+    /// The first sector of the slot's data on its disk.
     pub start_sector: u64,
-    /// The sectors of its data.
+    /// The sectors of the slot's data.
     pub sectors: u64,
-    /// The disk was not fully recovered, or missed writes.
+    /// Whether the disk was not fully recovered, or missed writes.
     pub is_incomplete: bool,
 }

@@ -47,10 +47,11 @@ mod label;
 pub use gather::{Array, Occupant, ScannedDisk, Slot, gather};
 pub use label::{Damage, DiskEntry, Element, Identity, Kind, Label, Record, State};
 
-/// Reads so many bytes at an offset of the disk; `None` if that fails.
+/// Reads bytes of the disk: takes an offset and a number of bytes; returns `None` if the read
+/// fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
 
-/// The label of a disk of this size; `None` without IMSM or DDF metadata.
+/// Reads the label of a disk of `size_bytes`; `None` without IMSM or DDF metadata.
 pub fn look(size_bytes: u64, read: Read<'_>) -> Option<Result<Label, Damage>> {
     imsm::look(size_bytes, read).or_else(|| ddf::look(size_bytes, read))
 }

@@ -39,7 +39,8 @@ fn labels(fixture: &Fixture) -> Vec<Label> {
     images.map(|image| label_of(&image).expect("metadata").expect("sound")).collect()
 }
 
-/// The arrays of these labels. Disk N has the guest's serial number, unless it is in `nameless`.
+/// The volumes of disks with these labels. Disk N has the guest's serial number for it, unless N is
+/// in `nameless`.
 fn arrays(labels: &[Label], nameless: &[usize]) -> Vec<Array> {
     let serials: Vec<String> = (0..labels.len()).map(|it| format!("/dev/loop{it}")).collect();
     let scanned =
@@ -120,7 +121,7 @@ fn a_disk_that_is_rebuilt_holds_nothing_yet() {
     let found = arrays(&labels(&of("imsm-raid5-rebuilding")), &[]);
     let of_disk =
         |disk: usize| found[0].occupants.iter().find(|occupant| occupant.disk == disk).expect("it");
-    // The failed disk, and the spare that replaces it.
+    // Disk 1 is the failed one, disk 3 the spare that replaces it.
     assert!(of_disk(1).is_stale && !of_disk(3).is_stale, "{found:?}");
     assert_eq!(of_disk(1).slot, of_disk(3).slot);
     assert!(found[0].slots[of_disk(3).slot].is_incomplete, "{found:?}");
@@ -140,7 +141,7 @@ fn the_last_disk_needs_no_serial() {
     }
     let two = arrays(&sound, &[0, 1]);
     assert_eq!((two[0].unknown.as_slice(), two[0].occupants.len()), (&[0, 1][..], 1));
-    // For a mirror the identity does not matter.
+    // In a mirror the identity of a disk does not matter.
     let mirror = labels(&of("imsm-raid1-raid0"));
     let found = arrays(&mirror, &[0, 1]);
     let of_level = |level| {
@@ -153,7 +154,7 @@ fn the_last_disk_needs_no_serial() {
 
 #[test]
 fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
-    // mdadm's spare has a table of its own, so the remaining disks are the mirror's halves.
+    // mdadm gives the spare a table of its own, so the remaining disks are the mirror's halves.
     let sound = labels(&of("imsm-spare"));
     for nameless in [&[0, 1, 2][..], &[0, 2], &[1, 2], &[2]] {
         let found = arrays(&sound, nameless);
@@ -162,7 +163,7 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
         seated.sort_unstable();
         assert_eq!(seated, [0, 1], "{found:?}");
     }
-    // A spare of the firmware may have the same table as the others.
+    // Firmware may give a spare the same table as the others.
     let mut same = vec![sound[0].clone(), sound[0].clone(), sound[0].clone()];
     for label in &mut same {
         let spare = braid_external_metadata::DiskEntry {
@@ -180,7 +181,7 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
         assert_eq!(seated, sure, "{found:?}");
         assert_eq!(found[0].unknown, nameless);
     }
-    // The one disk that is left over is identified.
+    // The only disk without a known serial number gets the only free identity.
     let found = arrays(&same, &[2]);
     assert!(
         found[0].unknown.is_empty() && found[0].occupants.iter().all(|occupant| occupant.disk != 2)
@@ -189,7 +190,7 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
 
 #[test]
 fn a_flipped_bit_is_noticed() {
-    // Intel has one copy: every bit of its anchor counts.
+    // IMSM has one copy of its metadata: every bit of its anchor counts.
     let mut image = of("imsm-raid10-raid5").image(0);
     let anchor = image.len() - 1024;
     for bit in 0..512 * 8 {
@@ -197,7 +198,8 @@ fn a_flipped_bit_is_noticed() {
         assert!(!matches!(label_of(&image), Some(Ok(_))), "bit {bit} of the anchor");
         image[anchor + bit / 8] ^= 1 << (bit % 8);
     }
-    // DDF has two copies: the other one gives the same, or the label is damaged.
+    // DDF has two copies of its metadata: the other copy gives the same label, or the label is
+    // damaged.
     let fixture = of("ddf-raid5-raid1");
     let mut image = fixture.image(0);
     let sound = label_of(&image).expect("metadata").expect("sound");
@@ -218,7 +220,7 @@ fn a_flipped_bit_is_noticed() {
         }
         image[at] ^= bit;
     }
-    // Both copies damaged.
+    // If both copies are damaged, the label is.
     for header in [96, 104] {
         let at = image.len() - 512 + header;
         let sector = u64::from_be_bytes(*image[at..].first_chunk().expect("a place"));

@@ -1,24 +1,24 @@
-//! Faults, and why a volume is not read.
+//! Faults in LVM's metadata, and the reasons for which a volume is not read.
 
 /// A fault in LVM's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Reading a part of it failed.
+    /// This part of the metadata could not be read.
     Unreadable(&'static str),
-    /// Its checksum is wrong.
+    /// The checksum of this part is wrong.
     Sum(&'static str),
-    /// Its content is impossible.
+    /// The content of this part is impossible.
     Nonsense(&'static str),
-    /// It exceeds a limit.
+    /// This part exceeds a limit.
     TooLarge(&'static str),
-    /// The text has a syntax error at this line.
+    /// The metadata's text has a syntax error.
     Text {
-        /// Counted from 1.
+        /// The line of the error, counted from 1.
         line: usize,
     },
     /// The pool does not have this volume.
     NoDevice {
-        /// Its number in the pool.
+        /// The volume's number in the pool.
         device: u64,
     },
     /// Blocks of the pool are on several tiers, and its map of tiers is missing.
@@ -41,20 +41,20 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Why a volume is not read.
+/// The reason for which a volume is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnreadReason {
-    /// A segment of an unsupported kind.
+    /// The volume has a segment of an unsupported kind.
     Kind(String),
-    /// A snapshot that is not thin: changes beside an origin.
+    /// The volume is a snapshot that is not thin: changes to an origin.
     Snapshot,
-    /// A cache in front of it may have newer data.
+    /// A cache in front of the volume may have newer data.
     Cache(String),
-    /// The volume that it lies on does not exist, or leads in circles.
+    /// The volume is on another volume that does not exist, or that leads back to it.
     Astray(String),
-    /// A thin volume over an origin outside of its pool.
+    /// The volume is a thin one over an origin outside of its pool.
     ExternalOrigin,
-    /// The group's description of it is impossible.
+    /// The group's description of the volume is impossible.
     Nonsense(&'static str),
 }
 

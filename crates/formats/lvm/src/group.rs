@@ -1,8 +1,8 @@
-//! A group of physical volumes, and the logical volumes on it.
+//! A group of physical volumes, and its logical volumes.
 //!
-//! The texts of its parts describe the whole group, each at its time of writing: the newest counts.
-//! A volume may lie on another volume (copies, pools). Such references are followed with a limit on
-//! steps, so that circles end.
+//! Each physical volume has a text that describes the whole group at the time of writing: the
+//! newest counts. A logical volume may be on another one (copies, pools). Such references are
+//! followed with a limit on steps, so that circles end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,93 +18,93 @@ use crate::text::{Section, Value};
 /// One physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its name in the group: `pv0`.
+    /// The part's name in the group, such as `pv0`.
     pub name: String,
-    /// Its UUID.
+    /// The part's UUID.
     pub uuid: String,
-    /// The index of its physical volume; `None` if that is missing.
+    /// The index of the physical volume; `None` if it is missing.
     pub device: Option<usize>,
-    /// The first byte of its extents.
+    /// The first byte of the part's extents on its device.
     pub start_bytes: u64,
-    /// The number of its extents.
+    /// The number of the part's extents.
     pub extents: u64,
-    /// Its device ends before its extents do.
+    /// Whether the device ends before the part's extents do.
     pub is_cut: bool,
 }
 
-/// The kind of a logical volume.
+/// The kind of a logical volume, and where its bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// Bytes at fixed places.
+    /// The volume's bytes are at fixed places.
     Direct(Map),
-    /// The first of several copies.
+    /// The volume has several copies, and this is the map of the first.
     Copy(Map),
-    /// Blocks of a pool.
+    /// The volume's bytes are in blocks of a pool.
     Thin {
         /// Index of the pool.
         pool: usize,
-        /// Its number there.
+        /// The volume's number in the pool.
         device: u64,
     },
-    /// A pool of thin volumes.
+    /// The volume is a pool of thin volumes.
     Pool,
-    /// An unsupported volume.
+    /// The volume is not supported.
     Unsupported(UnreadReason),
 }
 
 /// A logical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogicalVolume {
-    /// Its name in the group.
+    /// The volume's name in the group.
     pub name: String,
-    /// Its UUID.
+    /// The volume's UUID.
     pub uuid: String,
-    /// Its size.
+    /// The volume's size in bytes.
     pub size_bytes: u64,
-    /// The operator created it; it is not an internal part of another volume.
+    /// Whether the operator created the volume; otherwise it is an internal part of another volume.
     pub is_visible: bool,
-    /// By its owner's choice, or because a write would diverge from its copies or change a
-    /// snapshot.
+    /// Whether the volume may not be written: its owner chose so, or a write would diverge from its
+    /// copies or change a snapshot.
     pub is_read_only: bool,
-    /// Its kind.
+    /// The volume's kind, and where its bytes are.
     pub shape: Shape,
 }
 
 /// A pool with the data of thin volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name in the group.
+    /// The pool's name in the group.
     pub name: String,
-    /// It has QNAP's own format.
+    /// Whether the pool has QNAP's own format.
     pub is_of_qnap: bool,
-    /// The map of its metadata.
+    /// The map of the volume with the pool's metadata.
     pub metadata: Result<Map, UnreadReason>,
-    /// The map of its data: one, or QNAP's tiers by number.
+    /// The maps of the volumes with the pool's data: one, or QNAP's tiers by number.
     pub data: Result<Vec<Option<Map>>, UnreadReason>,
 }
 
-/// A group.
+/// A volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: String,
-    /// Its UUID.
+    /// The group's UUID.
     pub uuid: String,
-    /// The number of changes to it.
+    /// The number of changes to the group.
     pub sequence: u64,
     /// Bytes of an extent.
     pub extent_bytes: u64,
-    /// Its physical volumes, including missing ones.
+    /// The group's physical volumes, including missing ones.
     pub parts: Vec<Part>,
-    /// Its volumes, by name.
+    /// The group's logical volumes, by name.
     pub volumes: Vec<LogicalVolume>,
-    /// Its pools.
+    /// The group's pools.
     pub pools: Vec<Pool>,
-    /// The number of volumes beyond the limit.
+    /// The number of logical volumes beyond the limit, which are not read.
     pub left_out: usize,
 }
 
-/// The groups of these physical volumes, by name.
+/// The groups to which these physical volumes belong, by name.
 #[must_use]
 pub fn groups(physical: &[PhysicalVolume]) -> Vec<Group> {
     let mut newest: BTreeMap<&str, &GroupMetadata> = BTreeMap::new();
@@ -157,7 +157,8 @@ fn group(metadata: &GroupMetadata, physical: &[PhysicalVolume]) -> Group {
 
 fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVolume]) -> Part {
     let uuid = told(section.text("id").unwrap_or_default());
-    // Of two with one UUID, such as an array and its clone, neither is believed: texts could mix.
+    // If two physical volumes have one UUID, such as an array and its clone, neither is believed:
+    // their texts could mix.
     let mut same = physical.iter().enumerate().filter(|(_, one)| one.uuid == uuid);
     let device = same.next().map(|(index, _)| index).filter(|_| same.next().is_none());
     let start_bytes = section.number("pe_start").unwrap_or(0).saturating_mul(SECTOR_BYTES);
@@ -174,11 +175,12 @@ struct GroupReader<'a> {
     by_name: BTreeMap<&'a str, usize>,
     volumes: BTreeMap<&'a str, &'a Section>,
     steps_left: usize,
-    /// The last map that was followed contains copies.
+    /// Whether the last map that was followed contains copies.
     has_copies: bool,
 }
 
-/// Segments of a volume, in order: first extent, extents, kind, and the rest.
+/// The segments of a volume, in order. Each is its first extent, the number of extents, the kind,
+/// and its section.
 fn segments(section: &Section) -> Vec<(u64, u64, &str, &Section)> {
     let is_segment = |(name, _): &(&str, &Section)| name.starts_with("segment");
     let mut found: Vec<_> = section
@@ -209,7 +211,7 @@ fn pairs(values: &[Value]) -> Vec<(String, u64)> {
         [Value::Text(name), Value::Number(place)] => Some((name.clone(), *place)),
         _ => None,
     };
-    // One more than the limit is enough to detect too many.
+    // One pair more than the limit is enough to detect too many.
     pairs.iter().take(STRIPES_MAX.saturating_add(1)).map_while(pair).collect()
 }
 
@@ -300,7 +302,7 @@ impl<'a> GroupReader<'a> {
             Some(name) => self.map(name, 0),
             None => Err(UnreadReason::Nonsense("a pool without metadata")),
         };
-        // QNAP's pools have their data in tiers, each in a volume of its own.
+        // A pool of QNAP's has its data in tiers, each in a volume of its own.
         let tiers: Vec<String> = (0..8).map(|tier| format!("{name}_tierdata_{tier}")).collect();
         let has_tiers = tiers.iter().any(|tier| self.volumes.contains_key(tier.as_str()));
         let data = match segment.text("pool") {
@@ -311,14 +313,15 @@ impl<'a> GroupReader<'a> {
         Pool { name: name.to_owned(), is_of_qnap: kind == "tier-thin-pool", metadata, data }
     }
 
-    /// A tier with real data: tiers without devices in a NAS are mapped to errors or zeroes.
+    /// The map of a tier that holds real data. A NAS maps tiers without devices to errors or
+    /// zeroes.
     fn tier(&mut self, name: &str) -> Option<Map> {
         let map = self.map(name, 0).ok()?;
         let is_real = |piece: &Piece| matches!(piece.rule, Rule::Linear(_) | Rule::Striped { .. });
         map.pieces().iter().any(is_real).then_some(map)
     }
 
-    /// Counts towards the limit of steps.
+    /// Counts `count` steps towards the limit.
     fn step(&mut self, count: usize) -> Result<(), UnreadReason> {
         self.steps_left = self
             .steps_left
@@ -393,7 +396,7 @@ impl<'a> GroupReader<'a> {
                     Value::Text(name) => Some(name.clone()),
                     Value::Number(_) => None,
                 });
-                // Metadata and images alternate.
+                // Names of metadata volumes and of images alternate.
                 let images = names.skip(1).step_by(2).take(STRIPES_MAX);
                 let areas: Vec<(String, u64)> = images.map(|name| (name, 0)).collect();
                 self.first_copy(&areas, extents, depth)
@@ -406,7 +409,7 @@ impl<'a> GroupReader<'a> {
         }
     }
 
-    /// The first copy without missing parts, or else the first.
+    /// The first copy without missing parts; if all have missing parts, the first copy.
     fn first_copy(
         &mut self,
         areas: &[(String, u64)],
@@ -434,7 +437,7 @@ impl<'a> GroupReader<'a> {
         first
     }
 
-    /// Extents of a part, or of another volume.
+    /// The map of extents of a part, or of another volume.
     fn area(
         &mut self,
         name: &str,
@@ -466,7 +469,7 @@ impl<'a> GroupReader<'a> {
         Ok(rules)
     }
 
-    /// Stripes over several areas, each in one piece.
+    /// The map of stripes over several areas, each of which is in one piece.
     fn striped(
         &mut self,
         segment: &Section,

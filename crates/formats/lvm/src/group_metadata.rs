@@ -1,4 +1,4 @@
-//! The content of one text: a group at the time of writing.
+//! Reads one text of a group: the group as it was at the time of writing.
 
 use crate::SECTOR_BYTES;
 use crate::fault::Fault;

@@ -1,7 +1,8 @@
 //! Volumes of LVM: the logical volumes on physical volumes, and the place of each of their bytes.
 //!
-//! A pure crate: the caller reads the bytes, and says where physical volumes begin. On a NAS these
-//! are arrays, or partitions of arrays, and a group may lie on several (SHR does).
+//! A pure crate: the caller reads the bytes, and says where physical volumes begin. On a NAS
+//! physical volumes are arrays, or partitions of arrays, and a group may have several (SHR does
+//! that).
 //!
 //! ```text
 //!   bytes ─▶ physical: label ─▶ header ─▶ metadata areas ─▶ text ─┐
@@ -13,19 +14,19 @@
 //!                         └─ thin ─▶ pool: superblock ─▶ trees of blocks ┘
 //! ```
 //!
-//! A volume is a list of segments of extents. A segment lies on one part (linear), or is striped
-//! over several. The blocks of a thin volume lie anywhere in its pool, and a tree in the pool's
-//! metadata says where ([`thin`]). Blocks without an entry were never written, and read as zeroes.
+//! A volume is a list of segments of extents. A segment is on one part (linear), or is striped over
+//! several. The blocks of a thin volume can be anywhere in its pool; a tree in the pool's metadata
+//! says where ([`thin`]). Blocks without an entry were never written, and read as zeroes.
 //!
-//! This crate does not write. It does not read snapshots that are not thin, caches, or LVM's own
-//! RAID, except for copies, of which it reads the first. Such volumes are listed with the reason
-//! ([`UnreadReason`]). Bytes on a missing part are lost, the rest can be read.
+//! This crate does not write. It does not read caches, LVM's own RAID, or snapshots that are not
+//! thin. Of LVM's mirrors it reads the first copy. Volumes that it does not read are listed with
+//! the reason ([`UnreadReason`]). Bytes on a missing part are lost, the rest can be read.
 //!
 //! Input from disk is not trusted: text, its nesting, volumes, segments and their references are
 //! limited ([`limits`]), and checksums are compared before anything is believed.
 //!
-//! Sources: the manual page lvm.conf(5) and LVM's output, for the text; the layouts of label,
-//! header and metadata areas, as libvslvm's documentation has them; the kernel's
+//! Sources: the manual page lvm.conf(5) and LVM's output, for the text; libvslvm's documentation,
+//! for the layouts of label, header and metadata areas; the kernel's
 //! `Documentation/admin-guide/device-mapper/{thin-provisioning,persistent-data}.rst` and the
 //! layouts of `dm-thin-metadata.c` and `dm-btree-internal.h`, and for a NAS of QNAP's those of its
 //! published kernel: facts of the format only.
@@ -58,5 +59,5 @@ pub use text::{Entry, Section, Value, parse};
 /// The unit of extents and of the segments of thin pools, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-/// Reads so many bytes from an offset; `None` if that fails.
+/// Reads bytes: takes an offset and a number of bytes; returns `None` if the read fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;

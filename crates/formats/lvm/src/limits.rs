@@ -1,26 +1,27 @@
 //! Limits on the metadata that is read.
 
-/// Bytes of a text: enough for some 10,000 volumes.
+/// The most bytes of a text: enough for some 10,000 volumes.
 pub const TEXT_BYTES_MAX: u64 = 16 << 20;
-/// Keys, sections and values of a text: a volume has some 20.
+/// The most keys, sections and values of a text. A volume has some 20.
 pub const ENTRIES_MAX: usize = 1 << 20;
-/// Bytes of names and other text of a group: LVM's limit is 127.
+/// The most bytes of a name. LVM's own limit is 127.
 pub const NAME_BYTES_MAX: usize = 127;
-/// Nesting of sections: a segment is in a volume, in volumes, in a group.
+/// The deepest nesting of sections. A segment is in a volume, which is in a list, in a group.
 pub const DEPTH_MAX: usize = 8;
-/// Metadata areas of a physical volume: LVM makes one or two.
+/// The most metadata areas of a physical volume. LVM makes one or two.
 pub const AREAS_MAX: usize = 8;
-/// Parts of a group.
+/// The most parts of a group.
 pub const PARTS_MAX: usize = 1024;
-/// Volumes of a group that are read, including internal ones.
+/// The most volumes of a group that are read, including internal ones.
 pub const VOLUMES_MAX: usize = 8192;
-/// Stripes of a segment: LVM makes 128 at most.
+/// The most stripes of a segment. LVM makes 128 at most.
 pub const STRIPES_MAX: usize = 128;
-/// Nesting of volumes: copies of a pool's data are four deep.
+/// The deepest nesting of volumes. Copies of a pool's data are four deep.
 pub const NESTING_MAX: usize = 8;
-/// Segments that are followed for all volumes of a group: circles end here.
+/// The most segments that are followed for all volumes of a group, so that circles end.
 pub const STEPS_MAX: usize = 1 << 20;
-/// Levels of a tree of blocks: full nodes of 126 entries reach over 64 bits in ten.
+/// The most levels of a tree of blocks. Ten levels of full nodes, with 126 entries each, cover over
+/// 64 bits.
 pub const TREE_DEPTH_MAX: usize = 12;
-/// Runs of blocks of a thin volume, consecutive in the pool: 32 bytes each in memory, half a GiB.
+/// The most runs of consecutive blocks of a thin volume: 32 bytes each in memory, half a GiB.
 pub const RUNS_MAX: usize = 16 << 20;

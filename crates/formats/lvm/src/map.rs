@@ -11,19 +11,19 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The place of a byte.
+/// The place of a byte of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteLocation {
-    /// On a part of the group.
+    /// The byte is on a part of the group.
     On {
         /// Index of the part.
         part: usize,
-        /// Bytes from the start of its device.
+        /// The byte's offset from the start of the part's device.
         offset_bytes: u64,
     },
-    /// Never written, so it reads as zero.
+    /// The byte was never written, so it reads as zero.
     Zero,
-    /// On a missing part, or at an unknown place.
+    /// The byte is on a missing part, or at an unknown place.
     Lost,
 }
 
@@ -37,7 +37,8 @@ pub(crate) struct Leg {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
     Linear(Leg),
-    /// Striped over these, from `skip_bytes` of the whole stripe set on.
+    /// The piece is striped over `legs`. It begins `skip_bytes` after the start of a whole row of
+    /// stripes.
     Striped {
         stripe_bytes: u64,
         skip_bytes: u64,
@@ -59,7 +60,8 @@ impl Piece {
         self.start_bytes.saturating_add(self.length_bytes)
     }
 
-    /// The place of the byte `skip` after its start, and the number of consecutive bytes there.
+    /// The place of the byte `skip` bytes after the piece's start, and the number of consecutive
+    /// bytes there.
     fn at(&self, skip: u64) -> (ByteLocation, u64) {
         let left = self.length_bytes.saturating_sub(skip);
         let on = |leg: &Leg, more: u64| match (leg.is_lost, leg.offset_bytes.checked_add(more)) {
@@ -89,7 +91,7 @@ impl Piece {
         }
     }
 
-    /// A part of it: `length_bytes` after the first `skip`.
+    /// The rule for a part of the piece: `length_bytes` after the first `skip`.
     pub(crate) fn cut(&self, skip: u64, length_bytes: u64) -> Rule {
         debug_assert!(skip.saturating_add(length_bytes) <= self.length_bytes, "it has so many");
         match &self.rule {
@@ -108,7 +110,7 @@ impl Piece {
     }
 }
 
-/// Blocks that are consecutive in the volume and in its pool.
+/// Blocks that are consecutive both in the volume and in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) block: u64,
@@ -117,7 +119,8 @@ pub(crate) struct Run {
     pub(crate) to: Option<u64>,
 }
 
-/// The run with this block and its offset there, or the number of blocks up to the next run.
+/// The run that contains a block, and the block's offset in the run. If no run does, the number of
+/// blocks up to the next run.
 pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
     let after = runs.partition_point(|run| run.block <= block);
     let before = after.checked_sub(1).and_then(|index| runs.get(index));
@@ -133,9 +136,10 @@ pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PoolData {
-    /// In one volume.
+    /// The data is in one volume.
     Plain(Map),
-    /// In several, as QNAP does it: a tier and a block in it for each block of the pool.
+    /// The data is in several volumes, as with QNAP: each block of the pool has a tier and a block
+    /// in that tier.
     Tiered { block_bytes: u64, runs: [Vec<Run>; 8], tiers: Vec<Option<Map>> },
 }
 
@@ -143,7 +147,7 @@ pub(crate) enum PoolData {
 pub(crate) struct ThinMap {
     pub(crate) block_bytes: u64,
     pub(crate) runs: Vec<Run>,
-    /// The blocks that the runs cover; others were not looked up.
+    /// The blocks that were looked up and that the runs cover.
     pub(crate) known: Range<u64>,
     pub(crate) data: Arc<PoolData>,
 }
@@ -154,7 +158,7 @@ enum MapKind {
     Thin(Box<ThinMap>),
 }
 
-/// The map of a volume.
+/// The map of a volume: the place of each byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size_bytes: u64,
@@ -162,7 +166,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// The map of consecutive pieces.
+    /// The map of a volume that consists of consecutive pieces.
     pub(crate) fn of_pieces(pieces: Vec<Piece>) -> Self {
         let size_bytes = pieces.last().map_or(0, Piece::end_bytes);
         Self { size_bytes, kind: MapKind::Pieces(pieces) }
@@ -191,8 +195,7 @@ impl Map {
         matches!(self.kind, MapKind::Thin(_))
     }
 
-    /// The place of a byte, and how many bytes follow each other there, itself included. `None`
-    /// beyond the end.
+    /// The place of a byte, and the number of consecutive bytes from it on. `None` beyond the end.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<(ByteLocation, u64)> {
         let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;
@@ -207,7 +210,8 @@ impl Map {
         Some((location, length.clamp(1, left)))
     }
 
-    /// The volume's parts (for a thin volume, its pool's), and the missing ones among them.
+    /// The parts on which the volume (or the pool of a thin volume) is, and the missing ones among
+    /// them.
     #[must_use]
     pub fn parts(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
         let mut found = (BTreeSet::new(), BTreeSet::new());
@@ -237,7 +241,7 @@ impl Map {
         }
     }
 
-    /// Reads bytes, piece by piece; `None` if any is lost or cannot be read.
+    /// Reads bytes, piece by piece; `None` if any byte is lost or cannot be read.
     pub fn read(
         &self,
         offset: u64,
@@ -356,7 +360,7 @@ mod tests {
         }
         assert_eq!((map.at(110), map.at(u64::MAX)), (None, None));
         assert_eq!(map.parts().0, BTreeSet::from([0, 1, 2]));
-        // Cut in the middle of a stripe, the bytes stay the same.
+        // A map cut in the middle of a stripe gives the same bytes.
         let cut = Map::of_pieces(vec![Piece {
             start_bytes: 0,
             length_bytes: 40,
@@ -390,7 +394,7 @@ mod tests {
             (100, (ByteLocation::Lost, 20)),
             (120, (ByteLocation::Lost, 20)),
             (140, (ByteLocation::Zero, 20)),
-            // Not looked up.
+            // These blocks were not looked up.
             (160, (ByteLocation::Lost, 20)),
         ] {
             assert_eq!(map.at(offset), Some(expected), "{offset}");

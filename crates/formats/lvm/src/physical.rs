@@ -12,7 +12,7 @@ use crate::limits::{AREAS_MAX, TEXT_BYTES_MAX};
 use braid_byte_reader::{array, le32, le64, raw_crc32};
 
 const SECTOR_BYTES: usize = 512;
-/// Sectors that may have the label.
+/// The label is in one of this many sectors at the device's start.
 const LABEL_SECTORS: usize = 4;
 const AREA_MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
 const IGNORED: u32 = 1;
@@ -20,14 +20,14 @@ const IGNORED: u32 = 1;
 /// A physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhysicalVolume {
-    /// Its UUID, as LVM prints it.
+    /// The physical volume's UUID, as LVM prints it.
     pub uuid: String,
-    /// Its recorded size in bytes, if any.
+    /// The physical volume's recorded size in bytes, if any.
     pub size_bytes: Option<u64>,
-    /// The size of its device in bytes.
+    /// The size in bytes of the physical volume's device.
     pub device_bytes: u64,
     pub(crate) metadata: Vec<GroupMetadata>,
-    /// The faults of its other texts.
+    /// The faults of the other texts on the physical volume.
     pub faults: Vec<Fault>,
 }
 
@@ -109,7 +109,7 @@ fn of_label(
     Ok(found)
 }
 
-/// The text of an area; `None` if it has none, or one that does not count.
+/// The text of a metadata area; `None` if the area has no text, or a text that does not count.
 fn text(
     offset: u64,
     size: u64,
@@ -156,7 +156,8 @@ fn text(
     Ok(Some(text))
 }
 
-/// LVM's sum of labels, areas and texts: CRC-32 from a start of LVM's own, not inverted at the end.
+/// LVM's checksum of labels, areas and texts: CRC-32 from LVM's own start value, not inverted at
+/// the end.
 fn sum(bytes: &[u8]) -> u32 {
     raw_crc32(0xf597_a6cf, [bytes])
 }

@@ -32,10 +32,10 @@ pub enum Entry {
     Section(Section),
 }
 
-/// Entries in their order.
+/// The entries of a section, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Names and their values; of a repeated name the first counts.
+    /// Names and their values. If a name repeats, the first one counts.
     pub entries: Vec<(String, Entry)>,
 }
 
@@ -81,7 +81,7 @@ impl Section {
         }
     }
 
-    /// Its subsections, with their names.
+    /// The subsections of this section, with their names.
     pub fn sections(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.entries.iter().filter_map(|(name, entry)| match entry {
             Entry::Section(section) => Some((name.as_str(), section)),
@@ -93,7 +93,7 @@ impl Section {
 /// Reads a text.
 ///
 /// # Errors
-/// It has a syntax error, or exceeds a limit.
+/// If the text has a syntax error, or exceeds a limit.
 pub fn parse(text: &[u8]) -> Result<Section, Fault> {
     let mut reader = TextReader { rest: text, line: 1, entries: 0 };
     let section = reader.section(0)?;
@@ -115,7 +115,7 @@ impl<'a> TextReader<'a> {
         while let Some((first, rest)) = self.rest.split_first() {
             match first {
                 b'\n' => self.line = self.line.saturating_add(1),
-                // LVM ends a text with a zero.
+                // LVM ends a text with a zero byte.
                 b' ' | b'\t' | b'\r' | 0 => {}
                 b'#' => {
                     let end = self.rest.iter().position(|byte| *byte == b'\n');
@@ -147,7 +147,7 @@ impl<'a> TextReader<'a> {
         Ok(())
     }
 
-    /// Bytes up to the end of a word.
+    /// Reads the bytes up to the end of a word.
     fn word(&mut self) -> &'a [u8] {
         let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+.@/".contains(byte);
         let end = self.rest.iter().position(|byte| !is_of_word(byte)).unwrap_or(self.rest.len());
@@ -156,7 +156,7 @@ impl<'a> TextReader<'a> {
         word
     }
 
-    /// Entries up to the end of their section, or of the text.
+    /// Reads the entries up to the end of their section, or of the text.
     fn section(&mut self, depth: usize) -> Result<Section, Fault> {
         let mut section = Section::default();
         loop {
@@ -213,7 +213,7 @@ impl<'a> TextReader<'a> {
         }
         let word = self.word();
         let digits = word.split(|byte| *byte == b'.').next().unwrap_or_default();
-        // Read-ahead may be negative; braid does not use it.
+        // A read-ahead value may be negative; braid does not use it.
         let digits = digits.strip_prefix(b"-").unwrap_or(digits);
         let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         number.map_or_else(|| self.fault(), |number| Ok(Value::Number(number)))

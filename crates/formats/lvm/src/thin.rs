@@ -31,30 +31,33 @@ use crate::limits::{RUNS_MAX, TREE_DEPTH_MAX};
 use crate::map::{Map, PoolData, Run, ThinMap};
 use braid_byte_reader::{le32, le64};
 
-/// Bytes of a node: the kernel's, and QNAP's.
+/// Possible sizes of a node in bytes: the kernel's, and QNAP's.
 const BLOCKS: [u64; 2] = [4096, 8192];
 const MAGIC: u64 = 27_022_010;
-/// Mixed into checksums, so that one kind of block is not taken for another.
+/// A constant that is mixed into a superblock's checksum, so that no other kind of block passes for
+/// one.
 const SUPERBLOCK_SUM: u32 = 160_774;
 const NODE_SUM: u32 = 121_107;
-/// QNAP's version; the kernel's are 1 and 2.
+/// The version of QNAP's superblocks; the kernel's are 1 and 2.
 const OF_QNAP: u32 = 4;
 const INNER: u32 = 1;
 const LEAF: u32 = 2;
 const NODE_HEAD_BYTES: usize = 32;
-/// Low bits of a value in a block tree: the time of the mapping.
+/// In a value of a block tree, the number of low bits that hold the time of the mapping.
 const TIME_BITS: u32 = 24;
-/// Low bits of a value in a tier tree: the block's place; the bits above are the tier.
+/// In a value of a tier tree, the number of low bits that hold the block's place. The bits above
+/// hold the tier.
 const TIER_BITS: u32 = 61;
 
-/// Reads so many bytes from an offset of a part; `None` if that fails.
+/// Reads bytes of a part: takes the part, an offset and a number of bytes; returns `None` if the
+/// read fails.
 pub type ReadPart<'a> = &'a mut dyn FnMut(usize, u64, usize) -> Option<Vec<u8>>;
 
 struct Superblock {
     node_bytes: u64,
     volumes_root: u64,
     block_bytes: u64,
-    /// Root and block size of the tier tree, if the pool has one.
+    /// The root of the tier tree and the size of its blocks, if the pool has one.
     tiers: Option<(u64, u64)>,
 }
 
@@ -170,7 +173,7 @@ struct Node {
 }
 
 impl Node {
-    /// A sound node at its place, with keys of this range only.
+    /// Validates a node: it is sound, at its own place, and all its keys are in `keys`.
     fn of(bytes: &[u8], place: u64, keys: &Range<u64>) -> Option<Self> {
         if !is_sound(bytes, NODE_SUM) || le64(bytes, 8)? != place {
             return None;
@@ -199,7 +202,7 @@ impl Node {
     }
 }
 
-/// Adds blocks to runs, extending the last run if possible.
+/// Adds blocks to the runs; extends the last run if possible.
 fn add(runs: &mut Vec<Run>, (block, count, to): (u64, u64, Option<u64>)) -> Result<(), Fault> {
     if let Some(last) = runs.last_mut() {
         let follows = last.block.checked_add(last.count) == Some(block);
@@ -221,10 +224,10 @@ fn add(runs: &mut Vec<Run>, (block, count, to): (u64, u64, Option<u64>)) -> Resu
 }
 
 /// The map of a thin volume within the bytes `wanted`, and how many of these are lost to damaged
-/// pool metadata. Outside of `wanted` the map says lost.
+/// pool metadata. Outside of `wanted` all bytes of the map are lost.
 ///
 /// # Errors
-/// The pool cannot be read, does not have this volume, or is in too many pieces.
+/// If the pool cannot be read, does not have this volume, or is in too many pieces.
 pub fn map(
     pool: &Pool,
     (device, size_bytes): (u64, u64),
@@ -265,7 +268,7 @@ pub fn map(
     Ok((Map::of_thin(size_bytes, thin), lost))
 }
 
-/// The data of a pool, with the map of its tiers as far as these runs need it.
+/// The map of a pool's data, with the map of the pool's tiers as far as these runs need it.
 fn of_pool(
     volumes: &[Option<Map>],
     superblock: &Superblock,
@@ -296,7 +299,7 @@ fn of_pool(
             let runs = tiers.get_mut(tier).ok_or(Fault::Tiers)?;
             add(runs, (key, 1, Some(block)))
         })?;
-        // A pool that uses no tiers has no map of them, and one volume holds all data.
+        // A pool that uses no tiers has no map of tiers, and one volume holds all data.
         if is_lost || tiers.iter().any(|runs| !runs.is_empty()) {
             return Ok(PoolData::Tiered { block_bytes, runs: tiers, tiers: volumes.to_vec() });
         }

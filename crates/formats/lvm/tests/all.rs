@@ -1,4 +1,4 @@
-//! LVM's own volumes, and malformed ones.
+//! Tests with volumes of LVM's own tools, and with malformed ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod groups;

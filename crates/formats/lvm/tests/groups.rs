@@ -1,4 +1,4 @@
-//! Groups: which text counts, where volumes lie, and which input is refused.
+//! Groups: which text counts, where volumes are, and which input is refused.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ fn volumes_are_where_their_segments_say() {
     assert_eq!(fast.at(65_536 + 7), Some((on(1, 2, 7), 65_536 - 7)));
     assert_eq!(fast.at(2 * 65_536), Some((on(0, 0, 65_536), 65_536)));
     assert_eq!(fast.at(4 * EXTENT as u64 - 1), Some((on(1, 3, EXTENT - 1), 1)));
-    // Without a part its bytes are lost, and no others.
+    // If a part is missing, its bytes are lost, and no others.
     let group = crate::kit::group(&devices[..1]);
     let home = direct(&group, "home");
     assert_eq!(home.at(0).map(|it| it.0), Some(on(0, 3, 0)));
@@ -142,7 +142,7 @@ fn what_is_not_followed_is_named() {
     );
 }
 
-/// The first copy that is present is read.
+/// Of several copies, the first that is present is read.
 #[test]
 fn copies_are_read_by_the_first_that_is_here() {
     let image = |name: &str, part: &str| {
@@ -235,7 +235,7 @@ fn what_leads_in_circles_or_wide_ends() {
     let text = text(1, &[('a', 8)], &wide);
     let began = Instant::now();
     let mut device = head('a', 0, b"x", 512);
-    // Too long for an area of 1 MiB, so it has 32 MiB.
+    // The text is too long for an area of 1 MiB, so the area has 32 MiB.
     let (area, bytes) = (4096_usize, 32_usize << 20);
     device.resize(area + bytes, 0);
     device[area + 512..area + 512 + text.len()].copy_from_slice(&text);

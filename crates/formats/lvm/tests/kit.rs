@@ -1,5 +1,5 @@
-//! Physical volumes and pools in memory, as LVM and the kernel lay them out. Written independently
-//! of the reading code.
+//! Physical volumes and pools in memory, as LVM and the kernel write them. This code shares nothing
+//! with the reading code.
 
 use braid_lvm::{Group, PhysicalVolume, groups, physical};
 
@@ -22,7 +22,7 @@ pub(crate) fn uuid(letter: char) -> String {
     [6, 4, 4, 4, 4, 4, 6].map(|count| String::from(letter).repeat(count)).join("-")
 }
 
-/// The first bytes of a physical volume, with this text at this offset of its metadata ring.
+/// The first bytes of a physical volume, with `text` at offset `at` of its metadata ring.
 pub(crate) fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> Vec<u8> {
     let mut head = vec![0; START];
     let (area, area_bytes) = (4096, START - 4096);
@@ -54,7 +54,7 @@ pub(crate) fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> V
     head
 }
 
-/// The text of a group `vg`: parts by letter and number of extents, and volumes as given.
+/// The text of a group `vg`: parts by letter and number of extents, and the text of its volumes.
 pub(crate) fn text(sequence: u64, parts: &[(char, u64)], volumes: &str) -> Vec<u8> {
     let part = |(index, (letter, extents)): (usize, &(char, u64))| {
         format!(
@@ -71,7 +71,7 @@ pub(crate) fn text(sequence: u64, parts: &[(char, u64)], volumes: &str) -> Vec<u
     .into_bytes()
 }
 
-/// A volume with these segments: first extent, extents, kind, and the rest.
+/// The text of a volume with these segments: first extent, extents, kind, and the other entries.
 pub(crate) fn volume(name: &str, is_visible: bool, segments: &[(u64, u64, &str, &str)]) -> String {
     let status =
         if is_visible { "\"READ\", \"WRITE\", \"VISIBLE\"" } else { "\"READ\", \"WRITE\"" };
@@ -130,7 +130,8 @@ pub(crate) fn node(
     sealed(block, 121_107)
 }
 
-/// A pool's superblock: root of its volumes, sectors of a block, and for QNAP root of its tiers.
+/// A pool's superblock: the root of its tree of volumes, sectors of a block, and for QNAP the root
+/// of its tree of tiers.
 pub(crate) fn superblock(
     node_bytes: usize,
     root: u64,

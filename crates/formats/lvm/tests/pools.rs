@@ -4,12 +4,12 @@ use braid_lvm::{ByteLocation, Fault, Group, Map, Shape, thin};
 
 use crate::kit::{EXTENT, START, group, head, node, superblock, text, volume};
 
-/// Sectors of a block of these pools: 64 KiB.
+/// Sectors of a block in these pools: 64 KiB.
 const BLOCK_SECTORS: u32 = 128;
 const BLOCK: u64 = 65_536;
 
-/// A device with a pool: metadata in extent 0, data in extents 1 to 4; `thin` is its
-/// number 5, of 3 extents.
+/// A device with a pool: metadata in extent 0, data in extents 1 to 4. The volume `thin` has number
+/// 5 in the pool, and 3 extents.
 pub(crate) fn device(metadata: &[u8], kind: &str) -> Vec<u8> {
     let place = |extent: u64| format!("stripe_count = 1\nstripes = [\"pv0\", {extent}]");
     let pool =
@@ -91,7 +91,7 @@ fn blocks_are_where_the_tree_says_and_others_are_zero() {
         assert_eq!(map.at(block * BLOCK), Some(expected), "{block}");
     }
     assert_eq!(map.at(192 * BLOCK), None);
-    // Only the wanted blocks are looked up.
+    // A map looks up only the wanted blocks.
     let device = device(&metadata.concat(), "thin-pool");
     let group = group(std::slice::from_ref(&device));
     let (some, _) = mapped(&device, &group, 10 * BLOCK..11 * BLOCK).expect("a pool");
@@ -113,18 +113,18 @@ fn trees_that_lead_astray_end() {
         metadata[index] = block;
         all(&metadata, "thin-pool")
     };
-    // The blocks of one leaf are lost, the others remain.
+    // If a leaf is damaged, its blocks are lost, and the others remain.
     let mut torn = sound[3].clone();
     torn[2000] ^= 1;
     let leaves = [
         torn,
-        // A node of another place.
+        // The node belongs to another place.
         node(4096, 9, true, &[(0, value(7))]),
-        // Foreign keys, falling keys, repeated keys.
+        // The keys are outside of the parent's range, fall, or repeat.
         node(4096, 3, true, &[(10, value(7))]),
         node(4096, 3, true, &[(4, value(7)), (2, value(7))]),
         node(4096, 3, true, &[(4, value(7)), (4, value(7))]),
-        // A node that leads to itself, back, or out of the pool.
+        // The node leads to itself, back, or out of the pool.
         node(4096, 3, false, &[(0, 3)]),
         node(4096, 3, false, &[(0, 2)]),
         node(4096, 3, false, &[(0, u64::MAX)]),
@@ -137,7 +137,7 @@ fn trees_that_lead_astray_end() {
         assert_eq!(map.at(0), Some((ByteLocation::Lost, 10 * BLOCK)), "{index}");
         assert_eq!(map.at(10 * BLOCK).map(|it| it.0), Some(data(2)), "{index}");
     }
-    // Blocks beyond the pool's data.
+    // Blocks whose entry points beyond the pool's data are lost.
     let (map, _) = with(
         3,
         node(4096, 3, true, &[(0, value(256)), (1, value(u64::MAX >> 24)), (2, value(255))]),
@@ -145,7 +145,7 @@ fn trees_that_lead_astray_end() {
     .expect("a pool");
     let locations = [0, 1, 2].map(|block| map.at(block * BLOCK).map(|it| it.0));
     assert_eq!(locations, [Some(ByteLocation::Lost), Some(ByteLocation::Lost), Some(data(255))]);
-    // Without the tree of volumes none is found.
+    // Without the tree of volumes no volume is found.
     assert_eq!(with(1, node(4096, 1, true, &[(4, 2)])), Err(Fault::NoDevice { device: 5 }));
     assert!(matches!(with(1, vec![0; 4096]), Err(Fault::Sum(_))));
     let mut torn = sound[0].clone();
@@ -154,7 +154,7 @@ fn trees_that_lead_astray_end() {
     assert!(matches!(with(0, superblock(4096, 1, 0, None)), Err(Fault::Nonsense(_))));
 }
 
-/// QNAP's pools: nodes of 8 KiB, and with tiers a tree with each block's tier.
+/// QNAP's pools have nodes of 8 KiB, and if they have tiers, a tree with each block's tier.
 #[test]
 fn pools_of_qnap_are_read_with_tiers_and_without() {
     let leaf = node(8192, 2, true, &[(0, value(1)), (1, value(70))]);
@@ -165,22 +165,24 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
         leaf.clone(),
         node(8192, 3, true, &[]),
     ];
-    // Two volumes hold data, and no tree maps blocks to them.
+    // Two volumes hold the pool's data, and no tree says which block is in which.
     assert_eq!(all(&without, "tier-thin-pool"), Err(Fault::Tiers));
     let (map, _) = all(&without, "thin-pool").expect("one volume holds all");
     assert_eq!(map.at(0).map(|it| it.0), Some(data(1)));
-    // Blocks of tiers are 4 MiB here: block 1 of the pool is in the first, block 70 in the second.
+    // A block of a tier is 4 MiB here. Block 1 of the pool is in the first of these, block 70 in
+    // the second.
     let tiers = node(8192, 3, true, &[(0, 2 << 61 | 1 << 24 | 3), (1, 1 << 24)]);
     let with = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes.clone(), leaf.clone(), tiers];
     let (map, _) = all(&with, "tier-thin-pool").expect("a pool");
-    // Tier 2 begins in extent 3, tier 0 in extent 1; block 1 of a tier is an extent further on.
+    // Tier 2 begins in extent 3, tier 0 in extent 1. Block 1 of a tier is one extent further on.
     let at = |extent: usize, more: u64| ByteLocation::On {
         part: 0,
         offset_bytes: (START + extent * EXTENT) as u64 + more,
     };
     assert_eq!(map.at(0).map(|it| it.0), Some(at(4, BLOCK)));
     assert_eq!(map.at(BLOCK).map(|it| it.0), Some(at(2, 6 * BLOCK)));
-    // A damaged tier tree does not count as a missing one.
+    // If the tree of tiers is damaged, blocks are lost. The pool does not count as one without
+    // tiers.
     let damaged = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes, leaf, vec![7; 8192]];
     let (map, _) = all(&damaged, "tier-thin-pool").expect("a pool");
     assert_eq!(map.at(0).map(|it| it.0), Some(ByteLocation::Lost));

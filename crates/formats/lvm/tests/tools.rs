@@ -1,4 +1,4 @@
-//! The volumes of LVM's own tools are at the places that these tools report.
+//! Volumes made by LVM's own tools are at the places that these tools report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Drop for Loops {
     }
 }
 
-/// Runs one of LVM's commands on these devices alone, without device-mapper.
+/// Runs one of LVM's commands on these devices only, without device-mapper.
 fn lvm(loops: &Loops, words: &[&str]) -> String {
     let filter: String =
         loops.0.iter().map(|path| format!("\"a|^{}$|\",", path.display())).collect();
@@ -132,7 +132,7 @@ fn what_lvm_made_is_where_it_says() {
     assert!(segments >= 4, "{said}");
 }
 
-/// Makes a pool's metadata from this description, and returns its bytes.
+/// Lets `thin_restore` make a pool's metadata from a description, and returns the metadata's bytes.
 fn restored(folder: &Path, description: &str) -> Vec<u8> {
     let (xml, metadata) = (folder.join("xml"), folder.join("metadata"));
     fs::write(&xml, description).unwrap();
@@ -148,7 +148,8 @@ fn what_thin_restore_made_is_where_it_says() {
     needs!("thin_restore");
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
-    // Some of the volume's 48 blocks exist, in any order; larger volumes give the tree levels.
+    // Some of the volume's 48 blocks exist, at random places. Larger volumes give the tree several
+    // levels.
     let mut places: Vec<u64> = (0..64).collect();
     random.shuffle(&mut places);
     let blocks: Vec<Option<u64>> =
@@ -189,7 +190,7 @@ fn what_thin_restore_made_is_where_it_says() {
         };
         assert_eq!(map.at(block * 65_536).map(|it| it.0), Some(expected), "{block}");
     }
-    // The other volume's tree has many levels; its places are also those of the description.
+    // The tree of the other volume has many levels; it too must give the places of the description.
     let pool = &group.pools[0];
     let mut read = |_: usize, offset: u64, length: usize| {
         device.get(usize::try_from(offset).unwrap()..)?.get(..length).map(<[u8]>::to_vec)
@@ -199,7 +200,7 @@ fn what_thin_restore_made_is_where_it_says() {
     assert_eq!(lost, 0);
     for block in 0..80_000_u64 {
         let (location, run) = map.at(block * 65_536).unwrap();
-        // This pool's data ends after 256 blocks: blocks beyond are lost, not zero.
+        // This pool's data ends after 256 blocks: blocks that point beyond are lost, not zero.
         assert_eq!(location == ByteLocation::Zero, block % 2 == 1, "{block}");
         assert_eq!(run, 65_536, "{block}");
     }

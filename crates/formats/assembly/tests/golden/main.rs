@@ -1,8 +1,8 @@
 //! Golden: member images that the real md wrote, read again without md.
 //!
-//! The fixtures in `oracle/fixtures` give every member image of 121 arrays byte for byte, with what
-//! the kernel said of each. Here ondisk must read the superblocks as the kernel wrote them,
-//! geometry must say where every sector lies, and assembly must judge every state.
+//! The fixtures in `oracle/fixtures` give every member image of 121 arrays byte for byte, with the
+//! state that the kernel reported for each. ondisk must read the superblocks as the kernel wrote
+//! them. Geometry must say where every sector is, and assembly must judge every state.
 //!
 //! No array runs here; that is the golden test of `braid-runtime`.
 
@@ -31,7 +31,7 @@ fn fixtures() -> Vec<(String, Fixture)> {
     all
 }
 
-/// The members as input of assembly, called `m0`, `m1`, ...
+/// The members of a fixture as input of assembly, labelled `m0`, `m1`, ...
 fn probed(fixture: &Fixture) -> Vec<ProbedMember> {
     let look = |index| look::look_at_image(&format!("m{index}"), &fixture.image(index));
     (0..fixture.members.len()).map(look).collect()

@@ -1,7 +1,8 @@
-//! Geometry against members that the real md wrote: every sector of every member holds the content
-//! that geometry says, and every sector of the array is on as many members as it says.
+//! Compares geometry with members that the real md wrote. Every sector of every member holds the
+//! content that geometry says. Every sector of the array is on as many members as geometry says.
 //!
-//! The fixtures know no layout: which sector is P or Q, and with which powers, was found by trying.
+//! The fixtures know no layout: their authors found by trying which sector is P or Q, and which
+//! powers Q has.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use braid_geometry::{Geometry, MemberSector, Role, Slot, StripeGeometry};
 use super::fixture::Content;
 use super::{assembled, fixtures};
 
-/// The content of a member sector by geometry.
+/// The content of a member sector according to geometry.
 #[derive(Debug, PartialEq)]
 enum SectorContent {
     Data(u64),

@@ -1,4 +1,4 @@
-//! The verdicts on every state in which the real md left an array.
+//! The verdicts for every state in which the real md left an array.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use super::{assembled, fixtures};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
-    /// It can run, and is not dirty.
+    /// The array can run, and is not dirty.
     Clean,
-    /// It can run; redundancy is right before this sector only.
+    /// The array can run; redundancy is right only before this sector.
     Dirty(u64),
     /// The array can be read but not written.
     ReadOnly { dirty: bool, code: &'static str },
-    /// It can be read except for sectors at risk, and is refused for writing.
+    /// The array can be read except for sectors at risk, and is refused for writing.
     Withheld,
-    /// It is refused with this code.
+    /// The array is refused with this code.
     Refused(&'static str),
 }
 
 use Outcome::{Clean, Dirty, ReadOnly, Refused, Withheld};
 
-/// Name without `state-`; a word for each member; the outcome. A number is a fresh member's slot.
-/// `S` is stale, `r1` recovering in slot 1, `R1` its replacement, `+` a spare, `J` a journal, `!`
-/// contradictory.
+/// A row: the fixture's name without `state-`, a word for each member, the outcome. A number is a
+/// fresh member's slot. `S` is stale, `r1` recovering in slot 1, `R1` a replacement for slot 1. `+`
+/// is a spare, `J` a journal, `!` contradictory.
 const STATES: [(&str, &str, Outcome); 51] = [
     ("raid0-cut", "0 1 2", Clean),
     ("raid0-reshaping", "0 1 2 r3", Refused("reshaping")),
@@ -196,7 +196,8 @@ fn an_array_without_a_word_on_its_layout_is_refused() {
             }
         }
     }
-    // Only dm-raid has far sets; unequal 0.90 raid0 depends on the present `raid0.default_layout`.
+    // These are refused: only dm-raid makes far sets, and the layout of an unequal 0.90 raid0
+    // depends on the kernel's present `raid0.default_layout`.
     let expected = [
         "raid0-3-m0.90-unequal-default1",
         "raid0-3-m0.90-unequal-default2",

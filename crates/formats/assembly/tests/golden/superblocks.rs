@@ -1,4 +1,5 @@
-//! ondisk on every superblock that the real md wrote: fields equal the kernel's, bytes stay.
+//! Reads every superblock that the real md wrote: fields equal the kernel's, and written bytes
+//! stay.
 
 use braid_geometry::Level;
 use braid_ondisk::{Features, Role, Superblock};
@@ -40,8 +41,8 @@ fn fields_are_what_the_kernel_said() {
             let fact = |word: &str| fixture.facts[word].as_str();
             assert_eq!(superblock.version.to_string(), fact("metadata_version"), "{about}");
             if superblock.reshape.is_some() {
-                // The kernel reports the former values of the level from which the array came, also
-                // if it changed level for the reshape.
+                // For an array that came from another level, the kernel reports that level's former
+                // values. It does so also if the level changed for the reshape.
                 let delta = superblock.reshape.map_or(0, |reshape| reshape.delta_disks);
                 let before = i64::from(array.raid_slots) - i64::from(delta);
                 let stayed = array.level.name() == fact("level");
@@ -51,7 +52,7 @@ fn fields_are_what_the_kernel_said() {
                 assert!(stayed || name == "state-raid0-reshaping", "{about}");
                 continue;
             }
-            // md chose the level of the takeover's and the patched array.
+            // md chose the level of the array after a takeover, and of the patched array.
             assert_eq!(array.level.name(), fact("level"), "{about}");
             assert_eq!(
                 u64::from(array.chunk_sectors) * 512,

@@ -21,7 +21,8 @@ pub(crate) fn array(level: Level, slots: u16) -> Vec<ProbedMember> {
     array_with(level, slots, 0, 7)
 }
 
-/// The same with spares after the members, and a UUID of one repeated byte.
+/// Probed members of an array of `level` with `slots` members, then `spares` spares. Each byte of
+/// the array's UUID is `uuid`.
 pub(crate) fn array_with(level: Level, slots: u16, spares: u16, uuid: u8) -> Vec<ProbedMember> {
     let chunk_sectors = if level == Level::Raid1 { 0 } else { 128 };
     let request = PlacementRequest {
@@ -96,7 +97,8 @@ pub(crate) fn edit_all(members: &mut [ProbedMember], change: impl Fn(&mut Superb
     members.iter_mut().for_each(|member| edit(member, &change));
 }
 
-/// Writes a role for one device into a member's table, and into its own if it is that device.
+/// Writes a device's role into a member's table, and as the member's own role if the member is that
+/// device.
 pub(crate) fn set_role(member: &mut ProbedMember, number: usize, role: Role) {
     edit(member, |superblock| {
         superblock.state.roles[number] = role;
@@ -106,7 +108,7 @@ pub(crate) fn set_role(member: &mut ProbedMember, number: usize, role: Role) {
     });
 }
 
-/// A member fails as under md: all others record it, with one more event.
+/// Fails a member as md does: all other members record the failure, with one more event.
 pub(crate) fn fail(members: &mut [ProbedMember], failed: usize) {
     let number = usize::try_from(superblock(&members[failed]).device.number).expect("small");
     for (index, member) in members.iter_mut().enumerate() {
@@ -145,7 +147,7 @@ pub(crate) fn add_bitmap(members: &mut [ProbedMember], kind: BitmapKind, events:
                 let marks = LocklessMarks::clean(sectors, head.sectors_each());
                 head.area(&[0; 16], &bits, Some(&marks))
             }
-            // The bits are not read.
+            // braid does not read the bits of this kind.
             BitmapKind::HostEndian => vec![0; usize::try_from(head.total_bytes()).expect("few")],
             BitmapKind::Classic => head.area(&[0; 16], &bits, None),
         };
@@ -165,19 +167,19 @@ pub(crate) fn refusal(members: &[ProbedMember]) -> Refusal {
     judge(members).array.expect_err("a refusal")
 }
 
-/// The verdicts' words, in the order of the members.
+/// The codes of the verdicts, in the order of the members.
 pub(crate) fn codes(assembly: &Assembly) -> Vec<&'static str> {
     assembly.verdicts.iter().map(|judged| judged.verdict.code()).collect()
 }
 
-/// The labels of the occupants, slot by slot; empty where none is.
+/// The labels of the occupants, slot by slot; an empty string for a slot without one.
 pub(crate) fn occupants(members: &[ProbedMember], assembly: &Assembly) -> Vec<String> {
     let array = assembly.array.as_ref().expect("an array");
     let label = |occupant: &braid_assembly::Occupant| members[occupant.member].label.clone();
     array.slots.iter().map(|slot| slot.as_ref().map(label).unwrap_or_default()).collect()
 }
 
-/// Damages a superblock: its checksum fails, and its claim can still be read.
+/// Damages a superblock: its checksum fails, but its event count can still be read.
 pub(crate) fn damage(member: &mut ProbedMember) {
     let Superblock { array, state, .. } = superblock(member);
     let is_active = |role: &&Role| matches!(role, Role::Active(_));
