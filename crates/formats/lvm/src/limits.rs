@@ -6,7 +6,7 @@ pub const TEXT_BYTES_MAX: u64 = 16 << 20;
 pub const ENTRIES_MAX: usize = 1 << 20;
 /// The most bytes of a name. LVM's own limit is 127.
 pub const NAME_BYTES_MAX: usize = 127;
-/// The deepest nesting of sections. A segment is in a volume, which is in a list, in a group.
+/// The deepest nesting of sections. LVM nests four: group, volumes, volume, segment.
 pub const DEPTH_MAX: usize = 8;
 /// The most metadata areas of a physical volume. LVM makes one or two.
 pub const AREAS_MAX: usize = 8;

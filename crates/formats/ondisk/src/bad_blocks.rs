@@ -28,7 +28,7 @@ const LENGTH_BITS: u32 = 10;
 pub const RECORD_SECTORS_MAX: u64 = 512;
 const END: u64 = u64::MAX;
 const RECORD_BYTES: u64 = 8;
-/// The limit is checked before records are allocated.
+/// The most records of a log. The limit is checked before records are allocated.
 const RECORDS_MAX: usize = BAD_BLOCK_LOG_SECTORS_MAX as usize * RECORDS_PER_SECTOR;
 /// Records in one sector.
 pub const RECORDS_PER_SECTOR: usize = (SECTOR_BYTES / RECORD_BYTES) as usize;
@@ -36,11 +36,11 @@ pub const RECORDS_PER_SECTOR: usize = (SECTOR_BYTES / RECORD_BYTES) as usize;
 /// Where a member keeps its bad-block log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BadBlockLogPlace {
-    /// Sectors from the superblock; negative is before it.
+    /// Sectors from the superblock to the log; negative if the log is before it.
     pub offset_sectors: i32,
-    /// Sectors reserved.
+    /// Sectors reserved for the log.
     pub size_sectors: u16,
-    /// The log counts in units of `1 << shift` sectors.
+    /// The log's unit is `1 << shift` sectors.
     pub shift: u8,
 }
 
@@ -78,7 +78,7 @@ pub enum BadBlockLogError {
     Length {
         /// Index of the record.
         index: usize,
-        /// Its length in log units.
+        /// The record's length in log units.
         length: u64,
     },
     /// A record whose sector number does not fit 64 bits once shifted.
@@ -101,7 +101,8 @@ pub enum BadBlockLogError {
     },
 }
 
-/// Reads and writes bad-block logs. A type without values: the list of records is the value.
+/// Reads and writes bad-block logs. The type has no values: a log is represented by its list of
+/// records.
 #[derive(Debug, Clone, Copy)]
 pub enum BadBlockLog {}
 
@@ -149,11 +150,11 @@ impl BadBlockLog {
         ranges
     }
 
-    /// The bytes of a log at `place` with these ranges, packed like md's: one behind the other. A
-    /// run that is too long for one record takes several.
+    /// The bytes of a log at `place` with these ranges, packed like md's, without gaps. A run that
+    /// is too long for one record takes several.
     ///
     /// # Errors
-    /// A range that is not a multiple of the log's unit or beyond 54 bits, or too many of them.
+    /// A range that is not a multiple of the log's unit or beyond 54 bits, or too many ranges.
     pub fn to_bytes(
         ranges: &[BadRange],
         place: BadBlockLogPlace,
@@ -308,7 +309,7 @@ mod tests {
         let expected = expected
             .map(|(start, length, log_sector)| BadRecord { range: bad(start, length), log_sector });
         assert_eq!(BadBlockLog::parse(&bytes, PLACE).unwrap(), expected);
-        // md would end at the first record of ones, and refuse one of zeroes.
+        // md would end at the first record of ones, and refuse a record of zeroes.
         assert!(
             bytes[..512 + 16]
                 .as_chunks::<8>()

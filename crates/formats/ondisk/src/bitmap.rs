@@ -37,25 +37,25 @@ const LOCKLESS_VERSION: u32 = 6;
 const BITMAP_MAGIC: u32 = 0x6d74_6962;
 /// md counts outstanding write-behind writes in 14 bits.
 const WRITE_BEHIND_MAX: u32 = (1 << 14) - 1;
-/// md refuses a longer time between sweeps: no machine has a longer tick count.
+/// The longest time between sweeps that md accepts: no machine has a longer tick count.
 const DAEMON_SLEEP_MAX_SECONDS: u32 = i32::MAX as u32;
 const LOCKLESS_HEAD_BYTES: u64 = 1024;
-/// In `state`: the bits may be incomplete.
+/// Bit in `state`: the bits may be incomplete.
 const STATE_STALE: u32 = 1 << 1;
-/// In `state`: a bit could not be written.
+/// Bit in `state`: a bit could not be written.
 const STATE_WRITE_ERROR: u32 = 1 << 2;
-/// In `state` of a lockless bitmap: no kernel has made its bytes yet.
+/// Bit in `state` of a lockless bitmap: no kernel has written its bytes yet.
 const STATE_FIRST_USE: u32 = 1 << 3;
-/// In `state` of a lockless bitmap on first use: its bytes start as clean.
+/// Bit in `state` of a lockless bitmap on first use: its bytes start as clean.
 const STATE_CLEAN: u32 = 1 << 4;
-/// Seconds between sweeps, mdadm's default.
+/// mdadm's default for the seconds between sweeps.
 pub const DAEMON_SLEEP_SECONDS: u32 = 5;
 const LOCKLESS_SLEEP_SECONDS: u32 = 30;
 /// The smallest chunk that Linux chooses for a lockless bitmap unless the operator asks for less.
 const LOCKLESS_CHUNK_BYTES_MIN: u32 = 64 << 10;
 /// The largest chunk supported: a power of two of bytes.
 const CHUNK_BYTES_MAX: u32 = 1 << 31;
-/// No area that md makes is as large: md keeps a count of two bytes in memory for each bit.
+/// The largest area: md makes none as large, since it keeps two bytes in memory for each bit.
 pub(crate) const AREA_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -121,7 +121,8 @@ impl BitmapKind {
 pub struct BitmapSuperblock {
     /// The format of the marks.
     pub kind: BitmapKind,
-    /// Updated just before the array's event count: equal to it or one more.
+    /// The bitmap's event count. It is updated just before the array's event count, so it is equal
+    /// or one more.
     pub events: u64,
     /// The event count when marks were last cleared.
     pub events_cleared: u64,
@@ -133,7 +134,7 @@ pub struct BitmapSuperblock {
     pub state: u32,
     /// Seconds between sweeps.
     pub daemon_sleep_seconds: u32,
-    /// Write-behind writes allowed; 0: none.
+    /// The most write-behind writes; 0 allows none.
     pub write_behind: u32,
     /// Sectors reserved for the bitmap; 0: not recorded.
     pub sectors_reserved: u32,
@@ -157,7 +158,7 @@ pub enum BitmapError {
         /// The version.
         version: u32,
     },
-    /// It belongs to another array.
+    /// The bitmap belongs to another array.
     #[error("the bitmap belongs to another array")]
     OtherArray,
     /// Bytes per mark that md refuses.
@@ -175,7 +176,7 @@ pub enum BitmapError {
     /// A lockless bitmap on first use whose marks do not fit.
     #[error("{sectors} reserved sectors are too few for a lockless bitmap")]
     NoRoom {
-        /// Sectors reserved for it.
+        /// Sectors reserved for the bitmap.
         sectors: u32,
     },
     /// A time between sweeps that md refuses.
@@ -345,7 +346,8 @@ impl Bitmap {
     #[must_use]
     pub fn is_current(&self, events: u64) -> bool {
         let is_whole = self.superblock.state & (STATE_STALE | STATE_WRITE_ERROR) == 0;
-        // An interrupted update leaves the bitmap one ahead; a larger lead means old superblocks.
+        // An interrupted update leaves the bitmap one event ahead. A larger lead means that
+        // superblocks are old.
         let is_near = (events..=events.saturating_add(1)).contains(&self.superblock.events);
         self.superblock.kind != BitmapKind::HostEndian && is_whole && is_near
     }
@@ -401,7 +403,8 @@ impl BitmapSuperblock {
         u64::from(self.chunk_bytes) / SECTOR_BYTES
     }
 
-    /// The area to write to a member, in whole sectors, not stale: superblock and bits, or marks.
+    /// The area to write to a member, in whole sectors: the superblock, not marked stale, then bits
+    /// or marks.
     ///
     /// # Panics
     /// When bits or marks do not fit this superblock, or it is [`BitmapKind::HostEndian`].
@@ -415,7 +418,8 @@ impl BitmapSuperblock {
         self.area_with(array_uuid, (bits, marks), 0)
     }
 
-    /// The area while it overwrites other data: *stale*, so that no reader believes a part of it.
+    /// The area to write first while it overwrites other data. Its superblock is marked *stale*, so
+    /// that no reader believes a part of the area.
     ///
     /// # Panics
     /// As [`Self::area`].
@@ -492,7 +496,7 @@ impl BitmapSuperblock {
             BitmapKind::HostEndian | BitmapKind::Classic => {
                 size_of::<Raw>() as u64 + self.marks().div_ceil(8)
             }
-            // A set of bits has one bit even for no sectors.
+            // A [`Bits`] has at least one bit, even for an array of no sectors.
             BitmapKind::Lockless => LOCKLESS_HEAD_BYTES + self.marks().max(1),
         }
     }
@@ -532,7 +536,7 @@ mod tests {
         // 1 GiB in marks of 64 MiB.
         assert_eq!((classic.marks(), classic.total_bytes()), (16, 258));
         assert_eq!(validate(&bytes(3)).unwrap().kind, BitmapKind::HostEndian);
-        // Counted in sectors: marks of 64 MiB too.
+        // The chunk of a lockless bitmap is counted in sectors: these marks cover 64 MiB too.
         let mut lockless = bytes(6);
         lockless[52..56].copy_from_slice(&(128_u32 << 10).to_le_bytes());
         let lockless = validate(&lockless).unwrap();
@@ -622,7 +626,7 @@ mod tests {
         [1, 77, 124].into_iter().for_each(|mark| bits.set(mark));
         marks.unsynced.set(124);
         let area = head.area(&UUID, &bits, Some(&marks));
-        // Facts: where the bytes begin, and that the chunk is counted in sectors.
+        // Facts about the format: where the bytes begin, and that the chunk is counted in sectors.
         assert_eq!((area[4], area[52], area[1024], area[1025]), (6, 8, 1, 2));
         assert_eq!((area[1024 + 77], area[1024 + 124], area[1024 + 2]), (2, 3, 0));
         assert_eq!(area[256..1024], [0; 768]);
@@ -661,7 +665,7 @@ mod tests {
         let (marks, counts) = Bitmap::read(clean, &area).unwrap().marks.expect("it is lockless");
         assert!(marks.unwritten.is_empty() && marks.unsynced.is_empty());
         assert_eq!(counts.of(crate::MarkState::Clean), 16384);
-        // 32 TiB: 512 MiB for each of 131072 - 1024 bytes at most.
+        // 32 TiB need marks of 512 MiB, since at most 131072 - 1024 bytes are for marks.
         let large = BitmapSuperblock::new_lockless(1 << 36, 256).expect("it fits");
         assert_eq!((large.chunk_bytes, large.marks()), (512 << 20, 65536));
         assert_eq!(BitmapSuperblock::new_lockless(1 << 40, 2), None);

@@ -46,9 +46,9 @@ const BITMAP_HEAD_BYTES: u64 = 256;
 pub struct BitmapFile {
     /// The UUID of its array, as the bitmap stores it ([`Superblock::uuid_as_stored`]).
     pub uuid: [u8; 16],
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub size_bytes: u64,
-    /// Its bitmap.
+    /// The bitmap in the file.
     pub bitmap: Result<Bitmap, BitmapError>,
     /// The parity log behind the bitmap; `None` without a log head.
     pub own_log: Option<OwnLog>,
@@ -57,7 +57,7 @@ pub struct BitmapFile {
 /// Why a file is not a bitmap file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BitmapFileError {
-    /// It does not begin with a bitmap superblock.
+    /// The file does not begin with a bitmap superblock.
     #[error("it does not begin with a bitmap")]
     NotABitmap,
 }
@@ -80,7 +80,7 @@ impl BitmapFile {
         };
         let bitmap = match found.validate(&uuid) {
             Err(error) => Err(error),
-            // Validated: no more than md would hold in memory.
+            // Validation has limited the size: md would hold no larger bitmap in memory.
             Ok(superblock) => {
                 let area = read(0, superblock.total_bytes().min(size_bytes))?;
                 Bitmap::read(superblock, &area)
@@ -100,7 +100,7 @@ impl BitmapFile {
     }
 
     /// Plans a bitmap of `sectors` sectors for a file of a given size, or for a new file. A bit
-    /// covers the bytes asked for, or mdadm's default. `None` if the file has no room.
+    /// covers the requested bytes, or mdadm's default. `None` if the file has no room.
     #[must_use]
     pub fn plan(
         sectors: u64,
@@ -212,13 +212,13 @@ mod tests {
         let log = found.own_log.unwrap();
         assert_eq!(log.place, Ok(OwnLogPlace::of(2048)));
         assert_eq!(log.log, Err(PplLogError::Void));
-        // As the driver writes it.
+        // A stand-in superblock, as the driver uses it to write the file.
         let stand_in = superblock.for_bitmap_file(BITMAP_FILE_BYTES_MIN);
         assert_eq!(stand_in.bitmap_offset_bytes(), Some(0));
         assert!(stand_in.is_of_bitmap_file() && !superblock.is_of_bitmap_file());
         let start = stand_in.log_start_bytes(OwnLogPlace::of(2048).into());
         assert_eq!(start, Some(BITMAP_FILE_BYTES_MIN - 4096 - (1 << 20)));
-        // mdadm's file is no longer than its bits.
+        // mdadm's file ends with its bits.
         let short = read(&made[..258]).unwrap();
         assert_eq!((short.bitmap.unwrap().bits, short.own_log), (some_bits(), None));
         assert_eq!(read(&made[..200]), Err(BitmapFileError::NotABitmap));

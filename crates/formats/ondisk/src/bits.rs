@@ -21,7 +21,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// All clear, for `sectors` sectors, one bit per `sectors_each` of them.
+    /// A set with all bits clear, for `sectors` sectors, one bit per `sectors_each` of them.
     ///
     /// # Panics
     /// When `sectors_each` is 0, or there are more bits than memory has bytes.
@@ -33,7 +33,7 @@ impl Bits {
         Self { sectors_each, sectors, words: vec![0; words], set: 0 }
     }
 
-    /// As [`Self::none`], all set.
+    /// A set like that of [`Self::none`], with all bits set.
     #[must_use]
     pub fn all(sectors: u64, sectors_each: u64) -> Self {
         let mut bits = Self::none(sectors, sectors_each);
@@ -41,7 +41,8 @@ impl Bits {
         bits
     }
 
-    /// The bits in bytes of a disk. Bits beyond the last are ignored; missing bytes count as clear.
+    /// The set whose bits are in bytes of a disk. Bits beyond the last are ignored; missing bytes
+    /// count as clear.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], sectors: u64, sectors_each: u64) -> Self {
         let mut bits = Self::none(sectors, sectors_each);
@@ -205,7 +206,7 @@ impl Bits {
         }
     }
 
-    /// From the first bit that differs from `other` to behind the last such bit; empty if none
+    /// The bits from the first that differs from `other` to the last that does; empty if none
     /// differs. Panics as [`Self::join`].
     #[must_use]
     pub fn difference(&self, other: &Self) -> Range<u64> {
@@ -217,7 +218,7 @@ impl Bits {
         first..(last as u64 + 1) * WORD_BITS - u64::from(word.leading_zeros())
     }
 
-    /// Whether each bit of `other` covers the same sectors as here.
+    /// Whether `other` has the same number of sectors, and as many per bit.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         (self.sectors, self.sectors_each) == (other.sectors, other.sectors_each)
@@ -239,7 +240,8 @@ impl Bits {
         clear.map_or(self.sectors, |bit| self.sectors_of(bit).start).max(sector)
     }
 
-    /// The longest run from `start`, up to `sectors`, under bits that are all set or all clear.
+    /// The length of the longest run from `start`, up to `sectors`, whose bits are all set or all
+    /// clear.
     #[must_use]
     pub fn alike_sectors(&self, start: u64, sectors: u64) -> u64 {
         let mut bits = self.of(&(start..start + sectors));
@@ -248,14 +250,14 @@ impl Bits {
         other.map_or(sectors, |bit| self.sectors_of(bit).start - start)
     }
 
-    /// Bytes of memory that a set for `sectors` takes, at most.
+    /// The most bytes of memory that a set for `sectors` takes.
     #[must_use]
     pub fn memory_bytes(sectors: u64, sectors_each: u64) -> u64 {
         sectors.div_ceil(sectors_each.max(1)).max(1).div_ceil(WORD_BITS) * 8
     }
 }
 
-/// Whole sectors that hold `bytes`.
+/// The number of whole sectors that hold `bytes` bytes.
 pub(crate) fn sectors_for(bytes: u64) -> u64 {
     bytes.div_ceil(SECTOR_BYTES)
 }
@@ -275,7 +277,7 @@ mod tests {
             (0..1, 0..2, 7..8)
         );
         assert_eq!(bits.of(&(5..5)), 0..0);
-        // md's counts run to the end of the last chunk of a bitmap.
+        // md's counts run to the end of a bitmap's last chunk, beyond the last sector.
         assert_eq!(bits.of(&(1000..1100)), 7..8);
         assert_eq!((bits.sectors_of(1), bits.sectors_of(7)), (128..256, 896..1000));
         bits.set(2);

@@ -30,13 +30,14 @@ pub fn checksum_v1(block: &[u8]) -> Option<u32> {
     Some(fold(sum_words(block.get(..covered_bytes)?, V1_CHECKSUM_AT)))
 }
 
-/// The checksum of the 0.90 superblock in `block`, over 4096 bytes; `None` if it is shorter.
+/// The checksum of the 0.90 superblock in `block`, over 4096 bytes; `None` if `block` is shorter.
 #[must_use]
 pub fn checksum_v0(block: &[u8]) -> Option<u32> {
     Some(fold(sum_words(block.get(..V0_BYTES)?, V0_CHECKSUM_AT)))
 }
 
-/// Folds a 0.90 checksum to 16 bits, twice, as md compares it: machines summed differently.
+/// Folds a 0.90 checksum to 16 bits, twice, as md does before it compares: different machines
+/// summed in different ways.
 #[must_use]
 pub fn fold_v0(checksum: u32) -> u32 {
     let once = (checksum & 0xffff) + (checksum >> 16);

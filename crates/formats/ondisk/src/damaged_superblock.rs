@@ -36,38 +36,38 @@ const DATA_SIZE_AT: usize = 136;
 const SUPER_OFFSET_AT: usize = 144;
 const CHECKSUM_AT: usize = 216;
 const ROLE_COUNT_AT: usize = 220;
-/// Sectors from a superblock 1.0 to the end of its device, or up to seven more.
+/// Sectors from a 1.0 superblock to the end of its device; there may be up to seven more.
 const V1_0_SECTORS_TO_END: u64 = 16;
 
 /// A damaged or displaced superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSuperblock {
-    /// Byte offset on the device where it was found.
+    /// Byte offset on the device where the superblock was found.
     pub found_bytes: u64,
     /// Byte offset on the device where its member begins, according to the superblock.
     pub start_bytes: u64,
     /// Bytes of its member, according to the superblock; the device may end before.
     pub length_bytes: u64,
-    /// The flaw that was mended.
+    /// The flaw, which `superblock` no longer has.
     pub flaw: Flaw,
-    /// The mended superblock, at its place on its member.
+    /// The mended superblock, with its place counted from the start of its member.
     pub superblock: Superblock,
 }
 
 /// The flaw of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// Sound, but at a place where md does not look.
+    /// The superblock is sound, but at a place where md does not look.
     Place,
     /// The magic is gone.
     Magic,
-    /// The number of bytes that differed from the other members'.
+    /// Array-wide bytes were wrong: the number of bytes that differed from the other members'.
     Bytes(usize),
     /// One bit was wrong.
     Bit,
 }
 
-/// A cheap test, applied to every sector of a search: whether bytes may begin a superblock.
+/// Whether bytes may begin a superblock: a cheap test for every sector of a search.
 #[must_use]
 pub fn may_be_damaged(bytes: &[u8]) -> bool {
     let is_magic = u32_at(bytes, 0) == Some(MAGIC);
@@ -125,7 +125,7 @@ pub fn recognise_damaged_v0(bytes: &[u8], device_bytes: u64) -> Option<DamagedSu
 }
 
 /// Turns single bits, those of the checksum first, until the superblock passes. Of several
-/// candidates, the one that agrees best with the others wins.
+/// candidates, the one that agrees best with the superblocks in `others` wins.
 fn with_one_bit(
     whole: &[u8],
     place: (u64, u64),
@@ -136,7 +136,7 @@ fn with_one_bit(
     let roles = usize::try_from(u32_at(whole, ROLE_COUNT_AT)?.min(V1_ROLES_MAX)).ok()?;
     let covered = (MAJOR_AT + 4..V1_FIXED_BYTES + 2 * roles).filter(|at| !sum.contains(at));
     let at = sum.clone().chain(covered);
-    // One copy for all bits: a copy for each would cost 400 MiB on hostile input.
+    // One copy serves for all bits: a copy for each bit would cost 400 MiB on hostile input.
     let mut turned = whole.to_vec();
     for (at, bit) in at.flat_map(|at| (0..8).map(move |bit| (at, bit))) {
         *turned.get_mut(at)? ^= 1 << bit;
@@ -181,7 +181,8 @@ fn placed(
         _ => u64_at(whole, DATA_OFFSET_AT)?.checked_add(u64_at(whole, DATA_SIZE_AT)?)?,
     };
     let needed_bytes = needed_sectors.checked_mul(SECTOR_BYTES)?;
-    // A member at the device's start also ends with it, unless its superblock disagrees.
+    // A member that begins at the device's start also ends at the device's end, unless its
+    // superblock disagrees.
     let is_in_place = version.super_offset_sectors(to_the_end / SECTOR_BYTES) == Some(own_sector);
     let is_whole = start_bytes == 0 && needed_bytes <= to_the_end && is_in_place;
     let length_bytes = if is_whole { to_the_end } else { needed_bytes };

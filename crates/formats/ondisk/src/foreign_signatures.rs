@@ -1,12 +1,12 @@
 //! Signatures of other formats on a device: file systems, partition tables, volume managers, other
 //! RAID formats.
 //!
-//! Recognised so that braid never overwrites them by mistake. A signature, a label and a UUID are
-//! enough for that; nothing here says that the content is sound.
+//! braid recognises them so that it never overwrites them by mistake. A signature, a label and a
+//! UUID are enough for that; nothing here says that the content is sound.
 //!
-//! Most are a fixed string at a fixed place: [`TABLE`]. The few that need more than one field have
-//! a function each. Places and strings are public facts of each format. Formats signed only beyond
-//! the bytes that `probe` reads are missing, such as VMFS (1 MiB and 2 MiB).
+//! Most formats have a fixed string at a fixed place: [`TABLE`]. The few that need more than one
+//! field have a function each. Places and strings are public facts of each format. Formats whose
+//! signature is beyond the bytes that `probe` reads are missing, such as VMFS (1 MiB and 2 MiB).
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ use crate::snippet::Bytes;
 pub struct ForeignSignature {
     /// The format.
     pub kind: ForeignKind,
-    /// Its label, if it has one.
+    /// The content's label, if it has one.
     pub label: Option<String>,
-    /// Its UUID or serial number as its own tools print it, if it has one.
+    /// The UUID or serial number as the format's own tools print it, if there is one.
     pub uuid: Option<String>,
     /// Byte offset of the signature.
     pub offset: u64,
@@ -81,7 +81,7 @@ pub enum ForeignKind {
 }
 
 impl ForeignKind {
-    /// The name in reports and in `--destroy`.
+    /// The format's name in reports and in `--destroy`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -206,7 +206,7 @@ const TABLE: &[Entry] = &[
     entry(ForeignKind::Ufs, 8192 + 1372, &[0x00, 0x01, 0x19, 0x54]),
     entry(ForeignKind::Ufs, 65536 + 1372, &[0x19, 0x01, 0x54, 0x19]),
     entry(ForeignKind::Ufs, 65536 + 1372, &[0x19, 0x54, 0x01, 0x19]),
-    // The label and its copy.
+    // Stratis has its label here, and a copy of it.
     entry(ForeignKind::Stratis, 512 + 4, b"!Stra0tis\x86\xff\x02"),
     entry(ForeignKind::Stratis, 9 * 512 + 4, b"!Stra0tis\x86\xff\x02"),
     entry(ForeignKind::Vdo, 0, b"dmvdo001"),
@@ -258,7 +258,8 @@ fn luks(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     luks_header(bytes, 0, b"LUKS\xba\xbe")
 }
 
-/// LUKS2's second header, behind a first one of less than 512 KiB (the others lie beyond the read).
+/// LUKS2's second header, if the first is shorter than 512 KiB. After a longer one it is beyond the
+/// bytes that `probe` reads.
 fn luks_second(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     (14..=18).find_map(|bits| luks_header(bytes, 1 << bits, b"SKUL\xba\xbe"))
 }
@@ -300,7 +301,7 @@ fn zfs(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
 fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
     const LIST_AT: u64 = 16 << 10;
     const LIST_BYTES: usize = 112 << 10;
-    /// The pool's own names are among the first ten.
+    /// The most pairs that are read; the pool's own names are among the first ten.
     const PAIRS_MAX: usize = 64;
     const KIND_UINT64: u32 = 8;
     const KIND_STRING: u32 = 9;
@@ -363,7 +364,7 @@ fn has_boot_mark(bytes: &Bytes<'_>) -> bool {
     bytes.get(510, 2) == Some(&[0x55, 0xaa])
 }
 
-/// A FAT boot sector: a jump, sane sizes, and "FAT" where FAT12/16 or FAT32 have it.
+/// A FAT boot sector: a jump, plausible sizes, and "FAT" at the place of FAT12/16 or of FAT32.
 fn vfat(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     let sector = bytes.get(0, 512)?;
     let at = |from: usize, length: usize| sector.get(from..)?.get(..length);
@@ -384,7 +385,8 @@ fn vfat(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     sane.then(|| found(ForeignKind::Vfat, 0, label, Some(format!("{d:02X}{c:02X}-{b:02X}{a:02X}"))))
 }
 
-/// A partition table: at least one entry, only sane ones, no boot sector, not GPT's protective one.
+/// An MBR partition table: at least one entry, only plausible ones. A boot sector, or only GPT's
+/// protective entry, is none.
 fn mbr(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     const GPT_SHIELD: u8 = 0xee;
     let named = bytes.get(3, 8)?;

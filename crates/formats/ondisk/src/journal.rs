@@ -26,7 +26,7 @@ const JOURNAL_MAGIC: u32 = 0x6433_c509;
 const JOURNAL_VERSION: u8 = 1;
 /// Sectors of a meta block, and of a block of data or parity; each such block has one checksum.
 pub const JOURNAL_BLOCK_SECTORS: u64 = 8;
-/// [`JOURNAL_BLOCK_SECTORS`] in the unit of a payload's size.
+/// [`JOURNAL_BLOCK_SECTORS`] in 32 bits, like the sizes of payloads.
 const BLOCK_SECTORS: u32 = 8;
 const _: () = assert!(JOURNAL_BLOCK_SECTORS * SECTOR_BYTES == JOURNAL_META_BYTES as u64);
 
@@ -77,21 +77,21 @@ pub struct JournalPlace {
 pub enum JournalPayload {
     /// Blocks of data follow.
     Data {
-        /// First array sector.
+        /// The first array sector of the data.
         location: u64,
-        /// One for each block of eight sectors.
+        /// A checksum for each block of eight sectors.
         checksums: Vec<u32>,
     },
     /// Blocks of parity follow: P, and Q of a RAID-6.
     Parity {
         /// First sector of the stripe, from the start of its members' data.
         location: u64,
-        /// One for each block of eight sectors.
+        /// A checksum for each block of eight sectors.
         checksums: Vec<u32>,
     },
     /// Stripes that were written to the members, but not flushed.
     Flush {
-        /// First sector of each, from the start of its members' data.
+        /// The first sector of each stripe, from the start of its members' data.
         stripes: Vec<u64>,
     },
 }
@@ -200,7 +200,7 @@ pub enum JournalError {
     /// A version that md does not have.
     #[error("journal version {version} is unknown")]
     VersionUnknown {
-        /// The version.
+        /// The stored version.
         version: u8,
     },
     /// The stored and the computed checksum differ: damage, or another array's journal.
@@ -214,19 +214,19 @@ pub enum JournalError {
     /// A length that a meta block cannot have.
     #[error("a meta block of {bytes} bytes is impossible")]
     Length {
-        /// Bytes claimed.
+        /// Bytes of the block, as stored.
         bytes: u32,
     },
     /// A position beyond any device.
     #[error("position {sectors} is beyond any device")]
     Position {
-        /// Sectors.
+        /// Sectors of the position.
         sectors: u64,
     },
     /// A payload that does not fit, or of an unknown kind.
     #[error("the payload at byte {offset} makes no sense")]
     Payload {
-        /// Byte offset in the block.
+        /// Byte offset of the payload in the block.
         offset: u64,
     },
 }
@@ -292,7 +292,8 @@ fn payloads_of(mut rest: &[u8]) -> Result<Vec<JournalPayload>, JournalError> {
     Ok(payloads)
 }
 
-/// One payload and the bytes behind it; `None` if it does not fit or its kind is unknown.
+/// The first payload in `bytes`, and the bytes after it; `None` if it does not fit or its kind is
+/// unknown.
 fn one_payload(bytes: &[u8]) -> Option<(JournalPayload, &[u8])> {
     let (head, rest) = RawPayload::ref_from_prefix(bytes).ok()?;
     let size = head.size.get();

@@ -54,7 +54,7 @@ pub struct JournalArea {
     pub start_sector: u64,
     /// Sectors of the ring: whole blocks.
     pub ring_sectors: u64,
-    /// Sectors from its start to the oldest meta block; whole blocks, inside the ring.
+    /// Sectors from the ring's start to the oldest meta block; whole blocks, inside the ring.
     pub tail_sectors: u64,
 }
 
@@ -134,11 +134,11 @@ pub enum JournalEntry {
 /// Why a journal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JournalEnd {
-    /// No meta block.
+    /// The place holds no meta block.
     NoBlock,
-    /// A meta block with another sequence.
+    /// The place holds a meta block with another sequence.
     Older,
-    /// A meta block, some of whose blocks are missing.
+    /// The place holds a meta block, but some blocks of data or parity behind it are not whole.
     Torn,
 }
 
@@ -163,7 +163,8 @@ pub struct JournalLog {
     pub first_sequence: u64,
     /// Number of consecutive meta blocks.
     pub meta_blocks: u64,
-    /// A meta block has what md writes only in write-back mode: bare data, or flushed stripes.
+    /// Whether a meta block has entries that md writes only in write-back mode: data without
+    /// parity, or flushed stripes.
     pub is_write_back: bool,
     /// The entries of all meta blocks, in order.
     pub entries: Vec<JournalEntry>,
@@ -171,7 +172,7 @@ pub struct JournalLog {
     pub end_sectors: u64,
     /// The sequence of the next meta block.
     pub end_sequence: u64,
-    /// Why it ends.
+    /// Why the journal ends there.
     pub end: JournalEnd,
 }
 
@@ -219,7 +220,7 @@ impl Ring<'_, '_> {
         is_read.then_some(block).ok_or(JournalLogError::Unreadable { position })
     }
 
-    /// The meta block at a position, or why it is none.
+    /// The meta block at a position, or the reason why there is none.
     fn meta(&mut self, position: u64) -> Result<Result<JournalMeta, JournalEnd>, JournalLogError> {
         let block = self.block(position)?;
         let Some(found) = UnvalidatedJournalMeta::recognise(&block) else {
@@ -423,7 +424,7 @@ mod tests {
         let mut ring = vec![0; RING as usize * 512];
         let second = write(&mut ring, 0, 7, &[1, 2]);
         let third = write(&mut ring, second, 8, &[3]);
-        // From the lap before.
+        // A meta block from the lap before.
         write(&mut ring, third, 5, &[4]);
         let log = read(&ring, 0).unwrap();
         assert_eq!(
@@ -501,7 +502,7 @@ mod tests {
     #[test]
     fn a_ring_that_is_full_ends_before_its_tail() {
         let mut ring = vec![0; RING as usize * 512];
-        // Meta blocks all around the ring, a chain without an end.
+        // Meta blocks fill the ring, so that the chain has no end.
         for (sequence, position) in (0..RING).step_by(8).enumerate() {
             write(&mut ring, position, sequence as u64, &[]);
         }

@@ -27,11 +27,11 @@ const CHECKSUM_BYTES: usize = 4;
 pub struct JournalRow {
     /// First sector of the stripe, from the start of its members' data.
     pub stripe: u64,
-    /// First array sector of each block of data.
+    /// The first array sector of each block of data.
     pub data: Vec<u64>,
     /// Blocks of parity: P, and Q of a RAID-6.
     pub parities: usize,
-    /// The blocks: data in that order, then parity.
+    /// The bytes of the blocks: data in the order of `data`, then parity.
     pub bytes: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl JournalRow {
         self.data.len() * PAYLOAD_BYTES + parity
     }
 
-    /// Most data columns of an array with a journal: one meta block must name a whole row.
+    /// The most data columns of an array with a journal: one meta block must name a whole row.
     pub const DATA_MAX: usize = (JournalMeta::PAYLOAD_BYTES - PAYLOAD_BYTES) / PAYLOAD_BYTES - 1;
 
     fn payloads(&self, uuid: &[u8; 16]) -> Vec<JournalPayload> {
@@ -88,9 +88,9 @@ pub struct JournalRecord {
 /// One run of a record's bytes; a record that reaches the end of the ring continues at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalPiece {
-    /// Up to the end of the ring.
+    /// The run up to the end of the ring.
     First,
-    /// From the start of the ring.
+    /// The run from the start of the ring.
     Rest,
 }
 
@@ -115,11 +115,12 @@ impl JournalRecord {
         metas
     }
 
-    /// Sectors of rows and their meta blocks, at most.
+    /// The most sectors that rows and their meta blocks take.
     #[must_use]
     pub fn sectors_of(rows: &[JournalRow]) -> u64 {
         let blocks: usize = rows.iter().map(JournalRow::blocks).sum();
-        // A new meta block opens for a row that did not fit: two neighbours fill more than one.
+        // A new meta block begins with a row that did not fit into the one before. So two
+        // neighbours hold more than one meta block can.
         let metas = rows.len().min(
             1 + 2 * rows.iter().map(JournalRow::meta_bytes).sum::<usize>()
                 / JournalMeta::PAYLOAD_BYTES,
@@ -195,7 +196,7 @@ mod tests {
         JournalArea { start_sector: 0, ring_sectors: RING, tail_sectors }
     }
 
-    /// A row with blocks of data and parity; each has its own byte.
+    /// A row with blocks of data and parity; each block is filled with a byte of its own.
     fn row(stripe: u64, data: usize, parities: usize, byte: u8) -> JournalRow {
         let blocks = (0..data + parities).map(|index| byte.wrapping_add(index as u8));
         let bytes = blocks.flat_map(|byte| [byte; JOURNAL_META_BYTES]).collect();

@@ -1,4 +1,4 @@
-//! Every limit the parsers hold bytes from a disk to, with its reason.
+//! All limits that the parsers check bytes from a disk against, with their reasons.
 //!
 //! A number that is over its limit is an error, never a bigger allocation.
 
@@ -8,7 +8,8 @@ pub const SECTOR_BYTES: u64 = braid_geometry::SECTOR_BYTES;
 /// The magic of every md superblock version.
 pub const MAGIC: u32 = 0xa92b_4efc;
 
-/// Bytes read at the place of a superblock; no version is larger (md reads one page).
+/// Bytes read at the place of a superblock. md reads one page, and no version's superblock is
+/// larger.
 pub const SUPERBLOCK_BYTES_MAX: usize = 4096;
 
 /// Bytes of the fixed part of a version 1 superblock, before the roles.
@@ -20,7 +21,7 @@ pub const V1_ROLES_MAX: u32 = 1920;
 /// Devices that a 0.90 superblock can describe.
 pub const V0_DEVICES_MAX: u32 = 27;
 
-/// Role values from here up to the named ones are reserved by md.
+/// md reserves role values from here up to the ones that have names.
 pub const ROLE_RESERVED_FROM: u16 = 0xff00;
 
 /// The most sectors that a count on disk can claim: 2^63 bytes, the largest file offset.
@@ -33,7 +34,7 @@ pub const EVENTS_MAX: u64 = 1 << 63;
 /// The largest chunk in sectors: md keeps the chunk in bytes in a signed 32-bit number.
 pub const CHUNK_SECTORS_MAX: u32 = (1 << 22) - 1;
 
-/// The smallest chunk of the striped parity and raid10 levels in sectors: md asks for one page.
+/// The smallest chunk, in sectors, of raid10 and of levels with parity: md demands one page.
 pub const CHUNK_SECTORS_MIN_PAGE: u32 = 8;
 
 /// The smallest device that can carry a version 1 superblock, in sectors (mdadm's limit).

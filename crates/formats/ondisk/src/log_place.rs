@@ -11,7 +11,7 @@ pub const PPL_HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;
 /// The smallest log of either kind that is made: a header and 128 KiB.
 pub const LOG_SECTORS_MIN: u16 = 8 + 256;
 const _: () = assert!(LOG_SECTORS_MIN as u64 == PPL_HEADER_SECTORS + 256);
-/// md uses an area of this size and above as a ring: two headers with 128 KiB each.
+/// The size from which md uses an area as a ring: two headers with 128 KiB each.
 const RING_SECTORS_MIN: u64 = 2 * (PPL_HEADER_SECTORS + 256);
 
 impl PplPlace {
@@ -38,9 +38,9 @@ impl PplPlace {
 /// The place of a member's own log: right before its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnLogPlace {
-    /// Sectors of the ring; whole blocks of 4 KiB. The head follows it.
+    /// Sectors of the ring, in whole blocks of 4 KiB. The log's head follows the ring.
     pub size_sectors: u32,
-    /// Several records can count. In logs of older versions only the newest does.
+    /// Whether several records can count. In logs of older versions only the newest does.
     pub is_many: bool,
 }
 
@@ -55,9 +55,9 @@ impl OwnLogPlace {
 /// The place of a partial parity log of either kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogPlace {
-    /// md's, named by the superblock.
+    /// The place of md's log, which the superblock names.
     Ppl(PplPlace),
-    /// Ours.
+    /// The place of our own log.
     Own(OwnLogPlace),
 }
 
@@ -74,7 +74,7 @@ impl From<OwnLogPlace> for LogPlace {
 }
 
 impl LogPlace {
-    /// md's place, if this is one.
+    /// The place of md's log, if this is one.
     #[must_use]
     pub fn ppl(&self) -> Option<PplPlace> {
         match self {
@@ -83,7 +83,7 @@ impl LogPlace {
         }
     }
 
-    /// The same place in the current format.
+    /// The same place for a new log, in the current format.
     #[must_use]
     pub fn made_anew(self) -> Self {
         match self {

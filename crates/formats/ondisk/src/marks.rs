@@ -57,7 +57,7 @@ pub enum MarkAction {
     Synced,
     /// No write is in flight, and members were flushed.
     Settled,
-    /// A client trimmed all of it, and no client has written since.
+    /// A client trimmed the whole run, and no client has written to it since.
     Trimmed,
     /// The array is opened: its last run may have been interrupted.
     Opened,
@@ -164,14 +164,14 @@ pub struct LocklessMarks {
 }
 
 impl LocklessMarks {
-    /// All unwritten, for `sectors` sectors, each mark for `sectors_each` of them.
+    /// All runs are unwritten; each mark covers `sectors_each` of `sectors` sectors.
     #[must_use]
     pub fn unwritten(sectors: u64, sectors_each: u64) -> Self {
         let unsynced = Bits::none(sectors, sectors_each);
         Self { unwritten: Bits::all(sectors, sectors_each), unsynced }
     }
 
-    /// None unwritten, and redundancy agrees in all.
+    /// No run is unwritten, and redundancy agrees in all.
     #[must_use]
     pub fn clean(sectors: u64, sectors_each: u64) -> Self {
         let none = Bits::none(sectors, sectors_each);
@@ -302,7 +302,7 @@ mod tests {
             let (may_differ, unwritten) = (state.may_differ(), state.is_unwritten());
             assert_eq!(is, (may_differ, unwritten, state.is_unsynced()), "{state:?}");
             assert_eq!(counts.of(state), 1);
-            // The state that braid writes has the same sets.
+            // The state that braid writes for a byte gives the same sets as the byte.
             let written = marks.state(&bits, 0);
             let same = (written.may_differ(), written.is_unwritten(), written.is_unsynced());
             assert_eq!(same, (may_differ, unwritten, state.is_unsynced()), "{state:?} {written:?}");

@@ -51,14 +51,14 @@ use crate::log_place::{LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 use crate::ppl::PPL_HEADER_BYTES;
 use crate::ppl_log::{PplLog, PplLogError};
 
-/// Bytes of a head of the log.
+/// Bytes of the log's head.
 pub const OWN_LOG_HEAD_BYTES: usize = 4096;
-/// Sectors of the head.
+/// Sectors of the log's head.
 pub const OWN_LOG_HEAD_SECTORS: u64 = OWN_LOG_HEAD_BYTES as u64 / SECTOR_BYTES;
 /// Sectors of a ring if there is enough room: 1 MiB, as for md's logs.
 pub(crate) const RING_SECTORS_MAX: u64 = 2048;
 const FORMAT: u32 = 2;
-/// The previous format: only the newest record counts.
+/// The previous format of the head: only the newest record counts.
 const FORMAT_OF_ONE: u32 = 1;
 const MAGIC: [u8; 8] = *b"braidlog";
 /// Mixed with the array's UUID to make the key of records.
@@ -84,7 +84,8 @@ const _: () = assert!(offset_of!(Raw, size_sectors) == 32);
 const _: () = assert!(offset_of!(Raw, rest) == 36);
 
 impl Superblock {
-    /// Byte offset on the device of a log's first record; `None` if it would lie outside.
+    /// Byte offset on the device of a log's first record; `None` if the log would be outside the
+    /// device.
     #[must_use]
     pub fn log_start_bytes(&self, place: LogPlace) -> Option<u64> {
         match place {
@@ -96,7 +97,7 @@ impl Superblock {
         }
     }
 
-    /// The head to write behind the records of a new area; empty for a PPL.
+    /// The head of a new log, to be written behind its records; empty for a PPL.
     #[must_use]
     pub fn log_tail(&self, place: LogPlace) -> Vec<u8> {
         match place {
@@ -195,9 +196,9 @@ fn key_of(array_uuid: &[u8; 16]) -> [u8; 16] {
 /// Our own log as read from a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnLog {
-    /// Its place, according to the head.
+    /// The log's place, according to its head.
     pub place: Result<OwnLogPlace, OwnLogHeadError>,
-    /// Its records.
+    /// The log's records.
     pub log: Result<PplLog, PplLogError>,
 }
 
@@ -225,7 +226,7 @@ pub enum OwnLogHeadError {
         /// Stored format.
         format: u32,
     },
-    /// A size that no ring has.
+    /// A size that no ring can have.
     #[error("a ring of {size_sectors} sectors makes no sense")]
     Size {
         /// Stored size.
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(place.size_sectors, 2048, "no more than a log needs");
         let start = superblock.log_start_bytes(place.into()).unwrap();
         assert_eq!(start / 512 + 2048 + 8, 4096, "its head ends where data begins");
-        // Metadata before the data leaves less room.
+        // A bitmap before the data leaves less room for the ring.
         superblock.device.bad_block_log = None;
         superblock.intent.bitmap_offset_sectors = Some(8);
         let bitmap = superblock.bitmap_offset_bytes().unwrap() / 512;

@@ -35,9 +35,10 @@ pub struct PlacementRequest {
     pub level: Level,
     /// Sectors per chunk; 0 where the level needs none.
     pub chunk_sectors: u32,
-    /// Sectors to use of each member; `None`: all that fit. Linear and raid0 always use all.
+    /// Sectors to use of each member; `None` uses all that fit. Linear and raid0 always use all.
     pub member_size_sectors: Option<u64>,
-    /// The data offset; `None`: the best for this device. mdadm uses the first member's for all.
+    /// The data offset; `None` chooses the best for this device. mdadm uses the first member's for
+    /// all.
     pub data_offset_sectors: Option<u64>,
 }
 
@@ -54,8 +55,8 @@ pub struct Placement {
     pub data_offset_sectors: u64,
     /// Sectors of the data area.
     pub data_size_sectors: u64,
-    /// Most sectors that an array of this level and chunk can use here (whole chunks; raid1: whole
-    /// 64 KiB). Set for linear and raid0 as well.
+    /// The most sectors that an array of this level and chunk can use here (whole chunks; raid1:
+    /// whole 64 KiB). Set for linear and raid0 as well.
     pub usable_sectors: u64,
     /// Sectors that the array uses: the superblock's `size`; 0 for linear and raid0.
     pub member_size_sectors: u64,
@@ -116,7 +117,7 @@ pub fn placement(request: &PlacementRequest) -> Result<Placement, PlacementError
         needed_bytes: reserved.total.saturating_add(unit.max(16)).saturating_mul(SECTOR_BYTES),
     };
     let super_offset = request.version.super_offset_sectors(device_sectors).ok_or(too_small)?;
-    // mdadm rounds the device down to 4 KiB first when the superblock is at its end.
+    // For a superblock at the device's end, mdadm first rounds the device down to 4 KiB.
     let whole = if request.version == Version::V1_0 { device_sectors & !7 } else { device_sectors };
     let available = whole.checked_sub(reserved.total).ok_or(too_small)?;
     let usable = available - available % unit;
@@ -205,7 +206,8 @@ fn headroom(device_sectors: u64, chunk_sectors: u32) -> u64 {
     headroom
 }
 
-/// A log behind the superblock and the space for a bitmap, or right before the data, or none.
+/// The place of a bad-block log: behind the superblock and the space for a bitmap, or right before
+/// the data. `None` if it fits neither.
 fn log_after(super_offset: u64, data_offset: u64, space: u64) -> Option<BadBlockLogPlace> {
     let log = u64::from(LOG_SECTORS);
     let behind_bitmap = AFTER_SUPERBLOCK + space;
@@ -255,8 +257,8 @@ mod tests {
         assert_eq!(placement(&one).unwrap().data_offset_sectors, 2048);
     }
 
-    /// Arrays that mdadm 4.2 made in a guest: version, level, device sectors, chunk, size, then its
-    /// choices: superblock, data offset, data size, log.
+    /// Arrays that mdadm 4.2 made in a guest: version, level, device sectors, chunk, size. Then
+    /// mdadm's choices: superblock, data offset, data size, log.
     #[test]
     fn places_are_those_of_arrays_that_mdadm_made() {
         use Level::{Linear, Raid0, Raid1, Raid6};

@@ -64,11 +64,11 @@ const _: () = assert!(offset_of!(RawEntry, checksum) == 20);
 /// The place of a member's PPL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PplPlace {
-    /// Sectors from the superblock; negative is before it.
+    /// Sectors from the superblock to the log; negative if the log is before it.
     pub offset_sectors: i16,
     /// Sectors of the area.
     pub size_sectors: u16,
-    /// The area holds several headers, the one with the highest generation counts.
+    /// Whether the area holds several headers, of which the one with the highest generation counts.
     pub multiple: bool,
 }
 
@@ -90,9 +90,9 @@ pub struct PplEntry {
 /// A validated PPL header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PplHeader {
-    /// Grows with every header written.
+    /// A number that grows with every header written.
     pub generation: u64,
-    /// Number of earlier records that count beside this one; zero in md's logs.
+    /// The number of earlier records that count in addition to this one; zero in md's logs.
     pub before: u32,
     /// The entries, in the order of the header.
     pub entries: Vec<PplEntry>,

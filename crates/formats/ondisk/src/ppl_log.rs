@@ -58,7 +58,8 @@ impl Superblock {
         Some((self.ppl_start_bytes(place)?, place))
     }
 
-    /// Byte offset on the device of a log at this place, named or not; `None` if outside.
+    /// Byte offset on the device of a log at this place, whether the superblock names it or not;
+    /// `None` if it would be outside.
     pub(crate) fn ppl_start_bytes(&self, place: PplPlace) -> Option<u64> {
         let sector = self.device.super_offset_sectors;
         sector.checked_add_signed(i64::from(place.offset_sectors))?.checked_mul(SECTOR_BYTES)
@@ -74,10 +75,10 @@ pub struct LoggedEntry {
     pub partial: Vec<u8>,
 }
 
-/// The record that counts.
+/// A record of the log that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PplRecord {
-    /// Sectors from the start of the area to its header.
+    /// Sectors from the start of the area to the record's header.
     pub header_sector: u64,
     /// Sectors from the start of the area to the end of the record.
     pub end_sector: u64,
@@ -100,7 +101,7 @@ impl PplRecord {
         Self::bytes_beside(0, generation, entries, array_uuid)
     }
 
-    /// A record of our own log, beside which `before` earlier ones count.
+    /// A record of our own log, in addition to which `before` earlier ones count.
     ///
     /// # Panics
     /// As [`Self::bytes_of`].
@@ -127,19 +128,20 @@ impl PplRecord {
 /// The content of a member's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PplLog {
-    /// The newest record; `None` without a header: the only one was being overwritten.
+    /// The newest record; `None` if the area has no header, because the only one was being
+    /// overwritten.
     pub newest: Option<PplRecord>,
-    /// Earlier records that count beside it, oldest first. Empty in md's logs.
+    /// Earlier records that count in addition to the newest, oldest first. Empty in md's logs.
     pub older: Vec<PplRecord>,
 }
 
 /// Why a log cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PplLogError {
-    /// The member's superblock names none.
+    /// The member's superblock names no log.
     #[error("its superblock tells of none")]
     Absent,
-    /// It was created without a record: no write was logged.
+    /// The log was created without a record: no write was logged.
     #[error("nothing was logged, as parity was not right everywhere")]
     Void,
     /// The array keeps braid's own log, and this member has no usable head before its data.
@@ -151,16 +153,16 @@ pub enum PplLogError {
     /// The bitmap file is older than the array.
     #[error("it is in the array's bitmap file, and the one that is given is an older copy")]
     OldFile,
-    /// The device could not read it.
+    /// The device could not read the log.
     #[error("its sectors cannot be read")]
     Unreadable,
-    /// A record that counts beside the newest is missing or damaged.
+    /// A record that counts in addition to the newest is missing or damaged.
     #[error("record {generation}, which counts, is not whole")]
     Broken {
-        /// Its generation.
+        /// The generation of that record.
         generation: u64,
     },
-    /// It lies outside the device, or is too small for a header.
+    /// The log is outside the device, or is too small for a header.
     #[error("{present_bytes} bytes of it are on the device, {needed_bytes} are needed")]
     CutOff {
         /// Bytes at hand.
@@ -236,9 +238,9 @@ impl Area<'_> {
         self.part(range).is_some_and(|part| crc_of_parts(&[part]) == entry.checksum)
     }
 
-    /// The records that count beside the newest, oldest first. Each must be whole: they were
-    /// durable before the newest began, and are overwritten only when a newer record that does not
-    /// need them is durable.
+    /// The records that count in addition to the newest, oldest first. Each must be whole: the
+    /// records were durable before the newest began. They are overwritten only when a newer record
+    /// that does not need them is durable.
     fn beside(
         &self,
         newest: &LocatedHeader,
@@ -308,7 +310,8 @@ impl PplLog {
         Ok(Self { newest: Some(area.record(newest)), older })
     }
 
-    /// All entries that count, oldest first, numbered; in md's logs by their index in the header.
+    /// All entries that count, oldest first, with a number for each. In md's logs the number is the
+    /// entry's index in the header.
     pub fn entries(&self) -> impl Iterator<Item = (u32, &LoggedEntry)> {
         let mut first = 0;
         self.older.iter().chain(&self.newest).flat_map(move |record| {
@@ -331,7 +334,7 @@ mod tests {
         PplPlace { offset_sectors: 8, size_sectors, multiple: false }
     }
 
-    /// An entry that writes one block, with a page of partial parity of this byte.
+    /// An entry that writes one block; its partial parity is a page filled with `byte`.
     fn entry(data_sector: u64, byte: u8) -> LoggedEntry {
         let (parity_bytes, data_bytes) = (4096, 4096);
         let entry = PplEntry { data_sector, parity_bytes, data_bytes, parity_slot: 1, checksum: 0 };
@@ -356,7 +359,7 @@ mod tests {
         let mut at = put(&mut area, 0, 7, &[entry(0, 1), entry(8, 2)]);
         at = put(&mut area, at, 8, &[entry(16, 3)]);
         assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
-        // Remains of an older lap.
+        // Remains of an older lap around the ring.
         put(&mut area, at + 8, 3, &[entry(24, 4)]);
         assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
         // The ring wraps.
@@ -364,7 +367,8 @@ mod tests {
         assert_eq!(newest(&area, place(2048)), (0, 9, 1, 0));
     }
 
-    /// Puts a record of our own log with a number of earlier ones that count.
+    /// Puts a record of our own log into an area; `before` is the number of earlier records that
+    /// count.
     fn put_beside(area: &mut [u8], sector: u64, (before, generation): (u32, u64), byte: u8) -> u64 {
         let bytes = PplRecord::bytes_beside(before, generation, &[entry(0, byte)], &UUID);
         let start = sector as usize * 512;
@@ -395,7 +399,7 @@ mod tests {
         assert_eq!((log.newest.map(|newest| newest.torn), log.older.len()), (Some(1), 3));
         area[at as usize * 512 + 600] ^= 1;
         assert_eq!(generations(&area), Ok(vec![2, 3, 4]));
-        // The first of the next lap counts alone.
+        // The first record of the next lap counts alone.
         area = whole;
         put_beside(&mut area, at, (0, 5), 5);
         assert_eq!(generations(&area), Ok(vec![5]));
@@ -416,7 +420,7 @@ mod tests {
         // A huge count in a header does not take long.
         put_beside(&mut area, at, (u32::MAX, u64::MAX), 1);
         assert!(generations(&area).is_err());
-        // md's log has no such records.
+        // In md's log no earlier records count.
         let log = PplLog::read(&area, place(1024), &UUID).unwrap();
         assert_eq!(log.older, []);
     }
@@ -458,7 +462,7 @@ mod tests {
         put(&mut area, at, 8, &[entry(8, 1)]);
         area[700] ^= 1;
         assert_eq!(newest(&area, place(2048)), (16, 8, 1, 0));
-        // An area with a single record has none left.
+        // A small area holds a single record, so if that is torn none is left.
         let small = place(264);
         assert_eq!(
             PplLog::read(&area, small, &UUID),
@@ -480,7 +484,7 @@ mod tests {
 
     #[test]
     fn one_that_was_cut_short_before_its_header_hides_none() {
-        // Old headers at the start that lead nowhere.
+        // Old headers at the start name records that do not exist.
         let mut area = vec![0; 528 * 512];
         let mut at = put(&mut area, 0, 1, &[]);
         while at <= 528 - 16 {
@@ -577,7 +581,7 @@ mod tests {
             let entries = made(records.last().unwrap());
             let length = PplRecord::bytes_of(1, &entries, &UUID).len() / 512;
             let start = *places.last().unwrap() as usize * 512;
-            // Only its first sectors are written, or only its last.
+            // Only the first sectors of the last record are written, or only its last.
             let cut = cut.index(length + 1) * 512;
             let lost = if is_head { start..start + cut } else { start + cut..start + length * 512 };
             area[lost.clone()].copy_from_slice(&old[lost.clone()]);
@@ -589,7 +593,8 @@ mod tests {
                         prop_assert_eq!(one, &entries[*index as usize]);
                     }
                 }
-                // The record before protects no write any more, whether it still exists or not.
+                // If the newest record is torn, the one before it protects no write any more,
+                // whether it still exists or not.
                 Some(newest) => prop_assert!(newest.generation < records.len() as u64),
                 None => prop_assert!(before.is_none_or(|before| before.header_sector < start as u64 / 512 + length as u64)),
             }

@@ -1,15 +1,15 @@
 //! Probes a device: recognises md superblocks of every version, and signatures of other formats.
 //!
-//! Without input or output: [`probe_ranges`] names the bytes to read, the caller reads them,
-//! [`probe`] looks.
+//! It does no I/O: [`probe_ranges`] names the bytes to read, the caller reads them, and [`probe`]
+//! looks at them.
 //!
 //! ```text
 //! device   ├─ start: 260 KiB ─┤                            ├─ end: 64..128 KiB ─┤
 //!          1.1, 1.2, most file systems, partition tables     0.90, 1.0, GPT's copy, DDF, IMSM, DRBD
 //! ```
 //!
-//! Every superblock with md's magic is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2.
-//! The caller decides which of several counts.
+//! Every superblock with md's magic is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2. If
+//! there are several, the caller decides which one counts.
 
 use core::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::superblock::{Superblock, SuperblockError, UnvalidatedV0, UnvalidatedV
 
 /// Bytes read at the start: the furthest signature is a ZFS uberblock, below 256 KiB.
 const START_BYTES: u64 = 260 << 10;
-/// The end area starts at the last 64 KiB boundary but one: 0.90 lives there.
+/// The range at the end starts at the last 64 KiB boundary but one, where a 0.90 superblock is.
 const END_ALIGN_BYTES: u64 = 64 << 10;
 
 /// The result of a probe.
@@ -28,7 +28,7 @@ const END_ALIGN_BYTES: u64 = 64 << 10;
 pub struct Probe {
     /// Every superblock with md's magic at a place where md looks, sound or not.
     pub superblocks: Vec<Result<Superblock, SuperblockError>>,
-    /// All other signatures.
+    /// All signatures that are not md's.
     pub foreign: Vec<ForeignSignature>,
 }
 

@@ -75,9 +75,9 @@ pub struct ReshapeBackup {
     pub uuid: [u8; 16],
     /// Time of writing, in seconds.
     pub seconds: u64,
-    /// First sector of the first part; a copy of the header stands 8 sectors before it.
+    /// The first sector of the first part. A copy of the header is 8 sectors before it.
     pub start_sectors: u64,
-    /// At most two parts; none if no data of the backup is needed any more.
+    /// The parts of the backup: at most two. None if no data of the backup is needed any more.
     pub parts: Vec<BackupPart>,
 }
 
@@ -87,7 +87,7 @@ pub enum ReshapeBackupError {
     /// Fewer bytes than a header has.
     #[error("it is too short for the head of a backup")]
     CutOff,
-    /// No magic.
+    /// The bytes have no magic.
     #[error("it is no backup of a reshape")]
     NotABackup,
     /// The sum does not fit the first byte.
@@ -159,7 +159,7 @@ fn check_sum(bytes: &[u8], count: usize, stored: u32) -> Result<(), ReshapeBacku
 mod tests {
     use super::*;
 
-    /// The sum of 64 or 96 times "m".
+    /// The sum for 64 bytes, and for 96: that many times "m", the first byte.
     const SUM: u32 = {
         let (mut sum, mut count) = (0_u32, 0);
         while count < 64 {
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!(left.parts, [second], "one that was given up is empty");
     }
 
-    /// mdadm 4.2 wrote it while a RAID-5 with metadata 0.90 changed its chunk from 32 KiB to 64.
+    /// mdadm 4.2 wrote this backup while a RAID-5 with metadata 0.90 changed its chunk from 32 KiB
+    /// to 64.
     #[test]
     fn a_backup_of_mdadm_is_read() {
         let words = "6d645f6261636b75705f646174612d320601d47752cfe481431364b6450fc47c\

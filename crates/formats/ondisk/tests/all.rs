@@ -1,5 +1,5 @@
-//! The tests of the on-disk formats, in one program, because each test program is linked on its
-//! own.
+//! The tests of the on-disk formats as one program, since cargo links a program for each file
+//! otherwise.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 

@@ -27,7 +27,8 @@ fn version_0_90() {
     }
 }
 
-/// Reverses the bytes of each word, and exchanges the halves of 64-bit numbers.
+/// Turns a little-endian superblock big-endian: reverses the bytes of each word, and exchanges the
+/// halves of 64-bit numbers.
 fn of_big_endian(bytes: &[u8]) -> Vec<u8> {
     let (words, _) = bytes.as_chunks::<4>();
     let mut words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();

@@ -36,17 +36,17 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
             })
         };
         assert_eq!(found(&bytes, DEVICE_BYTES, own), Some((Flaw::Place, 0, DEVICE_BYTES)));
-        // wipefs.
+        // wipefs erases only the magic.
         let mut wiped = bytes.clone();
         wiped[..4].fill(0);
         assert!(may_be_damaged(&wiped) && may_be_damaged(&bytes));
         assert_eq!(found(&wiped, DEVICE_BYTES, own), Some((Flaw::Magic, 0, DEVICE_BYTES)));
-        // In a partition of a lost table, on a disk that ends far behind it.
+        // The member is in a partition of a lost table, on a disk that ends far behind the member.
         let start = 1 << 20;
         let (flaw, from, length) = found(&wiped, DEVICE_BYTES * 3, start + own).unwrap();
         assert_eq!((flaw, from), (Flaw::Magic, start));
         assert!((DEVICE_BYTES - 4096..=DEVICE_BYTES).contains(&length), "{version} {length}");
-        // In array-wide bytes, and in the event count.
+        // Damage in array-wide bytes, and in the event count.
         let mut other_name = bytes.clone();
         other_name[40] = 0x41;
         other_name[41] = 0x42;
@@ -107,7 +107,7 @@ fn a_bit_that_is_wrong_costs_nothing_that_matters() {
             wrong[bit / 8] ^= 1 << (bit % 8);
             let others = other(version);
             let found = recognise_damaged(&wrong, DEVICE_BYTES, whole.offset_bytes(), &[&others]);
-            // With a wrong place in it, the superblock fits no device.
+            // If the recorded place is wrong, the superblock fits no device.
             let Some(found) = found else {
                 assert!((144..152).contains(&(bit / 8)), "{version} bit {bit}");
                 continue;

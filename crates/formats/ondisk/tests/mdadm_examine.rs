@@ -17,7 +17,7 @@ use braid_ondisk::{
 };
 use braid_test_needs::{Need, skip};
 
-/// Runs mdadm on a device of zeroes with `parts` on it; `None` without mdadm.
+/// Runs mdadm on a device of zeroes with `parts` on it; `None` if mdadm is not installed.
 fn mdadm(option: &str, parts: &[(u64, &[u8])]) -> Option<String> {
     mdadm_with(&[option], parts)
 }
@@ -61,7 +61,7 @@ fn examine(superblock: &Superblock) -> Option<String> {
     mdadm("--examine", &[(superblock.offset_bytes(), &superblock.to_bytes())])
 }
 
-/// Level, layout number, mdadm's names of both.
+/// Level, layout number, and mdadm's names of both.
 const LEVELS: [(Level, u32, &str, Option<&str>); 9] = [
     (Level::Linear, 0, "linear", None),
     (Level::Raid0, 1, "raid0", Some("original")),
@@ -159,7 +159,7 @@ fn bad_blocks_read_the_same() {
     for line in ["5000 for 8 sectors", "70000 for 512 sectors", "70512 for 88 sectors"] {
         assert!(report.lines().any(|found| found.trim() == line), "{line}: {report}");
     }
-    // A log sector before the last is filled up, so mdadm reads on.
+    // The first of two log sectors is filled up with copies, so mdadm reads on into the second.
     let sectors = [vec![ranges[0]], vec![ranges[1]]];
     let log = BadBlockLog::sectors_to_bytes(&sectors, place).unwrap();
     let parts = [(superblock.offset_bytes(), superblock.to_bytes()), (log_offset, log)];

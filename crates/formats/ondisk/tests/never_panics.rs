@@ -1,5 +1,5 @@
-//! No bytes make a parser panic: random ones, and sound superblocks with noise and a corrected
-//! checksum, which reach the checks behind the checksum.
+//! No bytes make a parser panic. The tests use random bytes, and sound superblocks with noise and a
+//! corrected checksum, which reach the checks behind the checksum.
 
 use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use braid_ondisk::{
@@ -22,7 +22,7 @@ const EXTREMES: [u64; 10] = [
     u64::MAX,
 ];
 
-/// Writes of a few bytes, or of long runs that make a field extreme.
+/// Noise: writes of a few bytes, or of long runs that make a field extreme.
 fn noise() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
     let bytes = (0_usize..4096, prop::collection::vec(any::<u8>(), 1..4));
     let extreme = (0_usize..72, 0..EXTREMES.len(), 1_usize..3).prop_map(|(word, which, words)| {

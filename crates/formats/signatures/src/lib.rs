@@ -38,39 +38,39 @@ use braid_ondisk::{ForeignKind, ForeignSignature, Snippet, Superblock, probe, pr
 pub use recorded_facts::RecordedFacts;
 pub use table::{Partition, Scheme, Table};
 
-/// Most partitions that are listed: twice the usual capacity of a GPT.
+/// The most partitions that are listed: twice the usual capacity of a GPT.
 pub const PARTITIONS_MAX: usize = 256;
 
-/// Reads so many bytes from an offset; `None` if that fails.
+/// Reads bytes: takes an offset and a number of bytes; returns `None` if the read fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
 
-/// One recognised content.
+/// Content that was recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    /// Its kind, in one word: `ext4`, `xfs`, `luks`, ...
+    /// The kind of content, in one word: `ext4`, `xfs`, `luks`, ...
     pub name: &'static str,
-    /// Its label, if it has one.
+    /// The content's label, if it has one.
     pub label: Option<String>,
-    /// Its UUID, as its own tools print it.
+    /// The content's UUID, as its own tools print it.
     pub uuid: Option<String>,
-    /// Its recorded size and state.
+    /// The size and state that the content records.
     pub facts: RecordedFacts,
 }
 
 /// A partition, or the whole device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Its bytes.
+    /// The volume's bytes on the device.
     pub bytes: Range<u64>,
-    /// Its entry in the table; `None` for the whole device.
+    /// The partition's entry in the table; `None` for the whole device.
     pub partition: Option<Partition>,
     /// The recognised content; empty if the partition is empty or of an unknown kind.
     pub signatures: Vec<Signature>,
-    /// Valid superblocks of members of arrays on it.
+    /// Valid superblocks on the volume, if it is a member of an array.
     pub superblocks: Vec<Superblock>,
-    /// Reading its first and last bytes failed.
+    /// Whether the first or last bytes of the volume could not be read.
     pub is_unreadable: bool,
-    /// Its first and last bytes are zeroes.
+    /// Whether the first and last bytes of the volume are zeroes.
     pub is_zero: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Volume {
 pub struct Contents {
     /// The partition table, if there is one.
     pub table: Option<Table>,
-    /// In the order of their places.
+    /// The volumes of the device, in the order of their places.
     pub volumes: Vec<Volume>,
 }
 

@@ -7,25 +7,25 @@ use braid_ondisk::{ForeignKind, ForeignSignature, Snippet};
 
 use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 
-/// The recorded size and state.
+/// The size and state that content records about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordedFacts {
-    /// Its recorded size in bytes.
+    /// The recorded size of the content in bytes.
     pub size_bytes: Option<u64>,
-    /// It was in use when last written: a mount replays its log, in memory if read-only, or
-    /// refuses.
+    /// Whether the content was in use when it was last written. A mount then replays the content's
+    /// log (in memory if read-only), or refuses.
     pub was_in_use: bool,
-    /// It recorded errors of its own.
+    /// Whether the content recorded errors of its own.
     pub has_errors: bool,
-    /// The number of devices that it is spread over, if more than one.
+    /// The number of devices that the content is spread over, if more than one.
     pub devices: Option<u64>,
-    /// It is encrypted, so its content cannot be recognised.
+    /// Whether the content is encrypted, so that what is in it cannot be recognised.
     pub is_encrypted: bool,
-    /// A volume manager opens it.
+    /// Whether the content is for a volume manager to open.
     pub is_volume_manager: bool,
 }
 
-/// The bytes read at an offset of the device.
+/// The bytes of `snippets` from an offset of the device on.
 fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
     let found = snippets.iter().find_map(|snippet| {
         let skip = usize::try_from(offset.checked_sub(snippet.offset)?).ok()?;
@@ -34,7 +34,7 @@ fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
     found.unwrap_or_default()
 }
 
-/// The name that its own tools use, and its recorded size and state.
+/// The name that the content's own tools use, and its recorded size and state.
 pub(crate) fn recorded_facts(
     foreign: &ForeignSignature,
     snippets: &[Snippet],
@@ -62,7 +62,7 @@ fn ext(bytes: &[u8]) -> Option<(&'static str, RecordedFacts)> {
     const HAS_JOURNAL: u32 = 0x4;
     const NEEDS_RECOVERY: u32 = 0x4;
     const OF_64_BITS: u32 = 0x80;
-    // Extents, 64 bits, flexible groups, inline data: features of ext4 only.
+    // Features that only ext4 has: extents, 64 bits, flexible groups, inline data.
     const OF_EXT4: u32 = 0x40 | OF_64_BITS | 0x200 | 0x8000;
     const IS_CLEAN: u16 = 1;
     const HAS_ERRORS: u16 = 2;
@@ -101,7 +101,7 @@ fn btrfs(bytes: &[u8]) -> Option<RecordedFacts> {
     Some(RecordedFacts { size_bytes: Some(size_bytes), devices, ..RecordedFacts::default() })
 }
 
-/// An LVM physical volume: its header follows its label; the size follows the UUID.
+/// An LVM physical volume: the header follows the label, the size follows the UUID.
 fn lvm(bytes: &[u8]) -> Option<RecordedFacts> {
     let header = usize::try_from(le32(bytes, 20)?).ok()?;
     array::<32>(bytes, header)?;

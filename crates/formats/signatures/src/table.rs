@@ -15,48 +15,48 @@ use braid_byte_reader::{array, crc32, le16, le32, le64};
 
 /// Bytes in a sector of an MBR.
 const SECTOR_BYTES: u64 = 512;
-/// Sector sizes with which a GPT is searched.
+/// Sector sizes that a GPT may have: the search tries each.
 const SECTORS: [u64; 2] = [512, 4096];
-/// Least bytes of a GPT's head.
+/// The fewest bytes of a GPT's head.
 const HEAD_BYTES_MIN: usize = 92;
-/// Least bytes of a GPT entry; others are this times a power of two.
+/// The fewest bytes of a GPT entry; larger entries are this times a power of two.
 const ENTRY_BYTES_MIN: usize = 128;
 const ENTRY_BYTES_MAX: usize = 4096;
-/// Most bytes of entries that are read.
+/// The most bytes of entries that are read.
 const ENTRIES_BYTES_MAX: usize = 1 << 20;
 /// Kinds of MBR entries that lead to logical partitions.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
-/// The kind that protects a GPT from tools that do not know it.
+/// The kind of MBR entry that protects a GPT from tools that do not know GPT.
 const SHIELD: u8 = 0xee;
 
 /// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// GPT.
+    /// A GPT.
     Gpt,
-    /// GPT, from the copy at the end: the first one is damaged or overwritten.
+    /// A GPT whose first copy is damaged or overwritten; the copy at the end was read.
     GptCopy,
-    /// MBR.
+    /// An MBR.
     Mbr,
 }
 
-/// One partition.
+/// A partition of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number in Linux.
+    /// The partition's number in Linux.
     pub number: u32,
-    /// Its bytes, within the device.
+    /// The partition's bytes, within the device.
     pub bytes: Range<u64>,
-    /// Its name in a GPT, if any.
+    /// The partition's name in a GPT, if any.
     pub name: Option<String>,
 }
 
 /// A partition table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Its kind.
+    /// The kind of table.
     pub scheme: Scheme,
-    /// In order of their places.
+    /// The partitions in order of their places.
     pub partitions: Vec<Partition>,
     /// The number of partitions that reach beyond the device, which are not listed.
     pub out_of_bounds: u32,
@@ -175,7 +175,8 @@ fn mbr(size_bytes: u64, read: Read<'_>) -> Option<Table> {
         .zip(0_usize..4)
         .filter_map(|(number, index)| Some((number, entry(&sector, index)?)))
         .collect();
-    // Only a protective entry: the GPT itself is damaged, and the MBR lists no partition.
+    // If the MBR has only a protective entry, the GPT itself is damaged, and the MBR lists no
+    // partition.
     if entries.iter().all(|(_, (kind, ..))| *kind == SHIELD) {
         return None;
     }
@@ -200,8 +201,9 @@ fn add(table: &mut Table, size_bytes: u64, (number, start, count): (u32, u64, u6
     }
 }
 
-/// Lists the logical partitions. Each link of the chain has one partition, relative to the link,
-/// and the next link, relative to the first. A link that does not lead forwards ends the chain.
+/// Lists the logical partitions. Each link of the chain gives one partition, relative to the link,
+/// and the next link, relative to the first link. A link that does not lead forwards ends the
+/// chain.
 fn logical(size_bytes: u64, first: u64, table: &mut Table, read: Read<'_>) {
     let (mut at, mut number) = (first, 5_u32);
     while table.partitions.len() < PARTITIONS_MAX {

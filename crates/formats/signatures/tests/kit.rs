@@ -10,7 +10,7 @@ pub(crate) fn contents(bytes: &[u8]) -> Contents {
     look(bytes.len() as u64, &mut read)
 }
 
-/// CRC-32 by another method: a table of remainders.
+/// CRC-32 by another method than the product's: a table of remainders.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let table: Vec<u32> = (0..256_u32)
         .map(|index| {
@@ -27,7 +27,8 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// Writes a GPT and its copy for this sector size; partitions are (first sector, last, name).
+/// Writes a GPT and its copy for this sector size. Each partition is (first sector, last sector,
+/// name).
 pub(crate) fn put_gpt(bytes: &mut [u8], sector: usize, partitions: &[(u64, u64, &str)]) {
     let mut entries = vec![0; 128 * 128];
     for (entry, (first, last, name)) in entries.chunks_mut(128).zip(partitions) {
@@ -56,7 +57,8 @@ pub(crate) fn put_gpt(bytes: &mut [u8], sector: usize, partitions: &[(u64, u64, 
     }
 }
 
-/// Writes one MBR entry, or link, with the boot mark: kind, first sector, sectors.
+/// Writes an MBR entry, or a link of the chain, and the boot mark. The entry is (kind, first
+/// sector, sectors).
 pub(crate) fn put_entry(
     bytes: &mut [u8],
     sector: usize,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::kit::{contents, put_entry, put_gpt};
 
-/// Number, first sector and last sector of each partition.
+/// The number, first sector and last sector of each partition.
 fn places(contents: &Contents) -> Vec<(u32, u64, u64)> {
     let partition = |volume: &braid_signatures::Volume| {
         let number = volume.partition.as_ref().expect("a partition").number;
@@ -42,7 +42,7 @@ fn a_damaged_table_gives_way_to_its_copy() {
     put_entry(&mut bytes, 0, 0, (0xee, 1, 16_383));
     let sound = places(&contents(&bytes));
     assert_eq!(sound, [(1, 2048, 4095)]);
-    // Any byte of the head or of the entries that a checksum covers.
+    // Each of these bytes is in the head or in the entries, and covered by a checksum.
     for at in [512, 512 + 16, 512 + 91, 1024, 1024 + 40, 1024 + 128 * 128 - 1] {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
@@ -72,7 +72,7 @@ fn an_mbr_is_read_with_its_chain() {
     assert_eq!(places(&found), [(1, 256, 1279), (5, 2112, 3111), (6, 6208, 6707)]);
     let table = found.table.expect("a table");
     assert_eq!((table.scheme, table.out_of_bounds), (Scheme::Mbr, 1), "the third reaches out");
-    // A chain that leads back ends.
+    // The chain's second link leads back, so the chain ends.
     put_entry(&mut bytes, 6144, 1, (0x05, 0, 2048));
     assert_eq!(places(&contents(&bytes)).len(), 3);
 }

@@ -1,4 +1,4 @@
-//! File systems made by other tools: sizes and labels are as those report.
+//! File systems made by other tools: braid reports the sizes and labels that these tools report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn run(program: &str, words: &[&str], path: &Path) {
     assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// The only content of an image.
+/// The single content recognised in an image.
 fn only(path: &Path) -> Signature {
     let found = contents(&fs::read(path).expect("readable"));
     assert_eq!(found.table, None);
@@ -62,7 +62,7 @@ fn xfs_says_its_size() {
     needs!("mkfs.xfs");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
-    // Little more than the least that mkfs.xfs accepts today.
+    // A little more than the smallest size that mkfs.xfs accepts today.
     fs::File::create(&path).and_then(|file| file.set_len(320 << 20)).expect("a file");
     run("mkfs.xfs", &["-q", "-L", "tank"], &path);
     let signature = only(&path);
@@ -94,7 +94,7 @@ fn lvm_and_luks_are_recognised_by_their_headers() {
     let found = &contents(&bytes).volumes[0].signatures[0];
     assert_eq!((found.name, found.facts.size_bytes), ("lvm2", Some(4 << 20)));
     assert!(found.facts.is_volume_manager);
-    // A header may lie outside the bytes that were read; that must not fail.
+    // A header may be outside the bytes that were read; that must not fail.
     bytes[532..536].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(contents(&bytes).volumes[0].signatures[0].facts.size_bytes, None);
     for (version, name) in [(1, "luks1"), (2, "luks2")] {

@@ -29,13 +29,15 @@ pub(super) fn used_sectors(array: &ArrayFacts) -> u64 {
     if has_member_size(array.level) { array.member_size_sectors } else { 0 }
 }
 
-/// Slots that a role table can name: a reshape to fewer members keeps those to be removed.
+/// The number of slots that a role table can name. During a reshape to fewer members it includes
+/// the slots that will be removed.
 pub(super) fn slots_named(raid_slots: u32, delta_disks: Option<i32>) -> u32 {
     let given_up = delta_disks.filter(|delta| *delta < 0).map_or(0, i32::unsigned_abs);
     raid_slots.saturating_add(given_up)
 }
 
-/// Slots and chunk fit the level. `slots_max` is what the superblock format has room for.
+/// Checks that slots and chunk fit the level. `slots_max` is the most that the superblock format
+/// has room for.
 pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), SuperblockFault> {
     let min = match array.level {
         Level::Linear | Level::Raid0 | Level::Raid1 => 1,
@@ -54,13 +56,14 @@ pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), Superblock
     }
 }
 
-/// A power of two of at least a sector, and at most what NBD can announce.
+/// Checks a logical block: a power of two of at least a sector, and at most what NBD can announce.
 fn logical_block(bytes: u32) -> Result<(), SuperblockFault> {
     let is_possible = bytes.is_power_of_two() && (512..=LOGICAL_BLOCK_BYTES_MAX).contains(&bytes);
     if is_possible { Ok(()) } else { Err(SuperblockFault::LogicalBlock { bytes }) }
 }
 
-/// Linear and raid1 need no chunk; raid0 takes any; the others take powers of two from one page up.
+/// Checks a chunk. Linear and raid1 need none; raid0 takes any; other levels take powers of two
+/// from one page up.
 fn chunk(level: Level, sectors: u32) -> Result<(), SuperblockFault> {
     let (needed, whole_pages) = match level {
         Level::Linear | Level::Raid1 => (false, false),
@@ -77,7 +80,7 @@ fn chunk(level: Level, sectors: u32) -> Result<(), SuperblockFault> {
     Ok(())
 }
 
-/// A count of sectors that a device can have.
+/// Checks that a device can have this number of sectors.
 pub(super) fn sectors(field: &'static str, sectors: u64) -> Result<(), SuperblockFault> {
     if sectors > SECTORS_MAX {
         return Err(SuperblockFault::SectorCount { field, sectors });
@@ -85,7 +88,7 @@ pub(super) fn sectors(field: &'static str, sectors: u64) -> Result<(), Superbloc
     Ok(())
 }
 
-/// An event count that an array can have reached.
+/// Checks that an array can have reached this event count.
 pub(super) fn events(events: u64) -> Result<(), SuperblockFault> {
     if events > EVENTS_MAX {
         return Err(SuperblockFault::EventCount { events });
@@ -93,7 +96,7 @@ pub(super) fn events(events: u64) -> Result<(), SuperblockFault> {
     Ok(())
 }
 
-/// An area up to `end_sectors` fits on the device.
+/// Checks that an area up to `end_sectors` fits on the device.
 pub(super) fn fits(end_sectors: u64, device_sectors: u64) -> Result<(), SuperblockFault> {
     match end_sectors.checked_sub(device_sectors) {
         None | Some(0) => Ok(()),

@@ -9,15 +9,15 @@ use crate::limits::LOGICAL_BLOCK_BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("superblock {version} at byte {offset_bytes}: {cause}")]
 pub struct SuperblockError {
-    /// The version that has its place there.
+    /// The version whose place this is.
     pub version: Version,
-    /// Byte offset on the device.
+    /// Byte offset of the superblock on the device.
     pub offset_bytes: u64,
     /// The fault.
     #[source]
     pub cause: SuperblockFault,
-    /// The claim of a superblock that may be torn: longer than a sector, with a wrong checksum
-    /// only.
+    /// The claim of a superblock that may be torn: it is longer than a sector, and only its checksum
+    /// is wrong.
     pub claim: Option<Claim>,
 }
 
@@ -28,9 +28,10 @@ pub struct SuperblockError {
 pub struct Claim {
     /// UUID of the array, in mdadm's order.
     pub array_uuid: [u8; 16],
-    /// Event count.
+    /// The claimed event count.
     pub events: u64,
-    /// Slots without an active member; too high where devices in 1.x have numbers of 128 and above.
+    /// The number of slots without an active member. Too high if devices in 1.x have numbers of 128
+    /// and above.
     pub missing: u32,
 }
 
@@ -61,7 +62,8 @@ pub enum SuperblockFault {
         /// Computed checksum.
         computed: u32,
     },
-    /// It names another place than its own: it is a copy, or the device changed its size.
+    /// The superblock names another place than the one where it is: it is a copy, or the device
+    /// changed its size.
     #[error("says it belongs at sector {stored}, found at sector {found}")]
     WrongPlace {
         /// `super_offset`; for 0.90, which does not store it, the place where md looks.
@@ -74,7 +76,7 @@ pub enum SuperblockFault {
     RoleCount {
         /// `max_dev`.
         count: u32,
-        /// The limit.
+        /// The most roles that a superblock can hold.
         max: u32,
     },
     /// A level of md that braid refuses by name, or an unknown number.
@@ -92,9 +94,9 @@ pub enum SuperblockFault {
         slots: u32,
         /// md's number of the level.
         level: i32,
-        /// The minimum.
+        /// The fewest slots for the level.
         min: u32,
-        /// The maximum.
+        /// The most slots for the level.
         max: u32,
     },
     /// A chunk of zero where the level needs one.
@@ -109,9 +111,9 @@ pub enum SuperblockFault {
     /// A count of sectors that no device can have.
     #[error("{field} claims {sectors} sectors, more than any device has")]
     SectorCount {
-        /// Name of the field.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         sectors: u64,
     },
     /// An event count that no array can have reached.

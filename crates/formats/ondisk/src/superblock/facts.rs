@@ -43,7 +43,8 @@ impl Version {
     pub fn super_offset_sectors(self, device_sectors: u64) -> Option<u64> {
         if self == Self::V0_90 {
             let aligned = device_sectors & !(V0_RESERVED_SECTORS - 1);
-            // At sector 0 no data would fit before it, and 1.1 lives there.
+            // The superblock would be at sector 0: no data would fit before it, and a 1.1
+            // superblock is there.
             return aligned.checked_sub(V0_RESERVED_SECTORS).filter(|offset| *offset > 0);
         }
         if device_sectors < V1_DEVICE_SECTORS_MIN {
@@ -51,7 +52,8 @@ impl Version {
         }
         match self {
             Self::V0_90 | Self::V1_1 => Some(0),
-            // Nearer to the start no data would fit before it, and 1.2 lives there.
+            // Nearer to the start no data would fit before the superblock, and a 1.2 superblock is
+            // there.
             Self::V1_0 => Some((device_sectors - 16) & !7).filter(|offset| *offset > 8),
             Self::V1_2 => Some(8),
         }
@@ -91,14 +93,14 @@ impl FromStr for Version {
 /// The role of one device in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It occupies this slot, possibly still recovering: see
+    /// The device occupies this slot. It may still be recovering: see
     /// [`DeviceFacts::recovery_offset_sectors`].
     Active(u16),
-    /// A spare; md also writes it for unused device numbers.
+    /// The device is a spare. md also writes this role for unused device numbers.
     Spare,
-    /// It failed.
+    /// The device failed.
     Faulty,
-    /// It is the write journal.
+    /// The device is the write journal.
     Journal,
 }
 
@@ -148,7 +150,7 @@ impl Features {
     pub const NEW_OFFSET: Self = Self(64);
     /// The bitmap guides the recovery.
     pub const RECOVERY_BITMAP: Self = Self(128);
-    /// Clustered md.
+    /// Clustered md manages the array.
     pub const CLUSTERED: Self = Self(256);
     /// The array has a journal device.
     pub const JOURNAL: Self = Self(512);
@@ -242,7 +244,8 @@ impl Timestamp {
         Self { seconds: value & ((1 << Self::SECONDS_BITS) - 1), microseconds }
     }
 
-    /// The time, and the home of the own parity log if stamped as counting ([`crate::own_log`]).
+    /// The time, and the home of our own parity log if the time is stamped to say that the log
+    /// counts ([`crate::own_log`]).
     pub(crate) fn from_v1_stamped(value: u64) -> (Self, Option<LogHome>) {
         let time = Self::from_v1(value);
         let with_stamp = LogHome::ALL.into_iter().find_map(|home| {
@@ -257,7 +260,8 @@ impl Timestamp {
         Self { microseconds: Self::stamp(home) + part, ..self }.to_v1()
     }
 
-    /// Added to the microseconds, which need 20 of 24 bits, if the update's parity log counts.
+    /// The number added to the microseconds if the update's parity log counts. Microseconds need
+    /// only 20 of 24 bits.
     const fn stamp(home: LogHome) -> u32 {
         (match home {
             LogHome::Members => 0xb,
@@ -309,7 +313,7 @@ pub struct DeviceFlags {
 /// Facts about this member only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// The member's permanent number, index into [`StateFacts::roles`]; not its slot.
+    /// The member's permanent number, which is its index in [`StateFacts::roles`]; not its slot.
     pub number: u32,
     /// The member's identity; zero for 0.90, which stores none.
     pub uuid: [u8; 16],
@@ -319,13 +323,13 @@ pub struct DeviceFacts {
     pub data_offset_sectors: u64,
     /// Sectors of the data area.
     pub data_size_sectors: u64,
-    /// Only data before this sector of the data area is recovered; `None`: all of it is.
+    /// Only data before this sector of the data area is recovered; `None` if all data is.
     pub recovery_offset_sectors: Option<u64>,
     /// The place of the bad-block log, if the device has room for one.
     pub bad_block_log: Option<BadBlockLogPlace>,
     /// Read errors corrected by writing the sector again.
     pub corrected_read_errors: u32,
-    /// Flags.
+    /// Flags of this member.
     pub flags: DeviceFlags,
 }
 
@@ -334,7 +338,7 @@ pub struct DeviceFacts {
 pub enum LogHome {
     /// One log on each member, before its data.
     Members,
-    /// One log for all, in the bitmap file beside the array ([`crate::bitmap_file`]).
+    /// One log for all members, in the bitmap file beside the array ([`crate::bitmap_file`]).
     File,
 }
 
@@ -345,14 +349,14 @@ impl LogHome {
 /// Facts that change while the array runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFacts {
-    /// Counts superblock updates; the member with most is freshest.
+    /// The number of superblock updates; the member with the highest number is freshest.
     pub events: u64,
     /// The time of this superblock's update.
     pub update_time: Timestamp,
-    /// The writer's own parity log covers all doubtful stripes ([`crate::own_log`]), and has this
-    /// home. md clears the stamp with its next update.
+    /// If the writer's own parity log covers all doubtful stripes ([`crate::own_log`]), the log's
+    /// home. md clears the stamp that says so with its next update.
     pub log_counts: Option<LogHome>,
-    /// Redundancy is right before this sector; `u64::MAX`: everywhere (the array is clean).
+    /// Redundancy is right before this sector; `u64::MAX` means everywhere (the array is clean).
     pub resync_offset: u64,
     /// The feature map.
     pub features: Features,
@@ -360,7 +364,8 @@ pub struct StateFacts {
     pub role: Role,
     /// Every device's role according to this superblock, by device number.
     pub roles: Vec<Role>,
-    /// Bytes that md writes as zero are not zero: a newer format that md would refuse too.
+    /// Whether bytes that md writes as zero are not zero: a newer format, which md would refuse
+    /// too.
     pub reserved_bytes_in_use: bool,
 }
 
@@ -372,7 +377,7 @@ impl StateFacts {
     }
 }
 
-/// The places of the write-hole policies' records. At most one of bitmap and PPL is set.
+/// The places of the bitmap, the PPL and the journal. At most one of bitmap and PPL is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IntentFacts {
     /// Sectors from the superblock to the bitmap; negative is before it.
@@ -398,7 +403,7 @@ pub struct Reshape {
     pub new_chunk_sectors: u32,
     /// First sector of the data area afterwards, if it moves.
     pub new_data_offset_sectors: Option<u64>,
-    /// Runs from the end of the array to its start.
+    /// Whether the reshape runs from the end of the array to its start.
     pub backwards: bool,
 }
 
@@ -417,7 +422,7 @@ pub struct SuperblockShape {
     pub raid_slots: u32,
     /// First sector of this member's data; during a reshape the old one.
     pub data_offset_sectors: u64,
-    /// Sectors of this member's data area from there on.
+    /// Sectors of this member's data area, from that first sector on.
     pub data_size_sectors: u64,
     /// The reshape under way.
     pub reshape: Option<Reshape>,
@@ -433,7 +438,7 @@ pub enum ReshapeSide {
 }
 
 impl ReshapeSide {
-    /// Both.
+    /// Both sides.
     pub const ALL: [Self; 2] = [Self::Before, Self::After];
 }
 

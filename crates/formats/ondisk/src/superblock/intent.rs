@@ -13,27 +13,29 @@ use crate::limits::{SECTOR_BYTES, V0_RESERVED_SECTORS};
 use crate::log_place::PPL_HEADER_SECTORS;
 use crate::ppl::PplPlace;
 
-/// Sectors from a superblock of version 1.1 or 1.2 to mdadm's bitmap; for 0.90 the only place.
+/// Sectors from a superblock of version 1.1 or 1.2 to mdadm's bitmap. Version 0.90 allows no other
+/// place.
 const BITMAP_OFFSET_SECTORS: i32 = 8;
-/// mdadm's default for the bytes per bit, at least.
+/// The least bytes per bit that mdadm chooses by default.
 const CHUNK_BYTES_MIN: u32 = 64 << 20;
-/// The largest power of two that the field holds.
+/// The most bytes per bit: the largest power of two that the field holds.
 const CHUNK_BYTES_MAX: u32 = 1 << 31;
 
-/// Sectors of a partial parity log if there is enough room: 1 MiB, as mdadm has it.
+/// Sectors of a partial parity log if there is enough room: 1 MiB, as with mdadm.
 const PPL_SECTORS_MAX: u64 = 2048;
 
 /// Room for a bitmap on a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BitmapPlace {
-    /// Sectors from the superblock; negative is before it.
+    /// Sectors from the superblock to the bitmap; negative if the bitmap is before it.
     pub offset_sectors: i32,
-    /// Free sectors there.
+    /// Free sectors at that place.
     pub room_sectors: u64,
 }
 
 impl BitmapPlace {
-    /// Bytes per bit for `sectors`: `asked`, or mdadm's choice. `None` if it does not fit.
+    /// Bytes per bit of a bitmap for `sectors`: `asked`, or mdadm's choice. `None` if the bitmap
+    /// does not fit.
     #[must_use]
     pub fn chunk_bytes(&self, sectors: u64, asked: Option<u32>) -> Option<u32> {
         let fits = |chunk_bytes: &u32| {
@@ -63,7 +65,8 @@ impl Superblock {
         Some(self.room_from(start))
     }
 
-    /// Free sectors at the place of the bitmap, existing or possible; 0 without room.
+    /// Sectors that a bitmap can use at the place of the existing bitmap or at a possible one; 0
+    /// without room.
     #[must_use]
     pub fn room_for_bitmap(&self) -> u64 {
         let place = || self.bitmap_place().map(|place| place.room_sectors);
@@ -83,7 +86,7 @@ impl Superblock {
         // The log follows the space for a bitmap if that was reserved; otherwise it is in front.
         let log = device.bad_block_log.filter(|log| log.offset_sectors > 0);
         let behind_log = log.map(|log| i64::from(log.offset_sectors) + i64::from(log.size_sectors));
-        // Between data and superblock, before the bad-block log.
+        // A place between data and superblock, before the bad-block log.
         let data_end = device.data_offset_sectors + device.data_size_sectors;
         let before = device.super_offset_sectors.checked_sub(data_end);
         let before = before.and_then(|sectors| i64::try_from(sectors).ok()).map(|sectors| -sectors);
@@ -128,7 +131,8 @@ impl Superblock {
         behind.min().unwrap_or(end).saturating_sub(start)
     }
 
-    /// A possible place for a partial parity log; `None` without room that the field can express.
+    /// A possible place for a partial parity log; `None` if there is no room that the superblock's
+    /// field can express.
     #[must_use]
     pub fn ppl_place(&self) -> Option<PplPlace> {
         let largest = self.places().max_by_key(|place| place.room_sectors.min(PPL_SECTORS_MAX))?;
@@ -144,8 +148,8 @@ impl Superblock {
         })
     }
 
-    /// The place of the partial parity log that the superblock names, whatever its size; otherwise
-    /// a place for one of `size_sectors`. `None` without room.
+    /// The place of the partial parity log that the superblock names, whatever the log's size. If
+    /// it names none, a place for a log of `size_sectors`; `None` without room.
     #[must_use]
     pub fn ppl_place_of(&self, size_sectors: u16) -> Option<PplPlace> {
         let fits = |place: &PplPlace| place.size_sectors >= size_sectors;
@@ -153,8 +157,8 @@ impl Superblock {
         self.intent.ppl.or_else(free)
     }
 
-    /// Names a log at this place, or none. If the superblock has a log and one is given, or neither, nothing
-    /// changes.
+    /// Names a partial parity log at this place, or none. If the superblock already names one and
+    /// `place` is `Some`, nothing changes.
     ///
     /// # Panics
     /// As [`Self::set_ppl`].
@@ -201,7 +205,8 @@ impl Superblock {
         self.intent.bitmap_offset_sectors.or_else(place)
     }
 
-    /// Names a bitmap at [`Self::bitmap_offset`], or none; no change if that is so already.
+    /// Names a bitmap at [`Self::bitmap_offset`], or none. Nothing changes if the superblock
+    /// already does so.
     ///
     /// # Panics
     /// As [`Self::set_bitmap`].

@@ -39,13 +39,14 @@ use crate::limits::SECTOR_BYTES;
 /// A superblock that has passed every check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its version, which determines its place.
+    /// The superblock's version, which determines its place.
     pub version: Version,
-    /// The byte order of its numbers: little endian, except 0.90 of a big-endian machine.
+    /// The byte order of the superblock's numbers: little endian, except 0.90 of a big-endian
+    /// machine.
     pub byte_order: ByteOrder,
-    /// The same on every member.
+    /// Facts that are the same on every member.
     pub array: ArrayFacts,
-    /// Of this member only.
+    /// Facts about this member only.
     pub device: DeviceFacts,
     /// Facts that change while the array runs.
     pub state: StateFacts,
@@ -53,7 +54,7 @@ pub struct Superblock {
     pub intent: IntentFacts,
     /// The reshape under way, if any.
     pub reshape: Option<Reshape>,
-    /// The bytes as written; little endian, whatever `byte_order` is.
+    /// The superblock's bytes, in little endian, whatever `byte_order` is.
     raw: Raw,
 }
 
@@ -70,7 +71,8 @@ impl std::fmt::Debug for Raw {
 impl Superblock {
     /// The bytes to write at [`Self::offset_bytes`], checksum included.
     ///
-    /// 0.90: 4096. Version 1: `256 + 2 * roles`, rounded up to sectors, as mdadm writes it.
+    /// 0.90 has 4096 bytes. Version 1 has `256 + 2 * roles`, rounded up to sectors, as mdadm writes
+    /// it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         match self.byte_order {

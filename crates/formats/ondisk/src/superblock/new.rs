@@ -8,7 +8,7 @@ use super::error::SuperblockError;
 use super::facts::{ArrayFacts, DeviceFlags, Role, Timestamp};
 use crate::placement::Placement;
 
-/// Longest name in bytes: the field has 32, the last stays zero.
+/// The longest name in bytes: the field has 32, and the last stays zero.
 pub(super) const NAME_BYTES_MAX: usize = 31;
 
 /// All facts of a new version 1 superblock.
@@ -26,9 +26,9 @@ pub struct NewSuperblock {
     pub device_flags: DeviceFlags,
     /// Every device's role, by device number; this one's is at `device_number`.
     pub roles: Arc<[Role]>,
-    /// mdadm starts at 0; md counts from there on its first write.
+    /// The event count. mdadm starts at 0, and md counts from there on its first write.
     pub events: u64,
-    /// `u64::MAX`: redundancy is right (or the level has none); 0: md will resync.
+    /// `u64::MAX` if redundancy is right (or the level has none); 0 if md shall resync.
     pub resync_offset: u64,
 }
 
@@ -47,16 +47,16 @@ pub struct NewV0 {
     pub roles: Arc<[Role]>,
     /// Every device's major and minor number, by device number; zeroes without a device.
     pub nodes: Arc<[(u32, u32)]>,
-    /// mdadm starts at 0; md counts from there on its first write.
+    /// The event count. mdadm starts at 0, and md counts from there on its first write.
     pub events: u64,
-    /// `u64::MAX`: redundancy is right (or the level has none); 0: md will resync.
+    /// `u64::MAX` if redundancy is right (or the level has none); 0 if md shall resync.
     pub resync_offset: u64,
 }
 
 /// Why a new superblock cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NewSuperblockError {
-    /// The function makes another version.
+    /// The requested version is one that the called function does not make.
     #[error("this makes superblocks of version 1, not 0.90")]
     Version0,
     /// The device has no place for a superblock.
@@ -89,15 +89,16 @@ pub struct SuperblockUpdate {
     pub events: u64,
     /// The time of the update: the same for all members, and always growing; 0.90 keeps seconds.
     pub update_time: Timestamp,
-    /// `u64::MAX`: clean; otherwise redundancy is right before this sector.
+    /// `u64::MAX` if the array is clean; otherwise redundancy is right before this sector.
     pub resync_offset: u64,
     /// Every device's role, by device number; devices beyond the list are written as spares.
     pub roles: Arc<[Role]>,
-    /// `Some`: this member is recovered only up to this sector of its data area. 0.90 cannot
-    /// express it and writes the member as a spare instead.
+    /// If set, this member is recovered only up to this sector of its data area. 0.90 cannot
+    /// express that, and writes the member as a spare.
     pub recovery_offset: Option<u64>,
-    /// This member will replace another with the same role (`replacement` in md); not in 0.90.
+    /// Whether this member will replace another with the same role (`replacement` in md). 0.90 does
+    /// not have that.
     pub is_replacement: bool,
-    /// This member's role; wins over its entry in `roles`.
+    /// This member's role. It takes precedence over the member's entry in `roles`.
     pub role_of_this: Role,
 }

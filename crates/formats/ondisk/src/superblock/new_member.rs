@@ -15,7 +15,7 @@ use crate::ppl::PplPlace;
 /// Why a device cannot join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// Its data area would be too small, or at an invalid offset.
+    /// The device's data area would be too small, or at an invalid offset.
     #[error(transparent)]
     Placement(#[from] PlacementError),
     /// The array's facts do not make a valid superblock.
@@ -26,7 +26,7 @@ pub enum JoinError {
         "{room_sectors} sectors are free for a partial parity log, {needed_sectors} are needed"
     )]
     ParityLog {
-        /// Free sectors at the best place.
+        /// Free sectors at the best place for a log.
         room_sectors: u64,
         /// Sectors that the other members reserve.
         needed_sectors: u64,
@@ -34,7 +34,7 @@ pub enum JoinError {
     /// The array has a bitmap, and this device has less room for it than the other members.
     #[error("{room_sectors} sectors are free for the array's bitmap, {needed_sectors} are needed")]
     Bitmap {
-        /// Free sectors at its place.
+        /// Free sectors at the bitmap's place.
         room_sectors: u64,
         /// Sectors that the other members reserve.
         needed_sectors: u64,
@@ -91,12 +91,12 @@ impl Superblock {
         })?)
     }
 
-    /// The superblock of a write journal device for this member's array, which has none. An update
-    /// of the array makes the other superblocks agree. Its data area is as large as the device
-    /// allows, and empty.
+    /// The superblock of a device that becomes the write journal of this member's array, which has
+    /// none. An update of the array makes the other superblocks agree. The journal's data area is
+    /// as large as the device allows, and empty.
     ///
     /// # Errors
-    /// The device is too small, or the array's metadata has no journals.
+    /// The device is too small, or the array's metadata version has no journals.
     pub fn joining_as_journal(
         &self,
         device_bytes: u64,
@@ -135,8 +135,8 @@ impl Superblock {
         roles.as_slice().into()
     }
 
-    /// Gives another superblock of the array a bitmap at the same place, or a partial parity log of
-    /// the same size. The caller writes their content before the superblock counts.
+    /// Gives another superblock of the array a bitmap at the same place as this one's, or a partial
+    /// parity log of the same size. The caller writes their content before the superblock counts.
     fn with_what_i_keep(&self, mut other: Self) -> Result<Self, JoinError> {
         if let Some(mine) = self.intent.ppl {
             let needed_sectors = u64::from(mine.size_sectors);
@@ -270,7 +270,7 @@ mod tests {
         });
         let old = old.expect("0.90 has room for it");
         let new = old.joining(64 << 20, 2, [9; 16]).expect("it is large enough");
-        // Words 992 and 995 of 0.90: the device's own number, and its slot.
+        // Words 992 and 995 of 0.90 are the device's own number, and its slot.
         let bytes = new.to_bytes();
         let word = |index: usize| bytes[4 * index..][..4].to_vec();
         assert_eq!([word(992), word(995)], [2_u32.to_le_bytes(), 2_u32.to_le_bytes()]);

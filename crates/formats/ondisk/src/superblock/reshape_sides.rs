@@ -1,4 +1,4 @@
-//! A superblock during a reshape, split into two without a reshape: the array before, and the array
+//! Splits a superblock during a reshape into two without a reshape: the array before, and the array
 //! after.
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A member whose slot does not exist on one side is a spare there. The results go through the same
-//! validation as superblocks from disk, so a reshape to an impossible array is an error of the
+//! validation as superblocks from disk. So a reshape to an impossible array is an error of the
 //! superblock.
 //!
-//! This module neither locates sectors (`braid_assembly::reshape`) nor writes.
+//! This module neither locates sectors (`braid_assembly::reshape` does) nor writes.
 //!
 //! Invariant: the results mention no reshape, and all else follows the two columns
 //! `[check: both_sides_of_a_reshape_say_what_they_were_made_of]`.

@@ -48,7 +48,8 @@ impl Superblock {
         }
     }
 
-    /// [`Self::apply`], and another shape in the same update, on a device of this size.
+    /// Does what [`Self::apply`] does, and changes the shape in the same update, on a device of
+    /// this size.
     ///
     /// # Errors
     /// As [`Self::with_shape`]; the superblock is then unchanged.
@@ -64,7 +65,8 @@ impl Superblock {
         let named = |slots, reshape: Option<Reshape>| {
             slots_named(slots, reshape.map(|reshape| reshape.delta_disks))
         };
-        // Roles never name a slot beyond the shape: new slots precede their roles, old ones follow.
+        // Roles never name a slot beyond the shape: new slots are written before their roles, and
+        // old roles are removed before their slots.
         let loses_slots =
             named(shape.raid_slots, shape.reshape) < named(self.array.raid_slots, self.reshape);
         let mut changed = self.clone();
@@ -136,7 +138,7 @@ impl Superblock {
         head.device.data_size = U64::new(shape.data_size_sectors);
         if let Some(reshape) = shape.reshape {
             features = features.with(Features::RESHAPE);
-            // If the number of slots changes, its sign gives the direction.
+            // If the number of slots changes, the sign of the change gives the direction.
             if reshape.delta_disks == 0 && reshape.backwards {
                 features = features.with(Features::RESHAPE_BACKWARDS);
             }

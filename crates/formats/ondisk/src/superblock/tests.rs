@@ -202,7 +202,7 @@ fn features_that_exclude_each_other_and_places_off_the_device_are_refused() {
 fn a_truncated_member_is_told_how_much_is_missing() {
     let raw = made(Version::V1_2).to_bytes();
     let found = probed(DEVICE_BYTES - 1_000_000, 4096, &raw);
-    // The device counts in whole sectors: 999 936 bytes and 64 more.
+    // The device's size counts in whole sectors: 999 936 bytes and 64 more.
     let cause = SuperblockFault::Truncated { missing_bytes: 1_000_448 };
     assert_eq!(
         found,
@@ -261,7 +261,8 @@ fn unknown_features_and_reserved_bytes_are_kept_and_reported() {
     assert_eq!(superblock.to_bytes(), raw);
 }
 
-/// Linux writes it since 6.19; older kernels refuse such an array, and `braid` did.
+/// Linux writes the logical block since 6.19. Older kernels refuse an array that has one, and
+/// `braid` once did.
 #[test]
 fn a_logical_block_is_read_and_kept() {
     let with = |bytes: u32| {
@@ -288,7 +289,7 @@ fn a_logical_block_is_read_and_kept() {
     assert_eq!(made(Version::V1_2).array.logical_block_bytes, None, "a new one says nothing");
 }
 
-/// A superblock of `slots` slots in a reshape, in md's bytes.
+/// A superblock of an array with `slots` slots in a reshape, in md's bytes.
 fn in_a_reshape_of_md(slots: u32) -> Vec<u8> {
     let mut raw = made(Version::V1_2).to_bytes();
     let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
@@ -435,7 +436,7 @@ pub(crate) fn update() -> SuperblockUpdate {
 #[test]
 fn apply_keeps_every_unknown_byte() {
     let mut raw = made(Version::V1_2).to_bytes();
-    // Mark every byte that neither apply nor validation uses.
+    // The test marks every byte that neither apply nor validation uses.
     let unknown: Vec<usize> = (100..128).chain(164..184).chain(228..256).chain([12, 62]).collect();
     for at in &unknown {
         raw[*at] = 0xa5;
@@ -447,7 +448,7 @@ fn apply_keeps_every_unknown_byte() {
     superblock.apply(&update());
     let after = superblock.to_bytes();
     let changed: Vec<usize> = (0..raw.len()).filter(|at| raw[*at] != after[*at]).collect();
-    // utime, events, resync_offset, checksum, the role of device 1.
+    // apply changes utime, events, resync_offset, the checksum and the role of device 1.
     let known = |at: &usize| (192..220).contains(at) || (258..260).contains(at);
     assert!(!changed.is_empty() && changed.iter().all(known), "{changed:?}");
     assert_eq!(after[258..260], [0xfe, 0xff]);
@@ -600,7 +601,8 @@ fn v0_bytes_of_big_endian() -> Vec<u8> {
     words.into_iter().flat_map(u32::to_be_bytes).collect()
 }
 
-/// An old NAS on PowerPC or MIPS: today's kernels on PCs do not recognise the array.
+/// An old NAS on PowerPC or MIPS has big-endian superblocks. Today's kernels on PCs do not
+/// recognise its array.
 #[test]
 fn a_superblock_of_the_other_byte_order_stays_in_it() {
     let (little, big) =
@@ -608,7 +610,7 @@ fn a_superblock_of_the_other_byte_order_stays_in_it() {
     assert_eq!(big.byte_order, ByteOrder::Big);
     assert_eq!(Superblock { byte_order: ByteOrder::Little, ..big.clone() }, little);
     assert_eq!(big.to_bytes(), v0_bytes_of_big_endian());
-    // Byte arrays in its memory keep their order on disk.
+    // Byte arrays in a big-endian machine's memory keep their order on disk.
     assert_eq!(big.uuid_as_stored()[..4], [0x01, 0x23, 0x45, 0x67]);
     let update = SuperblockUpdate {
         events: (7 << 32) + 9,
@@ -678,7 +680,7 @@ fn a_0_90_member_that_failed_leaves_its_slot_removed() {
     let bytes = superblock.to_bytes();
     let word = |at: usize| u32::from_le_bytes(*bytes[4 * at..].first_chunk().unwrap());
     assert_eq!([192, 193, 194, 195, 196].map(word), [2, 0, 0, 2, 9]);
-    // nr, active, working, failed, spare.
+    // The words nr, active, working, failed and spare.
     assert_eq!([9, 34, 35, 36, 37].map(word), [3, 3, 3, 1, 0]);
     assert_eq!([33, 39, 40, 41, 42, 43].map(word), [0, 24, 1, 0, 0, 0]);
     assert_eq!(bytes[512 + 128..512 + 256], bytes[992 * 4..]);
@@ -738,7 +740,8 @@ fn versions_are_named_as_mdadm_names_them() {
     assert_eq!("1.3".parse::<Version>(), Err(UnknownVersion));
 }
 
-/// A superblock names and drops a log, in its fields and in its bytes, without remains.
+/// A superblock names a log and drops it again, in its fields and in its bytes, and no remains are
+/// left.
 #[test]
 fn a_partial_parity_log_is_named_and_not_named() {
     for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
@@ -925,8 +928,8 @@ fn the_end_of_a_reshape_is_the_array_that_it_leads_to() {
     }
 }
 
-/// A table of roles that names the new slot does not fit the shape before; one that names the old
-/// slot does not fit the shape after.
+/// A role table that names the new slot does not fit the shape before. A table with
+/// the old slot does not fit the shape after.
 #[test]
 fn slots_come_before_their_roles_and_go_after_them() {
     let with_roles = |slots: u16| {

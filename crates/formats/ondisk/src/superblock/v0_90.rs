@@ -1,16 +1,16 @@
 //! Superblock 0.90: 1024 words of 32 bits near the end of the device.
 //!
-//! The byte order is the making machine's: a PC's, or big endian of an old NAS on PowerPC or MIPS.
-//! The order of the two halves of each event counter follows the byte order, so on disk they always
-//! form one 64-bit number. `docs/on-disk.md` draws the words.
+//! The byte order is that of the machine that made the array: a PC's, or big endian of an old NAS
+//! on PowerPC or MIPS. The order of the two halves of each event counter follows the byte order, so
+//! on disk they always form one 64-bit number. `docs/on-disk.md` draws the words.
 //!
 //! ```text
 //!   big endian ─▶ turned: each word reversed, the halves of 64-bit numbers exchanged ─▶ as if a PC had written it
 //!                 turned again, when it is written ◀─ `Superblock::byte_order`
 //! ```
 //!
-//! So all later code handles one form. Each member keeps its byte order, for the machine it came
-//! from. The checksum adds words as numbers, so turning does not change it.
+//! So all later code handles one form. Each member keeps its byte order, for the machine that it
+//! came from. The checksum adds words as numbers, so turning does not change it.
 //!
 //! Data always starts at sector 0. The format has no device UUID, no recovery offset, no bad-block
 //! log. A minor version of 91 marks a reshape.
@@ -36,9 +36,9 @@ use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};
 
-/// Sectors from a 0.90 superblock to its bitmap, the only place.
+/// Sectors from a 0.90 superblock to its bitmap. No other place is possible.
 const BITMAP_OFFSET_SECTORS: i32 = 8;
-/// Most sectors of a member at the levels that record the size.
+/// The most sectors of a member at the levels that record the size.
 const MEMBER_SECTORS_MAX: u64 = (2 << 32) - 2;
 
 /// `state` bit: redundancy is right everywhere.
@@ -57,7 +57,8 @@ const DISK_JOURNAL: u32 = 1 << 18;
 /// First words of the 64-bit numbers `events`, `cp_events`, `reshape_position`.
 const WIDE_AT: [usize; 3] = [39, 41, 44];
 
-/// The word in `stamp` if the parity log in the bitmap file counts ([`crate::own_log`]).
+/// The letters in the word `stamp` that say that the parity log in the bitmap file counts
+/// ([`crate::own_log`]).
 const LOG_STAMP: u32 = u32::from_le_bytes(*b"brlg");
 
 /// Words 0..32: constant facts.
@@ -92,7 +93,8 @@ struct Counters {
     failed_disks: U32,
     spare_disks: U32,
     checksum: U32,
-    /// Low and high half: one little-endian number on little-endian machines.
+    /// The low and the high half of the event count: on little-endian machines one little-endian
+    /// number.
     events: U64,
     /// The event count at which `recovery_cp` was right.
     checkpoint_events: U64,
@@ -109,7 +111,7 @@ struct ReshapeRaw {
     new_layout: U32,
     new_chunk_bytes: U32,
     reserved: [U32; 13],
-    /// md writes zero here, in every update.
+    /// The word for our stamp. md writes zero here in every update.
     stamp: U32,
 }
 
@@ -203,7 +205,7 @@ pub struct UnvalidatedV0<'a> {
 }
 
 impl<'a> UnvalidatedV0<'a> {
-    /// Recognises the magic in either byte order; `None` if it is not there.
+    /// Recognises the magic in either byte order; `None` if `bytes` do not have it.
     #[must_use]
     pub fn recognise(bytes: &'a [u8]) -> Option<Self> {
         let magic = bytes.first_chunk::<4>()?;
@@ -434,7 +436,8 @@ fn decode_roles(whole: &SuperblockV0, slots: u32) -> Result<(Role, Vec<Role>), S
     Ok((role.ok_or(out_of_range)?, roles))
 }
 
-/// md's reading: faulty wins, then in sync; active without sync: a spare, during a reshape only.
+/// Reads a descriptor's role as md does. Faulty wins, then in sync. Active without sync is a spare,
+/// except during a reshape.
 fn role_of(descriptor: &Descriptor, device: u32, slots: u32) -> Result<Role, SuperblockFault> {
     let (state, slot) = (descriptor.state.get(), descriptor.raid_disk.get());
     if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
@@ -533,7 +536,7 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
     }
     patch_counts(whole);
     patch_counters(&mut whole.counters, update);
-    // Any other value is kept.
+    // A value that is not our stamp is kept.
     if whole.reshape.stamp.get() == LOG_STAMP {
         whole.reshape.stamp = U32::new(0);
     }
@@ -638,7 +641,8 @@ fn patch_descriptor(descriptor: &mut Descriptor, number: u32, role: Role, slots:
     let (raid_disk, state) = match role {
         Role::Active(slot) => (u32::from(slot), DISK_ACTIVE | DISK_SYNC | flags),
         Role::Spare => (number, flags),
-        // A slot without a device is "removed"; a device beyond the slots is only faulty.
+        // A slot without a device gets "removed" as well; a device with a number beyond the slots
+        // is only faulty.
         Role::Faulty if number < slots => (number, DISK_FAULTY | DISK_REMOVED),
         Role::Faulty => (number, DISK_FAULTY | flags),
         Role::Journal => panic!("a 0.90 array has no journal device"),

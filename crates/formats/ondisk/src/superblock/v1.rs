@@ -1,9 +1,9 @@
 //! Superblock 1.0, 1.1 and 1.2: one format in three places.
 //!
 //! 256 bytes, then one 16-bit role per device number, all little endian; `docs/on-disk.md` draws
-//! it. The minor version is not stored: it follows from the place. Facts are from
-//! `include/uapi/linux/raid/md_p.h`. The checks are md's on loading a member, and some that md
-//! lacks. `write` makes and changes superblocks.
+//! the format. The minor version is not stored: it follows from the place. Facts are from
+//! `include/uapi/linux/raid/md_p.h`. The checks are those that md makes when it loads a member, and
+//! some that md lacks. `write` makes and changes superblocks.
 
 use std::mem::{offset_of, size_of};
 
@@ -27,7 +27,7 @@ use crate::limits::{
 };
 use crate::ppl::PplPlace;
 
-/// Bytes 0..64: what it is and whose.
+/// Bytes 0..64: the magic and version, and the array that the superblock belongs to.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Identity {
@@ -92,7 +92,7 @@ pub(super) struct State {
     pub(super) resync_offset: U64,
     pub(super) checksum: U32,
     pub(super) role_count: U32,
-    /// 0: not recorded; padding for kernels before 6.19.
+    /// Bytes of a logical block; 0 if not recorded. Padding for kernels before 6.19.
     pub(super) logical_block_bytes: U32,
     pub(super) pad3: [u8; 28],
 }
@@ -152,7 +152,7 @@ pub(super) const FLAG_WRITE_MOSTLY: u8 = 1;
 /// `devflags` bit: failfast.
 pub(super) const FLAG_FAILFAST: u8 = 2;
 
-/// Roles in the first sector.
+/// The number of roles that fit in the first sector.
 const FIRST_SECTOR_ROLES: usize = (512 - V1_FIXED_BYTES) / 2;
 
 /// Bytes with md's magic at the place of a version 1 superblock; worth nothing until validated.
@@ -380,7 +380,7 @@ fn device_facts(
     })
 }
 
-/// Superblock and data area must lie on the device and apart.
+/// Checks that superblock and data area are on the device, and do not overlap.
 fn check_areas(
     array: &ArrayFacts,
     device: &DeviceFacts,
@@ -399,7 +399,8 @@ fn check_areas(
         });
     }
     if version == Version::V1_0 {
-        // md compares only data_size with the superblock's place; the used part must fit, too.
+        // md compares only data_size with the superblock's place; braid also checks that the used
+        // part fits.
         let used_end = offset + check::used_sectors(array);
         if size > device.super_offset_sectors || used_end > device.super_offset_sectors {
             return Err(SuperblockFault::DataOverlapsSuperblock { data_offset: offset });
@@ -412,7 +413,7 @@ fn check_areas(
     check::fits(offset + size, device_sectors)
 }
 
-/// The array must use a part of an active member, and no more than its data area.
+/// Checks that the array uses a part of an active member, and no more than the member's data area.
 fn check_member_size(
     array: &ArrayFacts,
     device: &DeviceFacts,
@@ -445,7 +446,8 @@ fn intent_facts(fixed: &Fixed, features: Features, role: Role) -> IntentFacts {
     }
 }
 
-/// Bitmap, bad-block log and PPL begin on the device, and the log is no larger than md reads.
+/// Checks that bitmap, bad-block log and PPL begin on the device, and that the log is no larger
+/// than md reads.
 fn check_places(
     device: &DeviceFacts,
     intent: &IntentFacts,

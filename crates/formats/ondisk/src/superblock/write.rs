@@ -89,7 +89,8 @@ impl Superblock {
         }
     }
 
-    /// Bytes on the device with this device in the table of roles; more than a sector can tear.
+    /// The bytes that an update of this superblock writes. If they are more than a sector, a power
+    /// cut can tear them.
     #[must_use]
     pub fn written_bytes(&self) -> usize {
         let own =
@@ -111,8 +112,8 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Sets or clears write-mostly for a device number. With metadata 1.x a device records only its
-    /// own flag, with 0.90 every device's.
+    /// Sets or clears write-mostly for a device number. With metadata 1.x a superblock records only
+    /// its own device's flag, with 0.90 every device's.
     pub fn set_write_mostly(&mut self, number: u32, is_it: bool) {
         let is_own = self.device.number == number;
         if is_own {
@@ -142,8 +143,8 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Sets the stamp: the own parity log at `home` covers all doubtful stripes since the update
-    /// applied last.
+    /// Sets the stamp that says that our own parity log at `home` covers all stripes in doubt since
+    /// the last update.
     ///
     /// # Panics
     /// For a log on members with metadata 0.90: only a bitmap file has room for one there.
@@ -158,8 +159,8 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Clears the array's logical block, for kernels before 6.19. All else stays, including the
-    /// event count, because the data has not changed.
+    /// Clears the array's logical block, for kernels before 6.19. All other bytes stay, including
+    /// the event count, because the data has not changed.
     pub fn clear_logical_block(&mut self) {
         self.array.logical_block_bytes = None;
         if !self.version.is_v1() {
@@ -170,8 +171,9 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Moves the tail of a journal device, and sets its event count to the members': mdadm refuses
-    /// a journal that is ahead of them, as after an interrupted update. All else stays.
+    /// Moves the tail of a journal device, and sets its event count to the members'. mdadm refuses
+    /// a journal that is ahead of the members, as after an interrupted update. All other bytes
+    /// stay.
     ///
     /// # Panics
     /// If it is not the superblock of a journal device, or the tail is outside the journal.
@@ -229,7 +231,7 @@ impl Superblock {
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);
-        // Microseconds that look like a stamp would be believed.
+        // Update times lose microseconds that look like a stamp, since they would be believed.
         let (update_time, _) = Timestamp::from_v1_stamped(self.state.update_time.to_v1());
         head.state.update_time = U64::new(update_time.to_v1());
         let resync_offset = U64::new(update.resync_offset);

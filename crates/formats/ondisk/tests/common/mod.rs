@@ -10,7 +10,7 @@ use braid_ondisk::{
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 pub(crate) const V0_OFFSET_BYTES: u64 = DEVICE_BYTES - (64 << 10);
 
-/// Device 1 of a clean array of five devices: four slots and a spare.
+/// Facts for device 1 of a clean array of five devices: four slots and a spare.
 pub(crate) fn spec(version: Version, level: Level, layout: u32) -> NewSuperblock {
     let chunk_sectors = if matches!(level, Level::Raid1 | Level::Linear) { 0 } else { 128 };
     let placement = placement(&PlacementRequest {
