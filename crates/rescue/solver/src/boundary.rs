@@ -7,13 +7,13 @@
 //!                                                     between
 //! ```
 //!
-//! Both readings are devices of the whole array. Where they give the same bytes, the boundary does
-//! not matter. Elsewhere the content tells: places with an address of their own, and places that
-//! file systems describe. Each such sector is a vote for one reading. The boundary has the fewest
-//! votes on its wrong side. Single votes may be wrong, so places that are nearly as good count too,
-//! and the answer is a range.
+//! Both readings are devices of the whole array. Where the two give the same bytes, the boundary
+//! does not matter. Elsewhere the content tells: structures that hold their own address, and places
+//! that file systems describe. Each such sector is a vote for one reading. The boundary has the
+//! fewest votes on its wrong side. Single votes may be wrong, so boundaries that are nearly as good
+//! count too, and the answer is a range.
 //!
-//! The array is scanned as `scan` does with members, then more closely around the boundary, until a
+//! The array is scanned as `scan` scans members, then more closely around the boundary, until a
 //! scan adds nothing.
 //!
 //! Invariant: the boundary is in the range that is answered
@@ -29,31 +29,33 @@ use crate::place_index::Fact;
 use crate::scan::{Effort, Scan, scan};
 use crate::sign::ALIKE;
 
-/// Most scans, each closer than the one before.
+/// The most scans, each closer than the one before.
 const LOOKS_MAX: usize = 4;
 const FACTS_MAX: usize = 4096;
-/// Least weight of all votes together, in weak votes.
+/// The least weight of all votes together, in weak votes, for an answer.
 const WEIGHT_MIN: usize = 8 * ALIKE;
-/// Weight on the wrong side that a boundary may have in excess of the best one.
+/// A boundary counts as nearly as good as the best if it has at most this much more weight on the
+/// wrong side.
 const DOUBT: usize = 3;
-/// At most one part in so many of the weight may be on the wrong side.
+/// At most one part in this many of the weight may be on the wrong side.
 const WRONG_PART: usize = 50;
 
-/// The end of a reshape's progress, as a range.
+/// The range of sectors in which the boundary is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// The array sectors with the boundary: the first reading is right before, the second after
-    /// them.
+    /// The array sectors that contain the boundary. The first reading is right before them, the
+    /// second after them.
     pub between: Range<u64>,
     /// The most likely sector: the middle of the stretch with the fewest votes on its wrong side.
     pub likely: u64,
     /// The number of places that tell the readings apart.
     pub places: usize,
-    /// Places outside of these sectors with a named address, which are right in the other reading.
+    /// Sectors outside of `between` that hold their own address, which is right only in the other
+    /// reading.
     pub apart: Vec<u64>,
 }
 
-/// A sector whose content is right in one of the readings only.
+/// A sector whose content is right in only one of the two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct BoundaryVote {
     sector: u64,
@@ -61,8 +63,8 @@ struct BoundaryVote {
     weight: usize,
 }
 
-/// Finds the sector in `within` up to which the reading `first` is right, and `second` from there
-/// on. `None` if the content does not tell.
+/// Finds the sector in `within` up to which the reading `first` is right, and from which `second`
+/// is. `None` if the content does not tell.
 #[must_use]
 pub fn boundary(
     (first, second): (&dyn Platter, &dyn Platter),
@@ -73,7 +75,8 @@ pub fn boundary(
     let (mut found, mut closer) = (None, vec![within.clone()]);
     while closer.len() <= LOOKS_MAX {
         let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
-        // A closer scan includes the earlier ones: these only missed a contradiction that it finds.
+        // A closer scan includes the earlier ones. If its votes contradict each other, the earlier
+        // scans only missed that.
         let next = split(&votes(&scan, &cached, &within), &within)?;
         let is_new = !closer.contains(&next.between);
         closer.push(next.between.clone());
@@ -85,7 +88,7 @@ pub fn boundary(
     found
 }
 
-/// The votes for either reading, in order of sectors.
+/// The votes for each of the readings, in order of sectors.
 fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) -> Vec<BoundaryVote> {
     let mut votes = Vec::new();
     let differ = |sector: u64, length: usize| {
@@ -115,7 +118,7 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
                 return None;
             }
             let (first, second) = differ(sector, whole)?;
-            // Many places are blank, and an outdated checksum of a blank page holds in all of them.
+            // Many places are blank, and an outdated checksum of a blank page fits all of them.
             let holds = |bytes: Vec<u8>| {
                 let bytes = &bytes[skipped..skipped + fact.length];
                 fact.holds(metadata, bytes) && !is_blank(bytes)
@@ -127,8 +130,8 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
         votes.extend(scan.places[volume].facts(FACTS_MAX).filter_map(stands));
     }
     votes.sort_unstable();
-    // A sector that is both a sign and a fact counts once. A sector with votes for both readings
-    // does not count: parity was taken for data there.
+    // A sector that votes twice for one reading (by its address and by a prediction) counts once. A
+    // sector with votes for both readings does not count: parity was taken for data there.
     votes.dedup_by_key(|vote| (vote.sector, vote.is_first));
     votes
         .chunk_by(|one, other| one.sector == other.sector)
@@ -136,7 +139,8 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
         .collect()
 }
 
-/// The sectors of the array where volumes begin: those that most of their addresses imply.
+/// The volumes and the array sectors where they begin: for each volume, the sector that most of its
+/// addresses imply.
 fn starts(scan: &Scan) -> Vec<(usize, u64)> {
     let mut counts: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     for sign in &scan.signs {
@@ -160,13 +164,14 @@ fn read(reading: &CachedPlatter<'_>, sector: u64, length: usize) -> Option<Vec<u
     (end <= reading.sectors() && reading.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// The range of the boundary by these votes, given in order.
+/// The range that contains the boundary by these votes, which are in order of sectors.
 fn split(votes: &[BoundaryVote], within: &Range<u64>) -> Option<Boundary> {
     let all: usize = votes.iter().map(|vote| vote.weight).sum();
     let weight = |vote: &BoundaryVote, is_first: bool| {
         if vote.is_first == is_first { vote.weight } else { 0 }
     };
-    // The weight on the wrong side, for the boundary before each vote and after the last.
+    // The weight on the wrong side, if the boundary is before each vote, and if it is after the
+    // last.
     let mut wrong: Vec<usize> = vec![votes.iter().map(|vote| weight(vote, true)).sum()];
     for vote in votes {
         let before = wrong.last().copied().unwrap_or_default();

@@ -7,10 +7,10 @@ use crate::Platter;
 use crate::bytes::{SECTOR, small};
 
 const PAGE: u64 = 8;
-/// Most pages kept of a member: 16 MiB.
+/// The most pages of a member that the cache keeps: 16 MiB.
 const PAGES_MAX: usize = 4096;
 
-/// A page's bytes; `None` if it cannot be read whole.
+/// The bytes of a page; `None` if the page cannot be read whole.
 type Page = Option<Box<[u8]>>;
 
 pub(crate) struct CachedPlatter<'a> {
@@ -36,7 +36,7 @@ impl<'a> CachedPlatter<'a> {
         });
         match page {
             Some(page) => bytes.copy_from_slice(&page[skipped..skipped + bytes.len()]),
-            // Single sectors of the page may still be readable.
+            // If the page cannot be read whole, single sectors of it may still be readable.
             None => return self.member.read(sector, bytes),
         }
         true

@@ -3,13 +3,13 @@
 /// Counts for and against a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
-    /// Addresses that are at the place that the guess says.
+    /// Addresses that were found at the place that the guess says.
     pub explained: usize,
-    /// Their weight: places without an address of their own weigh less.
+    /// The weight of the explained addresses: places that do not hold their own address weigh less.
     pub weight: usize,
-    /// All addresses found, of volumes that have a start, except on parity.
+    /// All addresses found of volumes that have a start, except those on parity.
     pub addresses: usize,
-    /// The same, including those on parity.
+    /// All addresses found of volumes that have a start, including those on parity.
     pub seen: usize,
     /// Predictions that hold.
     pub confirmed: usize,
@@ -17,24 +17,26 @@ pub struct Evidence {
     pub refuted: usize,
     /// Places where parity fits, or copies are equal.
     pub agreeing: usize,
-    /// Places compared that are not all zero.
+    /// Places that were compared and are not all zero.
     pub compared: usize,
-    /// A member has no sign at the place that the guess says.
+    /// Whether some member has no sign at the place that the guess says.
     pub is_unheard: bool,
-    /// A volume is larger than the array would be.
+    /// Whether a volume is larger than the array would be.
     pub is_cut: bool,
-    /// A member lacks many predicted structures.
+    /// Whether a member lacks many predicted structures.
     pub is_doubted: bool,
-    /// A member with only data looks like parity of the others: `evidence::looks_like_parity`.
+    /// Whether a member that has only data looks like parity of the others: see
+    /// `evidence::looks_like_parity`.
     pub is_shadowed: bool,
 }
 
-/// Most addresses that count, however many exist: predictions say more.
+/// The most addresses that count, however many were found: predictions say more.
 const ADDRESSES_MAX: usize = 300;
 
-/// Weight of a confirmed and of a refuted prediction, in addresses. A wrong guess that differs by a
-/// few members confirms most predictions, too; a right one refutes next to none.
+/// The weight of a confirmed prediction, in addresses. A wrong guess that differs by a few members
+/// also confirms most predictions; a right guess refutes next to none.
 const CONFIRMED: i64 = 2;
+/// The weight of a refuted prediction, in addresses.
 const REFUTED: i64 = 8;
 
 impl Evidence {
@@ -47,17 +49,18 @@ impl Evidence {
         of(weight) + CONFIRMED * of(self.confirmed) - REFUTED * of(self.refuted)
     }
 
-    /// Enough was compared, and nearly all of it agrees.
+    /// Whether enough places were compared, and nearly all of them agree.
     pub(crate) const fn agrees(&self) -> bool {
         self.compared >= 8 && self.agreeing * 10 >= self.compared * 9
     }
 
-    /// The same, or a few places were compared and all agree.
+    /// Whether redundancy agrees as in [`Self::agrees`], or only a few places were compared and all
+    /// of them agree.
     pub(crate) const fn agrees_as_far_as_seen(&self) -> bool {
         self.agrees() || self.compared >= 3 && self.agreeing == self.compared
     }
 
-    /// Enough was compared, and much of it does not agree.
+    /// Whether enough places were compared, and many of them do not agree.
     pub(crate) const fn disagrees(&self) -> bool {
         self.compared >= 8 && self.agreeing * 4 < self.compared * 3
     }

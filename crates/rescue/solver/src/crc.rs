@@ -11,10 +11,10 @@
 //!
 //! Invariant: `unwound` undoes `raw`, for all bytes `[check: backwards_undoes_forwards]`.
 
-/// The polynomial of CRC-32C, bits reversed.
+/// The polynomial of CRC-32C, in reversed bit order.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The change of the state by each value of a byte.
+/// For each value of a byte, how it changes the state.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte: u32 = 0;
@@ -31,7 +31,8 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The byte for each top byte of the table's entries, which are all different.
+/// For each top byte of an entry in `TABLE`, the index of that entry. The top bytes are all
+/// different.
 const BYTE_OF_TOP: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut byte: u8 = 0;
@@ -45,12 +46,13 @@ const BYTE_OF_TOP: [u8; 256] = {
     bytes
 };
 
-/// The state after `bytes`, from `state`; without inversions at the ends, as in file systems.
+/// The state after `bytes`, if it was `state` before; without inversions at the ends, as in file
+/// systems.
 pub(crate) fn raw(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
 
-/// The state before `bytes`, from the state after them.
+/// The state before `bytes`, if it is `state` after them.
 pub(crate) fn unwound(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(state, |state, byte| {
         let index = BYTE_OF_TOP[(state >> 24) as usize];

@@ -1,8 +1,8 @@
 //! The evidence for and against a guess.
 //!
-//! Signs at the places that the guess says are what it was made from. Its predictions are worth
-//! more: backups and headers at places that were not read yet, parity that agrees, copies that are
-//! alike. Zeroes agree with anything and are not counted.
+//! A guess is made from signs at the places that it says. Its predictions are worth more: backups
+//! and headers at places that were not read yet, parity that agrees, copies that are alike. Zeroes
+//! agree with anything and are not counted.
 
 use std::collections::BTreeSet;
 
@@ -20,23 +20,25 @@ use crate::scan::Scan;
 use crate::sign::{ALIKE, Addresses, Walk};
 
 const PREDICTIONS_MAX: usize = 24;
-/// Facts read for each volume, and for a guess that is one of thousands.
+/// Facts read for each volume.
 const FACTS: usize = 128;
+/// Facts read for each volume for a guess that is one of thousands.
 const FACTS_FIRST: usize = 48;
-/// One guess of thousands is dropped once so many more facts speak against it than for it.
+/// One guess of thousands is dropped once this many more facts speak against it than for it.
 const AGAINST_MAX: usize = 6;
-/// Refutations for a volume that is larger than the array.
+/// The number of refutations that count against a guess if a volume is larger than the array.
 const TOO_LARGE: usize = 4;
 const COMPARED_MAX: u64 = 192;
-/// Sectors compared at each: a page, the smallest chunk.
+/// Sectors compared at each place: a page, which is the smallest chunk.
 const PAGE: usize = 8;
-/// Sectors at the start of each member that contain half of the places.
+/// Half of the compared places are in this many sectors at the start of each member.
 const NEAR_SECTORS: u64 = 32 << 11;
 
-/// Counts the signs that a guess explains, of the volumes that it has a start for; signs of one
-/// page count once.
+/// Counts the signs that a guess explains, for volumes whose start the guess has. Signs of one page
+/// count once.
 ///
-/// A journal has copies of pages, and shows other sectors of them than those at their place.
+/// A journal has copies of pages, and shows other sectors of them than the pages at their own place
+/// do.
 pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Evidence {
     let mut evidence = Evidence::default();
     let mut heard = BTreeSet::new();
@@ -71,8 +73,8 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
     evidence
 }
 
-/// Whether this sector of a member is parity by a guess. Checksums are linear: parity of an odd
-/// number of blocks with valid checksums also has a valid one, and a meaningless address.
+/// Whether a guess takes this sector of a member for parity. Checksums are linear: parity of an odd
+/// number of blocks with valid checksums also has a valid checksum, but a meaningless address.
 fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64)) -> bool {
     let Geometry::Stripe(stripe) = geometry else { return false };
     let Some(slot) = guess.slots.iter().position(|slot| *slot == Some(member)) else {
@@ -84,7 +86,7 @@ fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64))
     row.0 < stripe.rows() && !matches!(stripe.row_map(row).role(slot), Role::Data(_))
 }
 
-/// Reads predicted structures. Returns the counts found and missing, and whether a member lacks
+/// Reads predicted structures. Returns the numbers found and missing, and whether one member lacks
 /// many.
 pub(crate) fn predict(
     guess: &Guess,
@@ -93,11 +95,11 @@ pub(crate) fn predict(
     members: &[&dyn Platter],
 ) -> (Walk, bool) {
     let mut met = Walk::default();
-    // Counts for each member; computed sectors belong to none.
+    // Counts are kept for each member; sectors that are computed belong to no member.
     let mut by_member = vec![Walk::default(); members.len()];
     for start in &guess.starts {
         let (volume, metadata) = (&scan.volumes[start.volume], &scan.metadata[start.volume]);
-        // A volume larger than the array shows that the guess lacks members.
+        // If a volume is larger than the array, the guess lacks members.
         if start.sector.saturating_add(volume.size_sectors) > geometry.capacity_sectors() {
             met.refuted += TOO_LARGE;
         }
@@ -109,7 +111,8 @@ pub(crate) fn predict(
             let looked = read_array(guess, geometry, members, sector, PAGE);
             met.saw(looked.map(|bytes| metadata.confirms(volume, address, &bytes)));
         }
-        // A wrong guess may take most facts' sources for parity; then the others are read.
+        // A wrong guess may take the sources of most facts for parity. Then the other facts are
+        // read.
         let is_said = |fact: &Fact| !is_parity(guess, geometry, fact.source);
         for fact in scan.places[start.volume].facts_that(FACTS, is_said) {
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
@@ -129,7 +132,7 @@ pub(crate) fn predict(
     (met, is_doubted)
 }
 
-/// Walks a volume's structures by the guess.
+/// Walks a volume's structures at the places that the guess says.
 pub(crate) fn walk(
     guess: &Guess,
     geometry: &Geometry,
@@ -141,8 +144,9 @@ pub(crate) fn walk(
         .walk(|byte, length, _| read_bytes(guess, geometry, members, start, byte, length))
 }
 
-/// As the walk, and fills empty slots: if exactly one member without a slot has the predicted
-/// structure at its place, that member gets the slot. Returns the guess with these assigned.
+/// Walks a volume's structures, and fills empty slots. If exactly one member without a slot has the
+/// predicted structure at its place, that member gets the slot. Returns the guess with the filled
+/// slots.
 pub(crate) fn assign_by_walk(
     guess: &Guess,
     geometry: &Geometry,
@@ -162,7 +166,7 @@ pub(crate) fn assign_by_walk(
         };
         let free: Vec<usize> =
             (0..members.len()).filter(|member| !guess.slots.contains(&Some(*member))).collect();
-        // The member may hold the data, or the parity from which the data is computed.
+        // The member may hold the data itself, or the parity from which the data is computed.
         let parities = parity_slots(geometry, first);
         let assignments = std::iter::once(slot)
             .chain(parities)
@@ -223,7 +227,8 @@ fn read_bytes(
     Some(bytes)
 }
 
-/// Sectors of the array by a guess, from their places or computed by P; `None` if impossible.
+/// Reads sectors of the array as the guess says: from their places, or computed by P. `None` if
+/// neither is possible.
 fn read_array(
     guess: &Guess,
     geometry: &Geometry,
@@ -295,11 +300,11 @@ fn made_of_parity(
     Some(())
 }
 
-/// A member, its sector, and its Q exponent.
+/// A member, a sector of it, and the exponent of its data in Q.
 type Source = (usize, u64, Option<u16>);
 
-/// The sources of a sector without a place, each with its Q exponent if Q is needed, and the
-/// sector's own exponent. `None` if it cannot be computed.
+/// The sectors from which a sector without a place is computed, each with its exponent in Q if Q is
+/// needed, and the sector's own exponent. `None` if it cannot be computed.
 pub(crate) fn made_of(
     guess: &Guess,
     geometry: &Geometry,
@@ -325,12 +330,12 @@ pub(crate) fn made_of(
         .filter_map(|(index, place)| place.map(|(member, at)| (member, at, exponent(index))))
         .collect();
     sources.extend(p.map(|(member, at)| (member, at, None)));
-    // Q's own exponent, above all others.
+    // Q itself is marked by an exponent above all others.
     sources.extend(q.filter(|_| needs_q).map(|(member, at)| (member, at, Some(u16::MAX))));
     Some((exponent(address.data_index).unwrap_or(u16::MAX), sources))
 }
 
-/// Data pages by their Q exponents.
+/// Data pages in order of their exponents in Q.
 fn columns_of(map: RowMap, data: &[Option<Vec<u8>>]) -> Vec<Option<&[u8]>> {
     let mut columns: Vec<Option<&[u8]>> = vec![None; usize::from(map.exponents_count())];
     for (at, bytes) in (0..).zip(data) {
@@ -345,7 +350,8 @@ fn page(member: &dyn Platter, sector: u64) -> Option<Vec<u8>> {
     (fits && member.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// Compares parity, or copies, all over the members; returns agreeing and compared places.
+/// Compares parity, or copies, at places all over the members. Returns the numbers of places that
+/// agree, and that were compared.
 pub(crate) fn compare(
     guess: &Guess,
     geometry: &Geometry,
@@ -374,7 +380,7 @@ pub(crate) fn compare(
     (agreeing, compared)
 }
 
-/// `None` if there is nothing to compare.
+/// Whether copies agree; `None` if there is nothing to compare.
 fn copies_agree(
     guess: &Guess,
     geometry: &Geometry,
@@ -398,7 +404,8 @@ fn copies_agree(
     verdict
 }
 
-/// `None` if there is nothing to compare: too many are missing, or all are zero.
+/// Whether parity agrees; `None` if there is nothing to compare: too many pages are missing, or all
+/// are zero.
 fn parity_agrees(
     guess: &Guess,
     stripe: &StripeGeometry,
@@ -422,7 +429,7 @@ fn parity_agrees(
     let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].is_none()).collect();
     match (lost.as_slice(), &p, &q) {
         ([], Some(_), _) | ([], _, Some(_)) => {}
-        // One missing page is computed by P, and then Q must fit.
+        // If one page is missing, it is computed from P, and then Q must fit.
         ([one], Some(p), Some(_)) => {
             let mut made = p.clone();
             data.iter().flatten().for_each(|page| kernel().xor_into(&mut made, &[page]));
@@ -499,8 +506,8 @@ mod tests {
     use super::*;
     use crate::sign::Sign;
 
-    /// In an array of md, most inodes found were copies in the journal, and refuted the right
-    /// guess.
+    /// In an array of md, most inodes that were found were copies in the journal, which counted
+    /// against the right guess.
     #[test]
     fn copies_in_a_journal_speak_against_nothing() {
         let guess = Guess {
@@ -519,7 +526,7 @@ mod tests {
             volume: 0,
             addresses: Addresses::at(address),
         };
-        // A page of inodes at its place, and copies of it far behind.
+        // A page of inodes is at its place, and copies of it are far behind.
         let mut scan = Scan::default();
         scan.signs.extend([sign(0, 2048 + 16, 16), sign(1, 5000, 18), sign(1, 5010, 22)]);
         let geometry = guess.geometry().expect("a map");
@@ -528,7 +535,7 @@ mod tests {
             (found.explained, found.addresses)
         };
         assert_eq!(counted(&scan), (1, 1));
-        // Another page, at a wrong place, does count.
+        // A different page at a wrong place does count against the guess.
         scan.signs.push(sign(1, 5020, 24));
         assert_eq!(counted(&scan), (1, 2));
     }

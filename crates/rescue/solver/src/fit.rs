@@ -1,4 +1,4 @@
-//! Votes under a shape: the slot of each member, and where its data begin.
+//! Votes under a shape: the slot of each member, and the sector at which its data begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,31 @@ use braid_geometry::{Geometry, Slot};
 use crate::guess::{each_place, parity_of};
 use crate::sign::{Addresses, Sign};
 
-/// A common offset is preferred to separate ones if it explains so many percent of theirs.
+/// An offset common to all members is preferred if it explains this many percent of what separate
+/// offsets explain.
 const COMMON_PERCENT: usize = 98;
 
-/// A usual offset is tried if it explains one part in so many of the best one's.
+/// A usual offset is tried if it explains one part in this many of what the best offset explains.
 const USUAL_SHARE: usize = 2;
 
-/// A member's slot needs one in so many of its signs: parity and Q look like data here and there.
+/// A member gets a slot only if at least one in this many of its signs votes for that slot. Fewer
+/// may be chance, since parity and Q look like data in places.
 const SHARE: usize = 4;
 
-/// So many signs on parity give a member a slot without that share.
+/// This many signs on parity give a member a slot without that share.
 const PARITY_MIN: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// The data offset that all members had to have; `None` if votes were free.
+    /// The data offset that all members had to have; `None` if each could have its own.
     pub(crate) offset: Option<u64>,
-    /// For each member its slot and its data offset.
+    /// The slot and the data offset of each member.
     pub(crate) assignments: Vec<Option<(u16, u64)>>,
-    /// Members whose slot is contested: parity looks like data where the rest of the row is zeroes.
+    /// Members for whose slot there are contradicting votes: parity looks like data where the rest
+    /// of the row is zeroes.
     pub(crate) contested: BTreeSet<usize>,
-    /// Total [`Addresses::strength`] of the volume's addresses that are at their place by this.
+    /// The total [`Addresses::strength`] of the volume's addresses that are at their place by these
+    /// assignments.
     pub(crate) strength: usize,
     pub(crate) votes: usize,
 }
@@ -38,12 +42,12 @@ struct SlotVote {
     slot: u16,
     offset: u64,
     addresses: Addresses,
-    /// The sign is on parity of its address.
+    /// Whether the sign is on the parity of its address's row.
     is_parity: bool,
 }
 
-/// Counts the votes of `signs` for a volume that begins at `start`, among so many members. Uses the
-/// offsets that explain most, then each of the usual ones.
+/// Counts the votes of `signs`, for a volume that begins at array sector `start` and for this many
+/// members. Uses the offsets that explain most, then each of the usual ones.
 pub(crate) fn fits(
     geometry: &Geometry,
     signs: &[&Sign],
@@ -63,14 +67,14 @@ pub(crate) fn fits(
                 }
             };
             each_place(geometry, sector, |slot, at| vote(slot, at, false));
-            // The data of a missing member shows in the parity where the rest of the row is zeroes.
+            // The data of a missing member shows in the parity if the rest of the row is zeroes.
             if let Some((slot, at)) = parity_of(geometry, sector).filter(|_| is_short) {
                 vote(slot, at, true);
             }
         }
     }
     votes.sort_unstable();
-    // A journal has many copies of a page; they count once.
+    // A journal has many copies of a page; all of them count once.
     let pages: BTreeSet<(usize, Addresses)> =
         signs.iter().map(|sign| (sign.member, sign.addresses.page())).collect();
     let mut spoken = vec![0; members];
@@ -105,7 +109,8 @@ fn common_offset(votes: &[SlotVote]) -> Option<u64> {
     sums.max_by_key(|(sum, offset)| (*sum, std::cmp::Reverse(*offset))).map(|(_, offset)| offset)
 }
 
-/// Gives each member the slot and offset with most of its votes, the clearest first.
+/// Gives each member the slot and offset with most of its votes; members with the clearest votes
+/// come first.
 fn elect(votes: &[SlotVote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
@@ -145,13 +150,15 @@ fn strength(run: &[SlotVote]) -> usize {
     run.iter().map(|vote| vote.addresses.strength()).sum()
 }
 
-/// Whether enough of a member's signs vote for a slot. Parity has few signs, so it needs few.
+/// Whether enough of a member's signs vote for a slot. A member with parity has few signs, so it
+/// needs few votes.
 fn speaks_for_itself((strength, run): (usize, &[SlotVote]), spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
     strength * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
 }
 
-/// About `max` signs of a volume: equally many of each member, plain ones first, spread out.
+/// About `max` signs of a volume: equally many of each member, those that hold their address first,
+/// spread out.
 pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize, members: usize) -> Vec<&'a Sign> {
     let quota = max.div_ceil(members.max(1));
     let every = |signs: Vec<&'a Sign>, max: usize| {

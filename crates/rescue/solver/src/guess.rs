@@ -1,16 +1,16 @@
-//! A guess: the level and layout, the member of each slot, and where its data begin.
+//! A guess: the level and layout, the member of each slot, and where the member's data begins.
 
 use braid_geometry::{Geometry, Level, LogicalSector, Shape, Slot};
 
 use crate::counts::Evidence;
 use crate::shapes::Arrangement;
 
-/// The start of a volume.
+/// The place where a volume starts on the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeStart {
-    /// Which of the solution's volumes.
+    /// The index of the volume among the solution's volumes.
     pub volume: usize,
-    /// Sectors from the start of the array.
+    /// The first sector of the volume, from the start of the array.
     pub sector: u64,
 }
 
@@ -21,22 +21,22 @@ pub struct Guess {
     pub level: Level,
     /// md's layout number.
     pub layout: u32,
-    /// Sectors in a chunk; 0 without chunks.
+    /// Sectors in a chunk; 0 if the level has no chunks.
     pub chunk_sectors: u32,
-    /// For each slot the index of its member.
+    /// The index of the member in each slot.
     pub slots: Vec<Option<usize>>,
-    /// For each slot the data offset of its member.
+    /// The data offset of the member in each slot.
     pub offsets: Vec<u64>,
-    /// For each slot its sectors of data.
+    /// Sectors of data in each slot.
     pub data_sectors: Vec<u64>,
     /// The starts of volumes that were found.
     pub starts: Vec<VolumeStart>,
-    /// The evidence for it.
+    /// The evidence for and against the guess.
     pub evidence: Evidence,
 }
 
 impl Guess {
-    /// The map of this guess; `None` if md would refuse the shape.
+    /// The geometry of this guess; `None` if md would refuse the shape.
     #[must_use]
     pub fn geometry(&self) -> Option<Geometry> {
         let shape = Shape {
@@ -49,20 +49,20 @@ impl Guess {
         Geometry::new(&shape).ok()
     }
 
-    /// Whether it is a RAID-0 of unequal members, which its two layouts read differently.
+    /// Whether the guess is a RAID-0 of unequal members, which the two layouts read differently.
     #[must_use]
     pub fn is_zoned(&self) -> bool {
         self.level == Level::Raid0 && Self { layout: 0, ..self.clone() }.geometry().is_none()
     }
 
-    /// Slots without a member.
+    /// The number of slots without a member.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// The places of a sector of the array on present members: member and its sector. Empty if it
-    /// must be computed from the other members, and beyond the array.
+    /// The places of an array sector on present members: each a member and a sector of it. Empty if
+    /// the sector must be computed from other members, and beyond the array.
     #[must_use]
     pub fn places(&self, geometry: &Geometry, sector: u64) -> Vec<(usize, u64)> {
         let mut places = Vec::new();
@@ -70,7 +70,8 @@ impl Guess {
         places
     }
 
-    /// The place of its parity, which shows the missing data where the rest of the row is zeroes.
+    /// The place of the parity of an array sector's row. If the rest of the row is zeroes, the
+    /// parity shows the data of a missing member.
     pub(crate) fn parity_place(&self, geometry: &Geometry, sector: u64) -> Option<(usize, u64)> {
         let (slot, at) = parity_of(geometry, sector)?;
         self.place(slot, at)
@@ -80,14 +81,14 @@ impl Guess {
         self.slots[slot.index()].map(|member| (member, self.offsets[slot.index()] + at))
     }
 
-    /// The start of a volume, if it has one.
+    /// The array sector at which a volume starts, if the guess has it.
     #[must_use]
     pub fn start_of(&self, volume: usize) -> Option<u64> {
         self.starts.iter().find(|start| start.volume == volume).map(|start| start.sector)
     }
 }
 
-/// The map of a shape whose members are large enough for all addresses.
+/// The geometry of a shape whose members are large enough for all addresses.
 pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> {
     Geometry::new(&Shape::uniform(
         shape.level,
@@ -99,7 +100,8 @@ pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> 
     .ok()
 }
 
-/// Every place of a sector: slot, and sector of its data. None beyond the array.
+/// Calls `place` with every place of an array sector: slot, and sector of its data. Never beyond
+/// the array.
 pub(crate) fn each_place(geometry: &Geometry, sector: u64, mut place: impl FnMut(Slot, u64)) {
     if sector >= geometry.capacity_sectors() {
         return;
@@ -124,7 +126,8 @@ pub(crate) fn each_place(geometry: &Geometry, sector: u64, mut place: impl FnMut
     }
 }
 
-/// The place of P in a sector's row. `None` without parity, and beyond the array.
+/// The place of P in the row of an array sector. `None` for levels without parity, and beyond the
+/// array.
 pub(crate) fn parity_of(geometry: &Geometry, sector: u64) -> Option<(Slot, u64)> {
     let Geometry::Stripe(stripe) = geometry else { return None };
     (sector < stripe.capacity_sectors()).then_some(())?;

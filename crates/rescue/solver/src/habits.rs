@@ -1,25 +1,28 @@
 //! How people and mdadm make arrays: the worth of an arrangement before its content is read.
 //!
-//! All of it weighs a few addresses, so it decides only if there is little other evidence.
+//! The worth is at most a few addresses, so it decides only if there is little other evidence.
 
 use std::collections::BTreeSet;
 
-/// Weight, in addresses, of a usual start of the data on all members.
+/// The weight, in addresses, if the data of all members begins at a usual offset.
 pub(crate) const OFFSET_ADDRESSES: usize = 2;
-/// The same in tenths; and of an offset in whole MiB, which md may choose; and of one in whole
-/// pages.
+/// The weight of a usual offset, in tenths of an address.
 const USUAL: i64 = 20;
+/// The weight of an offset in whole MiB, which md may choose.
 const WHOLE_MEBIBYTES: i64 = 10;
+/// The weight of an offset in whole pages.
 const WHOLE_PAGES: i64 = 5;
-/// Weight of a chunk that was a default, and of members named in the order of their slots.
+/// The weight of a chunk that was mdadm's default, in tenths of an address.
 const COMMON_CHUNK: i64 = 4;
+/// The weight of members that the operator named in the order of their slots.
 const IN_ORDER: i64 = 6;
 
-/// Usual starts of data: with metadata at the end or of old, and by mdadm before 3.2.5, until 4.1,
-/// and since.
+/// Usual data offsets: 0 if metadata is old or at the end, then those of mdadm before 3.2.5, until
+/// 4.1, and since 4.1.
 const OFFSETS: [u64; 4] = [0, 2048, 262_144, 264_192];
-/// Most space that mdadm leaves for a later reshape, and the most as a fraction of the member.
+/// The most sectors that mdadm leaves for a later reshape.
 const HEADROOM_SECTORS: u64 = 128 << 11;
+/// mdadm leaves at most one part in this many of a member for a later reshape.
 const HEADROOM_PART: u64 = 1024;
 /// mdadm's default chunks: 64 KiB until 3.1 and 512 KiB since.
 const CHUNKS: [u32; 2] = [128, 1024];
@@ -34,8 +37,8 @@ pub(crate) fn offsets(member_sectors: u64) -> Vec<u64> {
     all.into_iter().filter(|offset| *offset < member_sectors).collect()
 }
 
-/// The worth, in tenths of an address, of members of this size with these offsets, this chunk and
-/// these slots.
+/// The worth, in tenths of an address, of an arrangement: members of this size with these offsets,
+/// this chunk and these slots.
 pub(crate) fn worth(
     member_sectors: u64,
     offsets_of: &[u64],
@@ -60,8 +63,8 @@ pub(crate) fn worth(
 mod tests {
     use super::*;
 
-    /// A RAID-0 whose members began at sectors 1953 to 2049 ranked before the array that mdadm had
-    /// made.
+    /// A RAID-0 whose members began at sectors 1953 to 2049 once ranked before the array that mdadm
+    /// had made.
     #[test]
     fn what_people_make_is_worth_more_than_what_nobody_does() {
         let slots: Vec<Option<usize>> = (0..3).map(Some).collect();
@@ -72,7 +75,7 @@ mod tests {
         assert!(usual > of(&[2048; 3], 64, &slots));
         assert!(usual > of(&[2048; 3], 128, &[Some(2), Some(0), Some(1)]));
         assert!(of(&[6144; 3], 128, &slots) > of(&[2056; 3], 128, &slots));
-        // All of mdadm's choices for large members, and its headroom on small ones.
+        // Large members have all of mdadm's offsets; small ones have its headroom.
         assert_eq!(offsets(1 << 32), [0, 2048, 262_144, 264_192]);
         assert_eq!(offsets(16 << 21), [0, 2048, 32_768, 34_816, 262_144, 264_192]);
     }

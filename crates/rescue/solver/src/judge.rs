@@ -10,9 +10,10 @@ use crate::habits;
 use crate::scan::Scan;
 use crate::sign::{Volume, VolumeKind, Walk};
 
-/// Starts of volumes without a table: the array's first sector, and usual starts of partitions.
+/// Array sectors where volumes may start without a table: the first sector, and usual starts of
+/// partitions.
 const STARTS: [u64; 3] = [0, 2048, 63];
-/// Most starts that are tried, including those of tables inside partitions.
+/// The most starts that are tried, including those from tables inside partitions.
 const STARTS_MAX: usize = 96;
 
 pub(crate) fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
@@ -30,7 +31,7 @@ pub(crate) fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
     starts
 }
 
-/// Collects all evidence, and the starts of the other volumes.
+/// Collects all evidence for a guess, and finds the starts of the other volumes.
 pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<()> {
     let geometry = guess.geometry()?;
     guess.starts.truncate(1);
@@ -43,7 +44,8 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
             (evidence::explain(&alone, &geometry, scan), sector)
         };
         let tried = starts_of(found, scan).into_iter().map(explained);
-        // A volume inside of a file is explained by no start, and does not count against the guess.
+        // A volume inside a file has no start that explains it, and does not count against the
+        // guess.
         let best = tried.max_by_key(|(found, _)| found.weight);
         if let Some((found, sector)) = best
             && found.explained * 2 > found.seen
@@ -73,8 +75,8 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
     Some(())
 }
 
-/// A guess's worth, in tenths of an address: explained signs, predictions, agreeing redundancy,
-/// plainness.
+/// A guess's worth, in tenths of an address: explained signs, predictions, agreeing redundancy, and
+/// how usual the array is.
 pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let it = guess.evidence;
@@ -85,17 +87,18 @@ pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     let mut different = guess.offsets.clone();
     different.sort_unstable();
     different.dedup();
-    // Members with different offsets explain more by chance.
+    // If members have different offsets, more signs are explained by chance.
     addresses -= 2 * of(different.len() - 1);
     let agreement = (it.agreeing * 50).checked_div(it.compared).map_or(0, |part| of(part) - 25);
-    // Slots without a member, and members without a slot.
+    // Slots without a member and members without a slot make a guess worth less.
     let assigned = guess.slots.iter().flatten().count();
     let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members.len() - assigned);
     let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);
     plain += habits::worth(smallest, &guess.offsets, guess.chunk_sectors, &guess.slots);
     plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };
     plain += if guess.layout == default_layout(guess.level) { 1 } else { 0 };
-    // Two members that are each other's parity are usually called a mirror.
+    // Two members that are each other's parity are usually called a mirror, so RAID-1 gets a point
+    // more.
     plain += if guess.level == Level::Raid1 { 1 } else { 0 };
     10 * addresses + plain
 }

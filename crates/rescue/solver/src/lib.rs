@@ -66,11 +66,11 @@ pub use sign::{Volume, VolumeKind};
 pub use solve::{Belief, Solution, solve};
 pub use superblock_guesses::{weigh, with_superblock_guesses};
 
-/// A readable member.
+/// A member that can be read.
 pub trait Platter {
-    /// Its size in sectors of 512 bytes.
+    /// The member's size in sectors of 512 bytes.
     fn sectors(&self) -> u64;
 
-    /// Reads whole sectors within the member. After `false` the bytes are meaningless.
+    /// Reads whole sectors within the member. If the result is `false`, the bytes are meaningless.
     fn read(&self, sector: u64, bytes: &mut [u8]) -> bool;
 }

@@ -1,4 +1,5 @@
-//! Linear arrays: no shape needs votes, since each member's signs say where it begins.
+//! Guesses of linear arrays: no shape needs votes, since each member's signs say where the member
+//! begins.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,18 @@ use crate::scan::Scan;
 use crate::sign::Sign;
 use crate::slots::orders;
 
-/// Most orders of members that are tried.
+/// The most orders of members that are tried.
 const LINES_MAX: usize = 64;
-/// A member's signs give it a place in line if one in so many agree. Without named addresses half
-/// of them must agree, and at least so many.
+/// A member gets a place in line if at least one in this many of its signs agree. If no sign holds
+/// its own address, half of them must agree.
 const SPOKEN_SHARE: usize = 4;
+/// If no sign holds its own address, at least this many signs must agree.
 const SPOKEN_MIN: usize = 4;
-/// Most sectors that md leaves unused at the end of a member in line.
+/// The most sectors that md leaves unused at the end of a member in line.
 const ROUNDING_SECTORS: u64 = 8192;
 
-/// Guesses of a linear array: on one member all signs have one shift between address and sector.
+/// Guesses of a linear array. On one member all signs have the same shift: the difference between
+/// address and sector.
 pub(crate) fn linear(
     volume: usize,
     signs: &[&Sign],
@@ -30,14 +33,16 @@ pub(crate) fn linear(
     members: &[&dyn Platter],
 ) -> Vec<Guess> {
     let said: Vec<Shifts> = (0..members.len()).map(|member| shifts_of(signs, member)).collect();
-    // Copies of a file end alike: a member without named addresses may pass for another part.
+    // Copies of a file end alike, so a member whose signs hold no addresses may pass for another
+    // part of the array.
     let heard = |is_heard: fn(&Shifts) -> bool| said.iter().map(is_heard).collect::<Vec<bool>>();
     let mut ways = vec![heard(Shifts::is_heard), heard(|it| it.named > 0 && it.is_heard())];
     ways.dedup();
     let mut guesses = Vec::new();
     for way in ways {
         let silent: Vec<usize> = (0..members.len()).filter(|member| !way[*member]).collect();
-        // Of a structure that a volume keeps twice, a member may have either one.
+        // A volume may keep a structure twice, and a member may have either copy. So each of its
+        // shifts is tried.
         let mut lines = vec![Vec::new()];
         for (member, said) in said.iter().enumerate().filter(|(member, _)| way[*member]) {
             let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
@@ -56,18 +61,20 @@ pub(crate) fn linear(
     guesses
 }
 
-/// The shifts between the addresses of a member's signs and their sectors.
+/// The shifts of a member's signs: the differences between their addresses and their sectors.
 struct Shifts {
-    /// Signs that count, and those with a named address.
+    /// The number of signs that count.
     spoken: usize,
+    /// The number of signs that hold their own address.
     named: usize,
-    /// The most frequent shifts, and how often they occur.
+    /// The shifts that occur most often.
     best: Vec<i128>,
+    /// How often these shifts occur.
     most: usize,
 }
 
 impl Shifts {
-    /// Few pages that end like a file's last one do so by chance.
+    /// Whether enough signs agree. Few pages end like the last page of a file by chance.
     fn is_heard(&self) -> bool {
         match self.named {
             0 => self.most * 2 >= self.spoken && self.most >= SPOKEN_MIN,
@@ -80,7 +87,8 @@ fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     let of_it = || signs.iter().filter(|sign| sign.member == member);
     let named = of_it().filter(|sign| sign.addresses.is_plain()).count();
     let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
-    // A named address says more than any number of pages that end alike.
+    // If some signs hold their own address, only those count: pages that end alike say less,
+    // however many they are.
     let counted = || of_it().filter(|sign| named == 0 || sign.addresses.is_plain());
     for sign in counted() {
         for address in sign.addresses.iter() {
@@ -92,7 +100,7 @@ fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     Shifts { spoken: counted().count(), named, best: best.collect(), most }
 }
 
-/// Guesses of members in line, each with its shift: the difference between addresses and sectors.
+/// Guesses with members in line, each with its shift.
 fn in_line(
     mut shifts: Vec<(i128, usize)>,
     silent: &[usize],
@@ -105,8 +113,8 @@ fn in_line(
     let is_in_line = members.len() > 1 && shifts.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let Some(first) = shifts.first().filter(|_| is_in_line) else { return Vec::new() };
     let guess = |start: &u64| {
-        // The array begins with the first member's data, so its shift is minus its offset. The
-        // others are assumed to have the same offset.
+        // The array begins with the first member's data, so that member's shift is minus its data
+        // offset. The other members are assumed to have the same offset.
         let offset = u64::try_from(-(first.0 + i128::from(*start))).ok()?;
         let room = |member: usize| members[member].sectors().checked_sub(offset);
         let (mut slots, mut data_sectors, mut silent) = (Vec::new(), Vec::new(), silent.to_vec());
@@ -118,11 +126,11 @@ fn in_line(
                 continue;
             };
             let until_next = u64::try_from(next.0 - shift).ok()?;
-            // md uses all of a member except for less than a chunk.
+            // md uses all of a member but less than a chunk.
             (until_next + ROUNDING_SECTORS >= own).then_some(())?;
             data_sectors.push(until_next.min(own));
             let mut gap = until_next.saturating_sub(own);
-            // Silent members fill the gap between two that have a place.
+            // Members without signs fill the gap between two members that have a place.
             while gap > 0 {
                 let filler =
                     silent.iter().position(|it| room(*it).is_some_and(|room| room <= gap))?;

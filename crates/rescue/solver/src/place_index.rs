@@ -18,35 +18,38 @@ use crate::sign::ext::{self, InodeClaim};
 use crate::sign::{ADDRESSES_MAX, ALIKE, Addresses, btrfs};
 use crate::volume_metadata::VolumeMetadata;
 
-/// Most ends of files, directories, and checksums of data that are kept.
+/// The most ends of files, directories, and checksums of data that are kept.
 const TAILS_MAX: usize = 1 << 16;
 const DIRECTORIES_MAX: usize = 1 << 16;
 const SUMS_MAX: usize = 1 << 18;
-/// Most facts kept of a volume; of more only every second, fourth, eighth one.
+/// The most facts that are kept of a volume. If there are more, only every second, fourth or eighth
+/// is kept.
 const FACTS_MAX: usize = 4096;
-/// Inodes in a run that become facts: one of each page of 4 KiB.
+/// In a run of inodes, one inode in this many becomes a fact: one of each page of 4 KiB.
 const INODES_STEP: u64 = 8;
 
-/// A predicted content of a place.
+/// The predicted content of a place in a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// Bytes from the start of the volume.
+    /// The place: bytes from the start of the volume.
     pub(crate) byte: u64,
     pub(crate) length: usize,
-    /// Member and sector of the source. If that is parity, it mixes several sources and is void.
+    /// The member and sector from which the fact was learned. If that sector is parity, it mixes
+    /// several sources, and the fact is void.
     pub(crate) source: (usize, u64),
     kind: FactKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FactKind {
-    /// The start of an ext directory.
+    /// The first block of an ext directory.
     Directory,
-    /// A file's last block, with its length in bytes.
+    /// The last block of a file, with the file's length in it in bytes.
     Tail(usize),
-    /// An inode of ext: its number and kind.
+    /// An inode of ext, with its number and kind.
     Inode(u32, u16),
-    /// The bitmap of an ext group: of blocks if true, else of inodes.
+    /// The bitmap of an ext group with this number: the block bitmap if true, else the inode
+    /// bitmap.
     Bitmap(u32, bool),
     /// A block list of an ext file.
     List,
@@ -56,7 +59,7 @@ enum FactKind {
     Sum(u32),
 }
 
-/// A bounded sample of facts.
+/// A sample of facts, of bounded size.
 #[derive(Debug, Default)]
 struct Facts {
     kept: Vec<Fact>,
@@ -82,36 +85,37 @@ impl Facts {
     }
 }
 
-/// An ext file with lists: the lists, index of its last listed block, bytes in that, and source.
+/// An ext file with block lists: the lists, the index of the last listed block, the bytes in that
+/// block, and the source.
 type Ends = ([u64; 2], u64, usize, (usize, u64));
 
 #[derive(Debug, Default)]
 pub(crate) struct PlaceIndex {
-    /// Valid inodes are surely of this volume. Without checksums they may be of any.
+    /// Whether valid inodes are surely of this volume. Without checksums they may be of any volume.
     pub(crate) is_heard: bool,
-    /// By bytes in the last block: the first sectors of such blocks.
+    /// For each number of bytes in a last block, the first sectors of such blocks.
     tails: BTreeMap<usize, Vec<u64>>,
     tails_count: usize,
-    /// By number: the first sector of an ext directory; `None` if sources disagree.
+    /// For each inode number, the first sector of that ext directory; `None` if sources disagree.
     directories: BTreeMap<u32, Option<u64>>,
-    /// The same without a known number, by the group of their start, with their count of
-    /// directories.
+    /// Directories whose number is unknown, by the group in which they start: the first sector, and
+    /// the number of directories in them.
     in_groups: BTreeMap<u32, Vec<(u64, Option<usize>)>>,
     in_groups_count: usize,
-    /// Block lists of ext that were seen, and the inodes' data on them.
+    /// Block lists of ext that were seen, and what inodes say about lists.
     lists: ext::Lists,
     ends: Vec<Ends>,
-    /// Places of block lists.
+    /// Places where block lists are.
     listed: BTreeSet<u64>,
-    /// By address: generation, checksum, and source.
+    /// For each address of a page: the generation, the checksum, and the source.
     sums: BTreeMap<u64, (u64, u32, (usize, u64))>,
-    /// By checksum: the sectors of pages with it.
+    /// For each checksum, the sectors of pages that have it.
     pages: BTreeMap<u32, Vec<u64>>,
     facts: Facts,
 }
 
 impl PlaceIndex {
-    /// Learns other places from the structure that begins here.
+    /// Learns places from the structure at the start of `bytes`.
     pub(crate) fn learn(&mut self, metadata: &VolumeMetadata, source: (usize, u64), bytes: &[u8]) {
         match metadata {
             VolumeMetadata::Ext(found, _) if self.is_heard => {
@@ -146,7 +150,7 @@ impl PlaceIndex {
 
     fn learn_ext(&mut self, found: &ext::ExtSuperblock, source: (usize, u64), bytes: &[u8]) {
         let block = found.block_bytes();
-        // The inode numbers are known at the start of a table.
+        // Only at the start of a table are the numbers of the inodes known.
         let is_first = found.is_first_table(bytes);
         for (at, claim) in (1..).zip(found.inode_claims(bytes)) {
             match claim {
@@ -201,7 +205,7 @@ impl PlaceIndex {
         self.facts.add(Fact { byte, length, source, kind });
     }
 
-    /// Called after all learning, when checksums of data can be looked up.
+    /// Called when all learning is done; from then on checksums of data can be looked up.
     pub(crate) fn conclude(&mut self, metadata: &VolumeMetadata) {
         if let VolumeMetadata::Ext(found, _) = metadata {
             let block = found.block_bytes();
@@ -230,7 +234,7 @@ impl PlaceIndex {
         }
     }
 
-    /// The address of the content at this place, a member and its sector.
+    /// The possible addresses of the content at a place. The place is a member and a sector.
     pub(crate) fn addresses(
         &mut self,
         metadata: &VolumeMetadata,
@@ -285,7 +289,7 @@ impl PlaceIndex {
         Addresses::any(self.tails.get(&length)?.iter().copied())
     }
 
-    /// Possible places of a directory: those of a group begin in it, while it has room.
+    /// The possible places of a directory: those of a group begin in that group, while it has room.
     fn addresses_in_group(
         &self,
         found: &ext::ExtSuperblock,
@@ -298,7 +302,7 @@ impl PlaceIndex {
         Addresses::any(fit.map(|(sector, _)| *sector))
     }
 
-    /// Ends the learning.
+    /// Ends the learning of facts.
     pub(crate) fn finish(&mut self) {
         self.facts.kept.sort_unstable_by_key(|fact| (fact.byte, fact.length));
         self.facts.kept.dedup_by_key(|fact| (fact.byte, fact.length, fact.kind));
@@ -309,7 +313,7 @@ impl PlaceIndex {
         self.facts_that(max, |_| true)
     }
 
-    /// The same, of facts that pass `is_it`.
+    /// At most `max` facts for which `is_it` is true, spread over the volume.
     pub(crate) fn facts_that(
         &self,
         max: usize,
@@ -322,7 +326,8 @@ impl PlaceIndex {
 }
 
 impl Fact {
-    /// Its weight, in weak votes: a checksum is unique, zeroes after the end of a file are not.
+    /// The fact's weight, in weak votes: a checksum is unique, zeroes after the end of a file are
+    /// not.
     pub(crate) fn strength(&self, metadata: &VolumeMetadata) -> usize {
         let is_named = match self.kind {
             FactKind::Directory | FactKind::Tail(_) => false,
@@ -334,7 +339,7 @@ impl Fact {
         if is_named { ALIKE } else { 1 }
     }
 
-    /// Whether these bytes are the predicted content.
+    /// Whether these bytes are the content that the fact predicts.
     pub(crate) fn holds(&self, metadata: &VolumeMetadata, bytes: &[u8]) -> bool {
         match (self.kind, metadata) {
             (FactKind::Directory, VolumeMetadata::Ext(found, _)) => {

@@ -20,42 +20,45 @@ use crate::shapes::{Arrangement, arrangements};
 use crate::sign::{ALIKE, Sign};
 use crate::slots::assigned;
 
-/// Signs that vote in the first round, and in the second.
+/// The most signs that vote in the first round.
 const FIRST_ROUND: usize = 96;
+/// The most signs that vote in the second round.
 const SECOND_ROUND: usize = 512;
-/// Guesses that go from the first round into the second, and from the second into the close look.
+/// The most guesses that go from the first round into the second.
 const SECOND_MAX: usize = 8192;
+/// The most guesses that go from the second round into the close look.
 const CLOSE_MAX: usize = 64;
-/// Guesses kept of every level and layout, unless worth less than half of the best.
+/// Guesses kept of every level and layout, unless they are worth less than half of the best.
 const EACH_MIN: usize = 3;
-/// Data sectors assumed in the first rounds: more than any member has.
+/// The size of members that the first rounds assume, in data sectors: more than any member has.
 const ROOMY_SECTORS: u64 = 1 << 44;
 /// RAID-10 with two far copies.
 const FAR_2: u32 = 0x201;
 
-/// A shape, the start of the volume, and their worth.
+/// A shape with a start of the volume, and their worth.
 struct Candidate {
     worth: usize,
     shape: Arrangement,
     start: VolumeStart,
     /// Data sectors of a member.
     sectors: u64,
-    /// The data offset of all members; `None` if votes say it.
+    /// The data offset of all members; `None` if votes decide it for each.
     offset: Option<u64>,
 }
 
-/// The rounds of one volume.
+/// Both rounds for one volume.
 pub(crate) struct Rounds<'a> {
     volume: usize,
     scan: &'a Scan,
     members: &'a [&'a dyn Platter],
     few: Vec<&'a Sign>,
     many: Vec<&'a Sign>,
-    /// The same within the first zone of a RAID-0: which members have data after it is unknown.
+    /// The signs in the first zone of a RAID-0, for each round. Which members have data after that
+    /// zone is unknown.
     zoned: (Vec<&'a Sign>, Vec<&'a Sign>),
     /// Sectors of the smallest member.
     smallest: u64,
-    /// Usual data offsets of such members.
+    /// Usual data offsets for members of this size.
     usual: Vec<u64>,
 }
 
@@ -110,7 +113,7 @@ impl<'a> Rounds<'a> {
         self.members.iter().any(|member| member.sectors() != self.smallest)
     }
 
-    /// Votes: by the offsets that explain most, and by those of `usual`.
+    /// Lets signs vote, with the offsets that explain most, and with those of `usual`.
     fn sized(
         &self,
         shape: &Arrangement,
@@ -121,7 +124,7 @@ impl<'a> Rounds<'a> {
         Some(fits(&roomy(shape, sectors)?, signs, start, self.members.len(), usual))
     }
 
-    /// Weight, in addresses, of a usual start of the data.
+    /// The weight of a usual data offset, in addresses.
     fn habit(&self, fit: &Fit) -> usize {
         match fit.offset {
             Some(offset) if self.usual.contains(&offset) => habits::OFFSET_ADDRESSES,
@@ -131,8 +134,8 @@ impl<'a> Rounds<'a> {
 
     /// The first votes, with the sectors of data that they assume.
     ///
-    /// The place of far copies depends on the size of the data, and that on its start: a first vote
-    /// finds the start. Other shapes vote with a size beyond any member.
+    /// The place of far copies depends on the size of the data, which depends on where the data
+    /// starts: a first vote finds the start. Other shapes vote with a size beyond any member.
     fn fitted(&self, shape: &Arrangement, start: u64) -> Vec<(Fit, u64)> {
         if shape.level == Level::Raid10 && shape.layout == FAR_2 {
             return self.fitted_far(shape, start).into_iter().collect();
@@ -148,8 +151,8 @@ impl<'a> Rounds<'a> {
             |sectors| self.sized(shape, &self.few, (start, sectors), &[])?.into_iter().next();
         let found = voted(self.smallest)?;
         let offsets = found.assignments.iter().flatten().map(|assignment| assignment.1);
-        // The places found may be those of the second copies. These follow the first by as many
-        // chunks as fit between the data's start and its end.
+        // The offsets found may be those of the second copies. These follow the first copies by as
+        // many chunks as fit between the data's start and its end.
         let offsets = offsets.flat_map(|offset| {
             let rows = self.smallest.saturating_sub(offset) / chunk;
             [0, rows, rows.saturating_sub(1)].map(|rows| offset.saturating_sub(rows * chunk))
@@ -162,7 +165,8 @@ impl<'a> Rounds<'a> {
         fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     }
 
-    /// The second vote. With few votes many guesses tie; a walk tells them apart at once.
+    /// The second vote on a candidate. With few votes many guesses tie; a walk tells them apart at
+    /// once.
     fn looked_at_again(&self, first: &Candidate) -> Option<(usize, Guess)> {
         let usual: Vec<u64> = first.offset.into_iter().collect();
         let place = (first.start.sector, first.sectors);
@@ -171,7 +175,7 @@ impl<'a> Rounds<'a> {
         let is_asked = |fit: &Fit| first.offset.is_none() || fit.offset == first.offset;
         let fit = found.into_iter().find(is_asked)?;
         let as_voted = self.walked(&fit.assignments, first);
-        // A contested member may have another slot: the walk decides.
+        // A member with contradicting votes may have another slot, so the walk decides.
         let mut cautious = fit.assignments.clone();
         fit.contested.iter().for_each(|member| cautious[*member] = None);
         let is_contested = cautious != fit.assignments;
@@ -181,8 +185,8 @@ impl<'a> Rounds<'a> {
         Some((fit.strength / ALIKE + met + self.habit(&fit), guess))
     }
 
-    /// How much a walk through these slots confirms, and the guess, with members assigned by the
-    /// walk.
+    /// Walks through the volume with these slots. Returns how much the walk confirms, and the
+    /// guess, with members that the walk assigned.
     fn walked(
         &self,
         assignments: &[Option<(u16, u64)>],
@@ -195,8 +199,8 @@ impl<'a> Rounds<'a> {
         Some((walk.confirmed.saturating_sub(walk.refuted), guess))
     }
 
-    /// Keeps the best: some of every level and layout, and up to `max` that are nearly as good as
-    /// the best of all. Among ties, those in which every member has a slot come first.
+    /// Keeps the best guesses: some of every level and layout, and up to `max` that are nearly as
+    /// good as the best of all. Among ties, guesses in which every member has a slot come first.
     fn keep_best<T>(
         &self,
         found: &mut Vec<T>,

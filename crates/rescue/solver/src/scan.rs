@@ -17,27 +17,30 @@ use crate::place_index::PlaceIndex;
 use crate::sign::{Addresses, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
 use crate::volume_metadata::VolumeMetadata;
 
-/// Sectors read at once.
+/// Sectors that are read at once.
 const STEP: u64 = 2048;
-/// Sectors after a region that a sign beginning in it may need: a btrfs node.
+/// Sectors read beyond the end of a region, since a sign that begins in the region may need them: a
+/// btrfs node.
 const OVERLAP: u64 = 128;
-/// Distance of kept signs of the same kind on a member: adjacent blocks add no evidence.
+/// The least distance, in sectors, of kept signs of the same kind on a member: adjacent blocks add
+/// no evidence.
 const SPACING: u64 = 8;
 /// mdadm's default data offset on large members: 128 MiB.
 const LARGE_OFFSET: u64 = 262_144;
-/// Most volumes; disk images in a file system may add any number.
+/// The most volumes; disk images in a file system may add any number.
 const VOLUMES_MAX: usize = 64;
-/// Most different superblocks of one volume that are counted.
+/// The most different superblocks of one volume that are counted.
 const VERSIONS_MAX: usize = 64;
-/// Most starts of volumes from tables.
+/// The most starts of volumes that are taken from tables.
 const STARTS_MAX: usize = 48;
 
 /// How much of each member is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Sectors from its start, and as many from the usual data offset of large members.
+    /// Sectors read from the member's start, and as many from the usual data offset of large
+    /// members.
     pub head_sectors: u64,
-    /// Windows over the rest of it.
+    /// The number of windows over the rest of the member.
     pub windows: u64,
     /// Sectors of a window.
     pub window_sectors: u64,
@@ -51,7 +54,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// The sectors to read of a member of this size, in order, each once.
+    /// The sectors to read of a member of this size: ranges in order, without overlap.
     pub(crate) fn regions(&self, sectors: u64) -> Vec<Range<u64>> {
         let head = |start: u64| start..(start + self.head_sectors).min(sectors);
         let mut regions = vec![head(0), head(LARGE_OFFSET)];
@@ -61,7 +64,7 @@ impl Effort {
         } else {
             let stride = rest / self.windows.max(1);
             for window in 1..self.windows {
-                // Windows begin where groups of file systems are likely to.
+                // A window begins where a file system's group is likely to begin.
                 let start = (start + window * stride) & !0xff;
                 regions.push(start..(start + self.window_sectors).min(sectors));
             }
@@ -70,7 +73,8 @@ impl Effort {
         in_order(regions)
     }
 
-    /// The same sectors, and as many windows over each of these ranges; short ranges as a whole.
+    /// The regions of [`Self::regions`], and as many windows over each of these ranges; short
+    /// ranges as a whole.
     pub(crate) fn closer(&self, sectors: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut regions = self.regions(sectors);
         for range in ranges {
@@ -111,7 +115,8 @@ pub(crate) struct Scan {
     pub(crate) starts: Vec<u64>,
     /// Sectors that could not be read.
     pub(crate) unreadable: u64,
-    /// For each volume its superblocks and their counts: one that is parity of others occurs once.
+    /// The superblocks of each volume, with the number of times each was seen. A superblock that is
+    /// parity of others occurs once.
     versions: Vec<Vec<(ext::ExtSuperblock, usize)>>,
 }
 
@@ -155,7 +160,7 @@ pub(crate) fn scan(
         places.conclude(metadata);
     }
     for (member, (platter, regions)) in members() {
-        // The last sign of each volume on this member.
+        // For each volume, the last sign found on this member.
         let mut last = vec![None; scan.volumes.len()];
         each_sector(platter, regions, |sector, bytes| {
             for (volume, metadata) in scan.metadata.iter().enumerate() {
@@ -177,7 +182,7 @@ pub(crate) fn scan(
     scan
 }
 
-/// Hands each sector and the bytes after it to `look`; returns the number of unreadable ones.
+/// Hands each sector and the bytes after it to `look`; returns the number of unreadable sectors.
 fn each_sector(
     platter: &dyn Platter,
     regions: &[Range<u64>],
@@ -196,7 +201,7 @@ fn each_sector(
             }
             for at in 0..small(end - start) {
                 let rest = &bytes[at * SECTOR..];
-                // No sign begins with a sector of zeroes.
+                // A sector of zeroes never begins a sign.
                 if !is_blank(&rest[..SECTOR]) {
                     look(start + at as u64, rest);
                 }
@@ -207,7 +212,7 @@ fn each_sector(
     unreadable
 }
 
-/// Reads page by page; unreadable sectors become zeroes. Returns their number.
+/// Reads page by page; unreadable sectors become zeroes. Returns the number of unreadable sectors.
 fn read_by_pieces(platter: &dyn Platter, start: u64, bytes: &mut [u8]) -> u64 {
     let mut unreadable = 0;
     for (at, piece) in (start..).step_by(8).zip(bytes.chunks_mut(8 * SECTOR)) {
@@ -254,7 +259,7 @@ fn scan_first(scan: &mut Scan, member: usize, sector: u64, bytes: &[u8]) {
     }
 }
 
-/// The text that begins here, if it can be LVM's metadata.
+/// The text at the start of `bytes`, if it can be LVM's metadata.
 fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     let is_text = bytes.first().is_some_and(u8::is_ascii_alphanumeric);
     let marks = b" {\nid = \"";
@@ -262,7 +267,8 @@ fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     is_group.then_some(bytes)
 }
 
-/// A superblock or table: volume, metadata, and its own address if recorded.
+/// A superblock or table: its volume, the volume's metadata, and the address that it records for
+/// itself, if any.
 fn superblock(bytes: &[u8]) -> Option<(Volume, VolumeMetadata, Option<u64>)> {
     if let Some(found) = ext::ExtSuperblock::recognise(bytes) {
         let place = found.place(found.group);
@@ -294,7 +300,7 @@ const fn volume(kind: VolumeKind, uuid: [u8; 16], size_sectors: u64) -> Volume {
     Volume { kind, uuid, size_sectors }
 }
 
-/// The second pass: metadata that the third needs.
+/// The second pass learns metadata that the third pass needs.
 fn learn(known: &mut [VolumeMetadata], bytes: &[u8]) {
     for metadata in known {
         match metadata {
@@ -305,7 +311,7 @@ fn learn(known: &mut [VolumeMetadata], bytes: &[u8]) {
     }
 }
 
-/// The address of a structure other than a superblock.
+/// The addresses of a structure that is not a superblock.
 fn addresses(metadata: &VolumeMetadata, bytes: &[u8]) -> Option<Addresses> {
     match metadata {
         VolumeMetadata::Ext(found, Some(tables)) => {

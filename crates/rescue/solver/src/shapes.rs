@@ -1,10 +1,10 @@
-//! Every shape that md can make of so many members.
+//! Every shape that md can give to a number of members.
 
 use braid_geometry::{Level, SLOTS_MAX};
 
-/// Chunks: 4 KiB to 4 MiB.
+/// Chunks that are tried, as powers of two of sectors: 4 KiB to 4 MiB.
 const CHUNKS: std::ops::RangeInclusive<u32> = 3..=13;
-/// RAID-10: two and three near copies, two far, two offset.
+/// md's layout numbers for RAID-10 that are tried: two and three near copies, two far, two offset.
 const RAID10: [u32; 4] = [0x102, 0x201, 0x1_0201, 0x103];
 const RAID5: [u32; 6] = [0, 1, 2, 3, 4, 5];
 const RAID6: [u32; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
@@ -20,7 +20,8 @@ pub(crate) struct Arrangement {
 /// The two layouts of RAID-0 beyond its smallest member, see `braid_geometry`.
 const RAID0: [u32; 2] = [1, 2];
 
-/// All shapes: with one stranger, with all members, and with as many missing as are tolerated.
+/// All shapes to try: with one member that does not belong to the array, with all members, and with
+/// as many missing as the level tolerates.
 pub(crate) fn arrangements(members: usize, are_unequal: bool) -> Vec<Arrangement> {
     let Ok(members) = u16::try_from(members) else { return Vec::new() };
     let mut found = Vec::new();

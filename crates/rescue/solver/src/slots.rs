@@ -1,4 +1,4 @@
-//! Assigns members to slots: by votes, and members without votes in every order.
+//! Assigns members to slots: by votes; members without votes are tried in every order.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::evidence;
 use crate::guess::{Guess, VolumeStart};
 use crate::shapes::Arrangement;
 
-/// Most orders of leftover members that are tried.
+/// The most orders of members without a slot that are tried.
 const ORDERS_MAX: usize = 24;
 
-/// The guess that votes give.
+/// The guess that the votes give.
 pub(crate) fn assigned(
     assignments: &[Option<(u16, u64)>],
     shape: &Arrangement,
@@ -50,7 +50,7 @@ pub(crate) fn most_common(offsets: impl Iterator<Item = u64>) -> u64 {
     counts.into_iter().max_by_key(|(_, count)| *count).map_or(0, |(offset, _)| offset)
 }
 
-/// Sets the sectors of data in each slot.
+/// Sets the number of data sectors in each slot.
 pub(crate) fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
     for (slot, member) in guess.slots.iter().enumerate() {
         let room =
@@ -65,7 +65,7 @@ pub(crate) fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Seats members without signs, such as one with pure parity, where redundancy agrees.
+/// Gives members without signs, such as one with only parity, the slots where redundancy agrees.
 pub(crate) fn assign_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     let free = |guess: &Guess| -> Vec<usize> {
         (0..guess.slots.len()).filter(|slot| guess.slots[*slot].is_none()).collect()
@@ -97,7 +97,8 @@ pub(crate) fn assign_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Every way to put `left` members on `empty` slots, as many as fit.
+/// Every way to put `left` members on `empty` slots. If they are more than the slots, some stay
+/// out.
 pub(crate) fn orders(empty: usize, left: usize) -> Vec<Vec<Option<usize>>> {
     fn go(
         empty: usize,

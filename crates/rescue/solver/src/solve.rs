@@ -1,4 +1,4 @@
-//! From members to guesses, ranked; and whether the first is to be believed.
+//! From members to ranked guesses, with a verdict whether the first is to be believed.
 //!
 //! ```text
 //!   certain    it explains most addresses, what it predicts is there, redundancy agrees where it can be compared,
@@ -22,24 +22,25 @@ use crate::scan::{Effort, Scan, scan};
 use crate::sign::{Sign, Volume};
 use crate::slots::{assign_the_rest, measure, most_common};
 
-/// Most volumes from which guesses are made, those with most signs.
+/// The most volumes from which guesses are made; volumes with the most signs are taken.
 const MAIN_MAX: usize = 3;
-/// Most guesses in the answer.
+/// The most guesses in the answer.
 const ANSWERS_MAX: usize = 8;
-/// Least explained addresses of a certain guess.
+/// The fewest addresses that a certain guess explains.
 const CERTAIN_MIN: usize = 8;
-/// Least confirmed predictions of a certain guess without agreeing redundancy.
+/// The fewest predictions that a certain guess confirms if no redundancy agrees.
 const CONFIRMED_MIN: usize = 12;
-/// Places at which two guesses are compared.
+/// The number of places at which two guesses are compared.
 const HELD_AGAINST: u64 = 1024;
-/// Most guesses in which slots are exchanged, and of each layout.
+/// The most guesses in which slots are exchanged.
 const EXCHANGED_MAX: usize = 24;
+/// The most guesses of each layout in which slots are exchanged.
 const EXCHANGED_EACH: usize = 2;
 
-/// How far to believe a solution.
+/// How far the operator may believe a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Belief {
-    /// The best guess, if there is one.
+    /// The first guess is the best, if there is one, but not certain.
     Likely,
     /// No other guess comes near, and all evidence agrees.
     Certain,
@@ -48,13 +49,13 @@ pub enum Belief {
 /// The solver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Solution {
-    /// Whether the first guess is to be believed.
+    /// Whether the first guess is certain.
     pub belief: Belief,
     /// Guesses that read differently, the best first. Empty if the members hold no address.
     pub guesses: Vec<Guess>,
     /// The volumes recognised on the array.
     pub volumes: Vec<Volume>,
-    /// The number of signs.
+    /// The number of signs that were found.
     pub signs: usize,
     /// Sectors that could not be read.
     pub unreadable_sectors: u64,
@@ -84,7 +85,7 @@ pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     }
 }
 
-/// The volumes with most evidence, most first.
+/// The volumes with the most evidence, in falling order.
 pub(crate) fn main_volumes(scan: &Scan) -> Vec<usize> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for sign in &scan.signs {
@@ -96,7 +97,7 @@ pub(crate) fn main_volumes(scan: &Scan) -> Vec<usize> {
     volumes.into_iter().map(|(_, volume)| volume).take(MAIN_MAX).collect()
 }
 
-/// Guesses from one volume's signs, including the close look.
+/// Guesses from the signs of one volume, with all their evidence.
 fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess> {
     let signs: Vec<&Sign> = scan.signs.iter().filter(|sign| sign.volume == volume).collect();
     let starts = starts_of(&scan.volumes[volume], scan);
@@ -121,7 +122,7 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
     close
 }
 
-/// The guess with leftover members assigned and all evidence.
+/// The guess, with the remaining members assigned and all evidence collected.
 fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
     measure(&mut guess, members);
     assign_the_rest(&mut guess, members);
@@ -130,14 +131,15 @@ fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Opti
     Some(guess)
 }
 
-/// Whether the array can be read without its empty slots; other guesses are useless.
+/// Whether the array can be read without its empty slots. A guess that cannot be read is useless.
 fn is_readable(guess: &Guess) -> bool {
     let survives =
         |map: braid_geometry::Geometry| map.survives(&|slot| guess.slots[slot.index()].is_none());
     guess.geometry().is_some_and(survives)
 }
 
-/// RAID-6 with Q in a fixed slot that is empty reads as RAID-5 without that slot, the plainer name.
+/// If Q is in a fixed slot that is empty, RAID-6 reads as RAID-5 without that slot, which is the
+/// plainer name.
 fn without_idle_q(guess: &mut Guess) {
     let last = guess.slots.len() - 1;
     let (slot, layout) = match (guess.level, guess.layout) {
@@ -154,7 +156,8 @@ fn without_idle_q(guess: &mut Guess) {
     }
 }
 
-/// The guess with this slot's member as Q, which looks like data where the row's rest is zero.
+/// The guess with the member of this slot as Q instead. Q looks like data where the rest of the row
+/// is zero.
 fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     guess.slots[slot]?;
     let (layout, q) = match (guess.level, guess.layout) {
@@ -172,8 +175,9 @@ fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     Some(tried)
 }
 
-/// Exchanges pairs of slots while that improves the guess. Copies vote for each other's slots, and
-/// parity votes for the slot of the only member that is not zero.
+/// Exchanges pairs of slots while that improves the guess. Votes can name a wrong slot: a copy
+/// votes for another copy's slot, and parity for the slot of the only member in the row that is not
+/// zero.
 fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     let worth_of = |guess: &Guess| {
         let geometry = guess.geometry()?;
@@ -195,7 +199,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
         let assigned = guess.slots.iter().zip(&guess.offsets).filter(|(slot, _)| slot.is_some());
         let common = most_common(assigned.map(|(_, offset)| *offset));
         let is_uneven = guess.offsets.iter().any(|offset| *offset != common);
-        // A member in a wrong slot may have a wrong offset, too.
+        // A member in a wrong slot may have a wrong offset as well.
         let tried = pairs.flat_map(|(one, other)| {
             let mut tried = guess.clone();
             tried.slots.swap(one, other);
@@ -223,7 +227,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     guess
 }
 
-/// Sorts guesses, the best first; of those that read the same only the plainest stays.
+/// Sorts guesses, the best first. Of guesses that read the same, only the plainest stays.
 fn rank(mut guesses: Vec<Guess>, members: &[&dyn Platter]) -> Vec<Guess> {
     guesses.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members)));
     let mut kept: Vec<Guess> = Vec::new();
@@ -245,7 +249,8 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         |map: &braid_geometry::Geometry, start: u64| map.capacity_sectors().saturating_sub(start);
     let sectors = room(&map, first).min(room(&other_map, second));
     let step = (sectors / HELD_AGAINST).max(8) | 8;
-    // Every page near the start, so that the smallest chunk shows; then samples all over.
+    // Every page near the start is compared, so that the smallest chunk shows; then samples all
+    // over.
     let near = (0..HELD_AGAINST).map(|at| at * 8);
     let all = (0..HELD_AGAINST).map(|at| at * step);
     near.chain(all)
@@ -254,7 +259,8 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         .all(|at| {
             let (here, there) =
                 (one.places(&map, first + at), other.places(&other_map, second + at));
-            // A computed sector is equal if its sources are. Of copies one common place is enough.
+            // A sector that both guesses compute is equal if its sources are. If both have copies,
+            // one common place is enough.
             match (here.is_empty(), there.is_empty()) {
                 (true, true) => {
                     evidence::made_of(one, &map, first + at)
@@ -271,11 +277,12 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     let next = ranked.iter().skip(1).map(|next| next.evidence.sum()).max().unwrap_or(0).max(0);
     let own = it.sum();
     let margin = (own / 20).max(3);
-    // Without a slot a member is a stranger, or the shape is wrong. Without signs it may be right.
+    // A member with signs and without a slot does not belong to the array, or the shape is wrong. A
+    // member without signs may be out of the guess rightly.
     let assigned = best.slots.iter().flatten().count();
     let have_spoken = it.agrees() || !it.is_unheard;
-    // Members of one array nearly always have one data offset. A single different one may be off by
-    // a chunk, which only redundancy can tell.
+    // Members of one array nearly always have one data offset. If a single member has another, that
+    // may be off by a chunk, which only redundancy can tell.
     let mut offsets = best.slots.iter().zip(&best.offsets).filter(|(slot, _)| slot.is_some());
     let first = offsets.next().map(|(_, offset)| *offset);
     let is_even = offsets.all(|(_, offset)| Some(*offset) == first);

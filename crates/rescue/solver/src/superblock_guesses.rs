@@ -1,9 +1,10 @@
-//! Guesses from superblocks: weighed by the same evidence, and ranked among the others.
+//! Guesses from superblocks: weighed by the same evidence as guesses from the content, and ranked
+//! among them.
 //!
 //! A slightly damaged superblock, or one that calls a former member a spare, describes most of the
-//! array. The content may agree, may tell nothing, as when it is encrypted, or may speak against
-//! it: superblocks can be of another `--create`. So these guesses come first unless the content
-//! speaks against them.
+//! array. The content may agree with it. The content may tell nothing, as when it is encrypted, or
+//! may contradict the superblock, which can be of another `--create`. So guesses from superblocks
+//! come first unless the content contradicts them.
 //!
 //! Invariant: such a guess is certain only if the content agrees with it
 //! `[check: what_superblocks_tell_comes_first_unless_the_array_speaks_against_it]`.
@@ -18,7 +19,8 @@ use crate::judge::{judge, starts_of, worth};
 use crate::scan::{Effort, Scan, scan};
 use crate::solve::{Belief, Solution, belief, main_volumes, reads_alike};
 
-/// Adds the guesses from superblocks to a solution. `guesses` needs no starts and no evidence.
+/// Adds the guesses from superblocks to a solution. The caller leaves out starts of volumes and
+/// evidence in `guesses`.
 #[must_use]
 pub fn with_superblock_guesses(
     mut solution: Solution,
@@ -48,7 +50,8 @@ pub fn with_superblock_guesses(
     solution
 }
 
-/// The same guesses with their evidence, the best first; ties stay in their order.
+/// Collects the evidence for these guesses, and sorts them, the best first; ties stay in their
+/// order.
 #[must_use]
 pub fn weigh(members: &[&dyn Platter], effort: &Effort, guesses: Vec<Guess>) -> Vec<Guess> {
     let scan = scan(members, |member| effort.regions(member.sectors()));
@@ -92,7 +95,7 @@ mod tests {
 
     const SECTORS: u64 = 4096;
 
-    /// Bytes without signs, which depend on their place and seed only.
+    /// Bytes without signs, computed from their place and a seed.
     struct Noise(u64);
 
     impl Platter for Noise {
@@ -148,7 +151,7 @@ mod tests {
         assert_eq!(levels(alike, Vec::new()), [Level::Raid1]);
         let others = vec![guess(Level::Raid0, other)];
         assert_eq!(levels(alike, others.clone()), [Level::Raid1, Level::Raid0]);
-        // Copies that differ are no mirror.
+        // If the copies differ, the array is no mirror.
         assert_eq!(levels(differ, others), [Level::Raid0, Level::Raid1]);
     }
 }

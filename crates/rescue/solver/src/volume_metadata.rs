@@ -14,8 +14,8 @@ pub(crate) enum VolumeMetadata {
 }
 
 impl VolumeMetadata {
-    /// Addresses of structures that must exist and can be recognised: a missing one speaks against
-    /// a guess.
+    /// Addresses of structures that must exist and can be recognised: if one is missing, that
+    /// speaks against a guess.
     pub(crate) fn predictions(&self) -> Vec<u64> {
         match self {
             Self::Ext(found, _) => found.backups().iter().map(|it| found.place(*it)).collect(),
@@ -28,9 +28,9 @@ impl VolumeMetadata {
         }
     }
 
-    /// Follows addresses from one structure to the next, and counts structures found and structures
-    /// missing. `read` gives bytes of the volume, by byte and length, and gets a test that
-    /// recognises the right ones.
+    /// Follows addresses from one structure to the next, and counts structures found and missing.
+    /// `read` returns bytes of the volume, from a byte offset and a length. It also gets a test
+    /// that recognises the right bytes.
     pub(crate) fn walk(
         &self,
         read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
@@ -42,7 +42,7 @@ impl VolumeMetadata {
         }
     }
 
-    /// Whether these bytes are the predicted structure at this address.
+    /// Whether these bytes are the structure that is predicted at this address.
     pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
         match self {
             Self::Ext(found, _) => ext::ExtSuperblock::recognise(bytes)

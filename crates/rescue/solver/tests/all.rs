@@ -1,5 +1,5 @@
-//! Drills: file systems made by their own tools, laid out by the definition of each level, and
-//! solved.
+//! Drills: other tools make file systems, the definition of each level distributes them over
+//! members, and the solver solves them.
 #![allow(clippy::cast_possible_truncation, reason = "arrays of drills are small")]
 
 mod drills;

@@ -1,6 +1,6 @@
-//! Random arrays without superblocks, in any order, some with as many members missing as they
-//! tolerate. `BRAID_DRILLS=1000` sets the number, in release; the default is a few.
-//! `BRAID_DRILLS_FROM=1000` sets the first. `BRAID_DRILL=7` shows one of them.
+//! Random arrays without superblocks, with members in any order. Some arrays have as many members
+//! missing as they tolerate. `BRAID_DRILLS=1000` sets the number of drills, in release; the default
+//! is a few. `BRAID_DRILLS_FROM=1000` sets the first drill. `BRAID_DRILL=7` shows one drill.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (MemoryArray<'a>, Vec<u16
     let content = rng.choice(contents).expect("some");
     let level = rng.choice(Level::ALL).expect("some");
     let slots = match level {
-        // In a longer line some members would hold only file data, which has no addresses.
+        // With more members in line, some would hold only file data, which has no addresses.
         Level::Linear => rng.u16(2..=3),
         Level::Raid0 | Level::Raid1 => rng.u16(2..=5),
         Level::Raid4 | Level::Raid5 => rng.u16(3..=8),
@@ -59,18 +59,18 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (MemoryArray<'a>, Vec<u16
     let offsets = offsets.collect();
     let mut member_sectors = vec![sectors; usize::from(slots)];
     if level == Level::Raid0 && rng.bool() {
-        // Unequal members: the two layouts differ beyond the end of the smallest.
+        // Members are unequal: the two RAID-0 layouts differ beyond the end of the smallest member.
         for sectors in &mut member_sectors {
             *sectors = (*sectors * rng.u64(60..=140) / 100).next_multiple_of(8);
         }
         let lacking = (u64::from(slots) * sectors).saturating_sub(member_sectors.iter().sum());
-        // Sectors lost by rounding down to chunks.
+        // The array loses sectors, since md rounds down to whole chunks.
         let rounding = u64::from(slots) * u64::from(chunk_sectors);
         member_sectors[rng.usize(0..usize::from(slots))] += lacking.next_multiple_of(8) + rounding;
     }
     let shape = Shape { level, layout, chunk_sectors, slots, member_sectors };
     let geometry = Geometry::new(&shape).expect("md takes it");
-    // The slots of the given members, in random order.
+    // The slots whose members are given, in random order.
     let mut given: Vec<u16> = (0..slots).collect();
     rng.shuffle(&mut given);
     if rng.bool() && level.family() != Family::Direct {
@@ -154,7 +154,7 @@ fn arrays_without_superblocks_are_solved() {
         took.as_secs_f64() / tried as f64
     );
     assert!(wrong_and_certain.is_empty(), "certain, and wrong: {wrong_and_certain:?}");
-    // In a small sample, two or three arrays may have too few signs.
+    // In a small sample, two or three arrays may have too few signs to be solved.
     let wanted = if tried > DRILLS as usize { 96 } else { 60 };
     assert!(first * 100 >= tried * wanted, "{first} of {tried} by the first answer");
 }
@@ -168,9 +168,9 @@ fn solved(array: &MemoryArray<'_>, given: &[u16], effort: &Effort) -> (Belief, b
     (solution.belief, solution.guesses.first().is_some_and(is_right))
 }
 
-/// These file systems have no checksums and no addresses but the superblock and its copies: five in
-/// the smaller one, one in the larger. The right guess was second, or lost to a RAID-0 whose
-/// members began beside the superblock.
+/// These file systems have no checksums, and only the superblock and its copies have addresses:
+/// five in the smaller file system, one in the larger. The right guess once came second, or lost to
+/// a RAID-0 whose members began beside the superblock.
 #[test]
 fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     needs!("mke2fs");
@@ -186,8 +186,9 @@ fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     }
 }
 
-/// After the end of the smallest member the layouts differ, and nothing before that place tells
-/// which it is. A RAID-4 with a missing member that ended there was called certain.
+/// After the end of the smallest member the two layouts differ, and nothing before that place tells
+/// which is right. The solver once called a RAID-4 with a missing member certain, which ended
+/// there.
 #[test]
 fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -196,9 +197,9 @@ fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     for (name, layout) in [("ext2", 1), ("ext4", 2)] {
         let content = contents.iter().find(|it| it.name == name).expect("one of them");
         let all = content.sectors;
-        // All content in the first zone, or two thirds.
+        // Either all content is in the first zone, or two thirds of it are.
         for (smallest, is_told) in [(all / 3 + 4096, false), (all * 2 / 9, true)] {
-            // An odd number of chunks; otherwise both layouts are the same.
+            // The smallest member has an odd number of chunks; otherwise both layouts are the same.
             let smallest = smallest.next_multiple_of(256) + 128;
             let shape = Shape {
                 level: Level::Raid0,
@@ -220,7 +221,7 @@ fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     }
 }
 
-/// No member has a whole node, neither of the chunk tree nor of any other.
+/// No member has a whole node, of the chunk tree or of any other tree.
 #[test]
 fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -233,7 +234,8 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     assert_eq!(solved(&array, &[0, 1, 4, 3, 5, 2], &effort), (Belief::Certain, true));
 }
 
-/// Of several copies of files only one's checksums were read: all copies were taken for that one.
+/// The volume has several copies of files, and checksums of only one were read: all copies were
+/// taken for that one.
 #[test]
 fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -253,7 +255,7 @@ fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     assert!(solved(&array, &[2, 1], &effort).1);
 }
 
-/// A member that counts its reads.
+/// A member that counts the sectors that are read from it.
 struct CountingMember<'a> {
     member: Member<'a>,
     sectors: Cell<u64>,
@@ -270,7 +272,7 @@ impl Platter for CountingMember<'_> {
     }
 }
 
-/// A third of the reads are distinct sectors: six members in line take less than a minute.
+/// A third of the reads are of distinct sectors: six members in line take less than a minute.
 #[test]
 fn little_is_read_of_members_of_4_tb() {
     const READ_MAX_SECTORS: u64 = 640 << 11;
@@ -299,7 +301,7 @@ fn little_is_read_of_members_of_4_tb() {
     assert!(counted.iter().all(|it| it.sectors.get() <= READ_MAX_SECTORS), "{read:?} MiB");
 }
 
-/// A member with some random bytes.
+/// A member in which some bytes are random.
 struct DamagedMember<'a> {
     member: Member<'a>,
     seed: u64,

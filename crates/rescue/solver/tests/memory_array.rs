@@ -1,4 +1,5 @@
-//! An array's content on its members, by the definition of the level; computed while it is read.
+//! An array in memory: computes the content of its members by the definition of the level while it
+//! is read.
 
 use braid_geometry::{Geometry, MemberSector, Role, Shape, Slot};
 use braid_parity::{definition, kernel};
@@ -8,23 +9,23 @@ use crate::volumes::Content;
 
 const SECTOR: usize = 512;
 
-/// An array in memory.
+/// An array of which any member can be read.
 pub(crate) struct MemoryArray<'a> {
     pub(crate) shape: Shape,
     pub(crate) geometry: Geometry,
-    /// For each slot its data offset.
+    /// The data offset of the member in each slot.
     pub(crate) offsets: Vec<u64>,
     pub(crate) content: &'a Content,
 }
 
-/// The member in one of its slots.
+/// The member in one slot of an array.
 pub(crate) struct Member<'a> {
     pub(crate) array: &'a MemoryArray<'a>,
     pub(crate) slot: u16,
 }
 
 impl MemoryArray<'_> {
-    /// Reads a slot's data from this sector on, within one chunk.
+    /// Reads the data of a slot from this sector on, within one chunk.
     pub(crate) fn data(&self, slot: Slot, sector: u64, bytes: &mut [u8]) {
         match &self.geometry {
             Geometry::Direct(direct) => match direct.logical(slot, MemberSector(sector)) {
@@ -66,7 +67,7 @@ impl MemoryArray<'_> {
         }
     }
 
-    /// All places of a sector of the array that a guess may find: slot, and sector of its data.
+    /// All places of an array sector that a guess may name: slot, and sector of its data.
     pub(crate) fn places(&self, sector: u64) -> Vec<(u16, u64)> {
         let logical = braid_geometry::LogicalSector(sector);
         match &self.geometry {
@@ -101,7 +102,7 @@ impl Platter for Member<'_> {
         };
         let (mut at, mut rest) = (sector, bytes);
         while !rest.is_empty() {
-            // Before the data is older content without signs.
+            // The sectors before the data hold older content without signs.
             let room = if at < offset { offset - at } else { chunk - (at - offset) % chunk };
             let length = rest.len().min(usize::try_from(room).expect("small") * SECTOR);
             let (piece, after) = rest.split_at_mut(length);
@@ -119,8 +120,8 @@ impl Platter for Member<'_> {
     }
 }
 
-/// Whether a guess gives every byte of the content: each sector at its place, or at one with the
-/// same bytes, or computed from the other members.
+/// Whether a guess gives every byte of the content. Each sector is at its true place, or at one
+/// with the same bytes, or computed from the other members.
 pub(crate) fn reads_right(
     guess: &Guess,
     solution: &Solution,
@@ -158,7 +159,7 @@ pub(crate) fn reads_right(
                 made_of_others(guess, &geometry, start.sector + at, members)
                     .is_some_and(|made| made == wanted)
             }
-            // The truth is on a missing member: then the bytes must be equal by chance.
+            // The true place is on a missing member; then the bytes must be equal by chance.
             (true, false) => said.iter().all(is_right),
             (false, _) => {
                 !said.is_empty() && said.iter().all(|it| here.contains(it) || is_right(it))

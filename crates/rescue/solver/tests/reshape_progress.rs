@@ -14,7 +14,8 @@ use crate::volumes;
 const SECTOR: usize = 512;
 const MOVES: u64 = 24;
 
-/// The array read in one shape: members have the new shape up to a sector, then the old one.
+/// The array read in one shape. Members have the new shape up to a sector, and the old one from
+/// there on.
 struct ShapeReading<'a> {
     by: &'a MemoryArray<'a>,
     both: (&'a MemoryArray<'a>, &'a MemoryArray<'a>),
@@ -70,7 +71,7 @@ fn where_a_move_in_place_got_to_is_found() {
             MemoryArray { shape, geometry, offsets: vec![0; usize::from(slots)], content }
         };
         let (old, new) = (in_memory(old), in_memory(new));
-        // Within the used part, as the rest is the same in every shape.
+        // Only rows in the used part count, since the rest is the same in every shape.
         let is_used = |row_number: &u64| {
             let mut bytes = vec![0; usize::try_from(row * data).expect("small") * SECTOR];
             content.read(row_number * row * data, &mut bytes);
@@ -85,7 +86,7 @@ fn where_a_move_in_place_got_to_is_found() {
         println!("{seed}: {} {level} {:?} at {at}: {boundary:?}", content.name, within);
         let Some(boundary) = boundary else { continue };
         let between = boundary.between;
-        // A partly moved row is in neither shape.
+        // A row that md moved only in part is in neither shape.
         let is_right = between.start <= at && at <= between.end;
         assert!(is_right, "{seed}: {at} is not in {between:?}");
         found += 1;

@@ -1,5 +1,5 @@
-//! The content of the drills' arrays: file systems with this repository's files in them, bare or in
-//! a partition.
+//! The content of the drills' arrays: file systems that hold this repository's files, bare or in a
+//! partition.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 const SECTOR: u64 = 512;
-/// The start of partitions.
+/// The sector at which partitions start.
 pub(crate) const PARTITION: u64 = 2048;
 
 /// Bytes of a piece of an image.
@@ -29,7 +29,7 @@ impl Image {
         Self(pieces.collect())
     }
 
-    /// Reads from here on, into a zeroed buffer.
+    /// Reads from `byte` on, into a zeroed buffer.
     fn read(&self, byte: u64, bytes: &mut [u8]) {
         let (mut at, mut rest) = (byte as usize, bytes);
         while !rest.is_empty() {
@@ -48,9 +48,9 @@ impl Image {
 pub(crate) struct Content {
     pub(crate) name: String,
     image: Arc<Image>,
-    /// The sectors before it on the array: a partition table, or none.
+    /// The sectors before the file system on the array: a partition table, or nothing.
     front: Vec<u8>,
-    /// The table's backup, and its first sector.
+    /// The first sector and the bytes of the partition table's backup.
     back: (u64, Vec<u8>),
     pub(crate) start: u64,
     pub(crate) sectors: u64,
@@ -91,12 +91,12 @@ fn image(folder: &Path, name: &str, mebibytes: u64) -> PathBuf {
     path
 }
 
-/// The sources of this repository's crates.
+/// The folder with the sources of this repository's crates.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Several copies of the sources, to fill more of an array.
+/// A folder with several copies of the sources, to fill more of an array.
 fn copies(folder: &Path) -> PathBuf {
     let all = folder.join("copies");
     fs::create_dir(&all).expect("a folder");
@@ -123,13 +123,13 @@ fn prototype(folder: &Path, indent: usize, text: &mut String) {
     }
 }
 
-/// Every content, bare and in a partition; made once for all tests of this process.
+/// Every content, bare and in a partition. It is made once for all tests of this process.
 pub(crate) fn all() -> &'static [Content] {
     static ALL: OnceLock<Vec<Content>> = OnceLock::new();
     ALL.get_or_init(|| make(tempfile::tempdir().expect("a folder").path()))
 }
 
-/// ext2 as on an old NAS: a few large files with block lists, and hardly anything else.
+/// ext2 as on an old NAS: a few large files with block lists, and hardly any others.
 pub(crate) fn few_large_files(block_bytes: u32) -> Content {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path();
@@ -232,7 +232,7 @@ fn partition_table(sectors: u64) -> Vec<u8> {
     front
 }
 
-/// The backup of a table's header, for its own sector.
+/// The backup of a table's header, for the sector where the backup is.
 fn back_of(front: &[u8], place: u64) -> Vec<u8> {
     let mut back = front.get(512..1024).unwrap_or_default().to_vec();
     if !back.is_empty() {

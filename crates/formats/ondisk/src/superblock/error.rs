@@ -16,8 +16,8 @@ pub struct SuperblockError {
     /// The fault.
     #[source]
     pub cause: SuperblockFault,
-    /// The claim of a superblock that may be torn: it is longer than a sector, and only its checksum
-    /// is wrong.
+    /// The claim of a superblock that may be torn: it is longer than a sector, and only its
+    /// checksum is wrong.
     pub claim: Option<Claim>,
 }
 

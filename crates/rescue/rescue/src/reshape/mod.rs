@@ -59,12 +59,12 @@ use progress::progress;
 pub(super) use report::{json, kind, level, lines};
 use reshape_device::{BackupPlace, ReshapeDevice, SECTOR_BYTES, Source, Stretch};
 
-/// How much older or newer than the superblocks a backup may be, as in mdadm, which writes the two
-/// at different times.
+/// The most seconds by which a backup may be older than the superblocks, as in mdadm, which writes
+/// the two at different times.
 const BACKUP_OLDER_SECONDS: u64 = 2 * 60 * 60;
 const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
 
-/// One side, planned like an array of its own.
+/// One side of the reshape, planned like an array of its own.
 pub(super) struct Side {
     side: ReshapeSide,
     /// The group's members with this side's superblocks.
@@ -73,7 +73,7 @@ pub(super) struct Side {
 }
 
 struct Backup {
-    /// Its name in messages.
+    /// The side's name in messages.
     label: String,
     place: BackupPlace,
     metadata: ReshapeBackup,
@@ -84,11 +84,11 @@ pub(super) struct UnfinishedReshape {
     sides: [Side; 2],
     options: Options,
     backups: Vec<Backup>,
-    /// Why a backup that was found on a member is not used.
+    /// The reasons for which backups found on members are not used.
     left_aside: Vec<String>,
     /// How far md got, if the array's content was searched and shows it.
     progress: Option<Boundary>,
-    /// Sectors at risk, without those in a backup.
+    /// Array sectors at risk that are in no backup.
     pub(super) at_risk: Vec<Range<u64>>,
 }
 
@@ -117,7 +117,7 @@ impl UnfinishedReshape {
         })
     }
 
-    /// The side whose members the story shows: the one with more members, if it is readable.
+    /// The side whose members the report shows: the one with more members, if it is readable.
     pub(super) fn told_by(&self) -> (&[ProbedMember], &Plan) {
         let [before, after] = &self.sides;
         let (before_slots, after_slots) = (self.reshaping.before.slots, self.reshaping.after.slots);
@@ -130,7 +130,7 @@ impl UnfinishedReshape {
         (&side.probed, &side.plan)
     }
 
-    /// Sides that have sectors.
+    /// The sides that hold some of the array's sectors.
     fn needed(&self) -> impl Iterator<Item = &Side> {
         let is_needed = |side: &&Side| !self.reshaping.on(side.side).is_empty();
         self.sides.iter().filter(is_needed)
@@ -140,7 +140,7 @@ impl UnfinishedReshape {
         self.needed().any(|side| side.plan.array.is_ok())
     }
 
-    /// Why needed sides cannot be read, with their sectors.
+    /// Sides that are needed and cannot be read: their sectors, and the reason.
     pub(super) fn refusals(&self) -> Vec<(Range<u64>, &Refusal)> {
         let sides = self.needed().filter_map(|side| {
             let refused = side.plan.array.as_ref().err()?;
@@ -196,7 +196,8 @@ impl UnfinishedReshape {
         all.expect("an array has sectors")
     }
 
-    /// Takes the named backup and those on members; sectors in them are at risk no more.
+    /// Takes the backup that the operator named, and those on members. Sectors in a backup are no
+    /// longer at risk.
     pub(super) fn take_backups(
         &mut self,
         args: &RescueConfig,
@@ -220,8 +221,8 @@ impl UnfinishedReshape {
         Ok(())
     }
 
-    /// Searches the content for how far md got, if unknown. Otherwise all sectors ahead are at
-    /// risk.
+    /// Searches the content for how far md got, if that is unknown. If the content does not show
+    /// it, all sectors ahead are at risk.
     pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
         let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
         // A member that dropped out during the reshape has later sectors in the old shape, and its
@@ -241,8 +242,8 @@ impl UnfinishedReshape {
     }
 
     /// Leaves out backups that md had passed by more than its cache. mdadm normally keeps md behind
-    /// its copy. If it does not (4.2 with Linux 6.1), it copies sectors that are already moved, and
-    /// reads them in the old shape.
+    /// the part that mdadm has copied. If it does not (4.2 with Linux 6.1), it copies sectors that
+    /// md has already moved, and reads them in the old shape.
     fn leave_passed_backups(&mut self) {
         let Some(zone) = self.reshaping.at_risk.clone() else { return };
         let is_passed = |backup: &Backup| {
@@ -264,7 +265,8 @@ impl UnfinishedReshape {
         }));
     }
 
-    /// Sectors to read from a part of a backup, and their place there: those needed and at risk.
+    /// The sectors to read from a part of a backup, and their place there: those that are needed
+    /// and at risk.
     fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let (needed, at) = self.reshaping.needed(part)?;
         let zone = self.reshaping.at_risk.clone().filter(|_| self.progress.is_some());
@@ -273,7 +275,8 @@ impl UnfinishedReshape {
         (start < end).then(|| (start..end, at + (start - needed.start)))
     }
 
-    /// Sectors at risk: without those in backups, with those around places in the other shape.
+    /// Computes the sectors at risk: without those in backups, and with those around places whose
+    /// content is in the other shape.
     fn settle_risk(&mut self) {
         let apart = self.progress.iter().flat_map(|progress| &progress.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
@@ -286,7 +289,7 @@ impl UnfinishedReshape {
         self.at_risk = left.into_iter().collect();
     }
 
-    /// The backup at the end of a member that the reshape adds.
+    /// The backup at the end of a member that the reshape has added.
     fn on_member(&self, disk: &Disk) -> Option<Backup> {
         let own = disk.probed.probe.newest()?;
         let is_new =
@@ -313,7 +316,8 @@ impl UnfinishedReshape {
                 when[0], when[1]
             ));
         }
-        // The same head also precedes the data, which reveals a backup whose write was cut short.
+        // A copy of the header also precedes the data. If the copy differs, the write of the backup
+        // was cut short.
         let start = backup.metadata.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
         let twin = start.and_then(|at| head_at(&backup.place, at));
         if twin.as_ref() != Some(&backup.metadata) {
@@ -322,7 +326,7 @@ impl UnfinishedReshape {
         Ok(())
     }
 
-    /// The source of each stretch. With `withhold`, sectors at risk have none.
+    /// The source of each stretch of the array. With `withhold`, sectors at risk have no source.
     fn stretches(&self, withhold: bool) -> Vec<Stretch> {
         let of_side = |(sectors, side): (Range<u64>, ReshapeSide)| {
             let plan = &self.sides.iter().find(|one| one.side == side).expect("both are").plan;
@@ -343,7 +347,8 @@ impl UnfinishedReshape {
         stretches
     }
 
-    /// The number of uncertain stripes: rows at risk, and stripes that cannot be computed.
+    /// The number of stripes that may read wrong: rows at risk, and stripes that cannot be
+    /// computed.
     pub(super) fn stripes_at_risk(&self) -> u64 {
         let row = self.reshaping.row_sectors();
         let row = row.saturating_mul(u64::from(self.reshaping.before.slots)).max(1);
@@ -352,7 +357,7 @@ impl UnfinishedReshape {
         rows.chain(of_sides).fold(0, u64::saturating_add)
     }
 
-    /// A checksum over all sources, which changes with any of them.
+    /// A checksum over all sources, which changes if any source does.
     fn mark(&self, members: &[&Disk]) -> u64 {
         let mut sum = 0_u32;
         let mut marks: Vec<u64> = members.iter().map(|disk| disk.mark).collect();
@@ -365,7 +370,7 @@ impl UnfinishedReshape {
     }
 }
 
-/// Replaces a range of the stretches by another source.
+/// Replaces the range `over` of the stretches by another source, which begins at `at`.
 fn lay(stretches: &mut Vec<Stretch>, over: &Range<u64>, source: &Source, at: u64) {
     let mut laid: Vec<Stretch> = Vec::new();
     for stretch in stretches.drain(..) {
@@ -446,9 +451,9 @@ fn unfit(args: &RescueConfig, path: &Path, why: &str) -> CliError {
 /// How sectors at risk are read in the middle of a reshape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RiskPolicy {
-    /// They are read as they are.
+    /// Sectors at risk are read as they are.
     Read,
-    /// They are an I/O error.
+    /// Sectors at risk are an I/O error.
     Withhold,
 }
 
@@ -528,7 +533,7 @@ pub(super) fn within_margins(device: Arc<dyn Member>) -> Arc<dyn Member> {
     Arc::new(part.expect("it has both margins"))
 }
 
-/// The device that an overlay of the array lies over, and the overlay's name and mark.
+/// The device under an overlay of the array, and the overlay's name and mark.
 pub(super) fn overlay_name(reshape: &UnfinishedReshape, members: &[&Disk]) -> (String, u64) {
     let mark = reshape.mark(members);
     (format!("array-{mark:016x}"), mark)
@@ -553,7 +558,7 @@ pub(super) fn not_committed(args: &RescueConfig) -> CliError {
     )
 }
 
-/// The refusal of commands that need one shape, on an array that has two.
+/// The refusal of a command that needs one shape, if the array has two.
 pub(super) fn not_one_shape(args: &RescueConfig) -> CliError {
     let what = "an array in the middle of a reshape is not checked, and copies of its disks are not filled";
     CliError::new(Code::Reshaping, what)

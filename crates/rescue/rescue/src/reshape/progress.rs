@@ -1,4 +1,4 @@
-//! How far md got with a reshape in place, from the array's content: the recorded position is
+//! Finds in the array's content how far md got with a reshape in place: the recorded position is
 //! older.
 
 use std::cell::RefCell;
@@ -11,10 +11,11 @@ use braid_solver::{Boundary, Effort, Platter, boundary};
 
 use super::reshape_device::{SECTOR_BYTES, read};
 
-/// 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many where md may have been.
+/// How much is read: 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many
+/// windows where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
-/// The array read in one shape. A failed read is not repeated: disks take seconds to fail.
+/// The array, read in one shape. A failed read is not repeated: disks take seconds to fail.
 struct ShapeReading {
     volume: Volume,
     sectors: u64,

@@ -1,4 +1,4 @@
-//! A reshape in words: changes, progress, consequences, and risks.
+//! A reshape in words for the report: changes, progress, consequences, and risks.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ fn members(reshaping: &Reshaping, shape: &Shape) -> String {
     }
 }
 
-/// The old and the new shape, in short.
+/// The old and the new shape as a short text.
 pub(crate) fn kind(reshape: &UnfinishedReshape) -> String {
     let reshaping = &reshape.reshaping;
     let size = format_size(reshaping.size_sectors.saturating_mul(SECTOR_BYTES));

@@ -23,7 +23,7 @@ use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Volume};
 use rustix::io::Errno;
 
-/// Bytes of zeroes before the array and after it; existing overlays include them.
+/// Bytes of zeroes before the array and as many after it. Existing overlays include them.
 pub(super) const MARGIN_BYTES: u64 = 1 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -44,11 +44,11 @@ impl BackupPlace {
 
 #[derive(Clone)]
 pub(super) enum Source {
-    /// The array on this side.
+    /// The array in the shape of this side.
     Side(ReshapeSide),
-    /// A backup, which has the stretch from this sector on.
+    /// A backup; the stretch begins there at this sector.
     Backup(BackupPlace, u64),
-    /// No source.
+    /// No source: reads are an I/O error.
     Nowhere,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Stretch {
 
 pub(super) struct ReshapeDevice {
     size_sectors: u64,
-    /// In order, without gaps.
+    /// The stretches of the array, in order, without gaps.
     stretches: Vec<Stretch>,
     before: Option<Volume>,
     after: Option<Volume>,
@@ -68,7 +68,7 @@ pub(super) struct ReshapeDevice {
 }
 
 impl ReshapeDevice {
-    /// Joins consecutive stretches, which begin at the first sector.
+    /// Joins consecutive stretches, of which the first begins at sector 0.
     pub(super) fn new(
         stretches: Vec<Stretch>,
         (before, after): (Option<Volume>, Option<Volume>),

@@ -9,39 +9,44 @@ use braid_geometry::SECTOR_BYTES;
 
 use crate::bytes::small;
 
-/// Every chunk of an array holds whole pages.
+/// Bytes of a page. Each chunk of an array holds whole pages.
 const PAGE: usize = 4096;
-/// The places of the superblock and its copies.
+/// Byte offsets of the superblock and its copies.
 pub(crate) const COPIES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
-/// Bytes of a node's header, and of an item in a leaf.
+/// Bytes of a node's header.
 const HEADER: usize = 0x65;
+/// Bytes of an item in a leaf.
 const ITEM: usize = 25;
 /// Bytes of a key.
 const KEY: usize = 17;
-/// The superblock's magic, at the bytes where a node has the chunk tree's UUID.
+/// The superblock's magic, at the place where a node has the chunk tree's UUID.
 const MAGIC: &[u8] = b"_BHRfS_M";
-/// Levels of a tree; header flags that must be set, and those that may be.
+/// The most levels of a tree.
 const LEVELS: u8 = 8;
+/// Flags in a node's header that must be set.
 const HEADS: u64 = 1 << 56;
+/// Flags in a node's header that may be set.
 const FLAGS: u64 = 0x3;
 /// The key type of a chunk.
 const CHUNK: u8 = 228;
-/// The chunk tree.
+/// The number of the chunk tree.
 const CHUNK_TREE: u64 = 3;
-/// The tree of data checksums, the key type of a run of them, and the bytes that each covers.
+/// The number of the tree of data checksums.
 const SUM_TREE: u64 = 7;
+/// The key type of a run of data checksums.
 const SUMS: u8 = 128;
+/// Bytes of data that each checksum covers.
 pub(crate) const SUM_BYTES: u64 = 4096;
-/// `type` of a chunk: bits of profiles that span devices.
+/// Bits in a chunk's `type` for profiles that span devices.
 const SPANS: u64 = 0x8 | 0x10 | 0x40 | 0x80 | 0x100;
-/// Most chunks of a file system that are kept.
+/// The most chunks of a file system that are kept.
 const CHUNKS_MAX: usize = 1 << 16;
 
-/// A superblock.
+/// A btrfs superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BtrfsSuperblock {
     pub(crate) uuid: [u8; 16],
-    /// Its place, in bytes.
+    /// The superblock's place, in bytes.
     pub(crate) place: u64,
     bytes: u64,
     pub(crate) node_bytes: usize,
@@ -49,13 +54,13 @@ pub(crate) struct BtrfsSuperblock {
     generation: u64,
     /// The root of the root tree.
     root: u64,
-    /// Checksums are CRC-32C, of pages.
+    /// Whether checksums are CRC-32C, of pages.
     has_sums: bool,
-    /// The chunks in it.
+    /// The chunks in the superblock.
     pub(crate) chunks: Vec<Chunk>,
 }
 
-/// The place of a run of addresses on the device.
+/// The place on the device of a run of logical addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk {
     address: u64,
@@ -101,18 +106,19 @@ impl BtrfsSuperblock {
         self.bytes / SECTOR_BYTES
     }
 
-    /// Whether this is a node of the file system, and no superblock.
+    /// Whether these bytes are a node of this file system, and not its superblock.
     fn is_ours(&self, bytes: &[u8]) -> bool {
         array(bytes, 0x20) == Some(self.uuid) && bytes.get(0x40..0x48) != Some(MAGIC)
     }
 
-    /// The address of the node here, if its checksum fits.
+    /// The address of the node in `bytes`, if its checksum fits.
     pub(crate) fn node(&self, bytes: &[u8]) -> Option<u64> {
         let checked = bytes.get(0x20..self.node_bytes).filter(|_| self.is_ours(bytes))?;
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
     }
 
-    /// The address in a node's header: with chunks smaller than nodes, no member has a whole node.
+    /// The address in the header of a node. If chunks are smaller than nodes, no member has a whole
+    /// node.
     pub(crate) fn head(&self, bytes: &[u8]) -> Option<u64> {
         let address = le64(bytes, 0x30)?;
         let is_written = le64(bytes, 0x38)? & !FLAGS == HEADS;
@@ -123,8 +129,8 @@ impl BtrfsSuperblock {
         (self.is_ours(bytes) && is_written && is_sane).then_some(address)
     }
 
-    /// The end of the chunk tree's first leaf, whose first item is the file system's only device.
-    /// Starts here and ends with that item.
+    /// The end of the chunk tree's first leaf. The leaf's first item is the file system's only
+    /// device. `bytes` start at the end's first byte; the result ends with that item.
     fn tail<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let ends = (SECTOR_BYTES..=PAGE as u64).rev().step_by(small(SECTOR_BYTES));
         let mut pieces = ends.filter_map(|end| bytes.get(..small(end)));
@@ -148,7 +154,8 @@ impl BtrfsSuperblock {
 }
 
 impl BtrfsSuperblock {
-    /// The data checksums in a leaf: its generation, then address and checksum of each page.
+    /// The data checksums in a leaf: the leaf's generation, then the address and checksum of each
+    /// page.
     pub(crate) fn sums_of(&self, bytes: &[u8]) -> Option<(u64, Vec<(u64, u32)>)> {
         let is_leaf = le64(bytes, 0x58) == Some(SUM_TREE) && bytes.get(0x64) == Some(&0);
         if !is_leaf || !self.has_sums {
@@ -157,8 +164,8 @@ impl BtrfsSuperblock {
         let count = usize::try_from(le32(bytes, 0x60)?).ok()?;
         let items = bytes.get(HEADER..self.node_bytes)?;
         let mut sums = Vec::new();
-        // Items are packed from the end, in key order; parity of three leaves passes its checksum
-        // only.
+        // Items are packed from the end, in key order. Parity of three leaves has a right checksum,
+        // but not that order.
         let (mut end, mut after) = (items.len(), 0);
         for item in (0..count).map_while(|at| items.get(at * ITEM..(at + 1) * ITEM)) {
             let (first, start) = (le64(item, 9)?, usize::try_from(le32(item, KEY)?).ok()?);
@@ -176,20 +183,20 @@ impl BtrfsSuperblock {
     }
 }
 
-/// The key type of a tree's root, and the offset of its node's address in the item.
+/// The key type of the item for a tree's root.
 const ROOT_ITEM: u8 = 132;
 const ROOT_ADDRESS: usize = 176;
 /// Bytes of a pointer to a node.
 const POINTER: usize = 33;
-/// Limits of a walk: nodes read, nodes not found, and checksums read in a leaf.
+/// The most nodes that a walk reads.
 const NODES_MAX: usize = 48;
 const REFUTED_MAX: usize = 6;
 const SUMS_EACH: usize = 24;
 
 impl BtrfsSuperblock {
-    /// Walks from the root tree to all others, and from checksums to data. `read` gives bytes of
-    /// the device, or `None` if they are unknown. It gets a test for the right bytes, with which a
-    /// caller can find the member that has them.
+    /// Walks from the root tree to all others, and from checksums to data. `read` returns bytes of
+    /// the device, or `None` if they are unknown. It also gets a test for the right bytes, with
+    /// which the caller can find the member that has them.
     pub(crate) fn walk(
         &self,
         chunks: &Chunks,
@@ -205,7 +212,7 @@ impl BtrfsSuperblock {
                 break;
             }
             let is_it = |bytes: &[u8]| self.node(bytes) == Some(address);
-            // A node with two copies is found if either is.
+            // A node that has two copies is found if either copy is.
             let places: Vec<u64> = chunks
                 .place(address)
                 .iter()
@@ -222,7 +229,7 @@ impl BtrfsSuperblock {
             };
             walk.confirmed += 1;
             drop(copies);
-            // Checksums first: they lead to data.
+            // Children with checksums come first: they lead to data.
             for (child, is_sums) in self.children(&bytes) {
                 if is_sums { queue.push_front(child) } else { queue.push_back(child) }
             }
@@ -245,7 +252,8 @@ impl BtrfsSuperblock {
         walk
     }
 
-    /// The nodes that a node names (children, or roots of trees), and whether they hold checksums.
+    /// The addresses of nodes that a node names (children, or roots of trees), and whether each
+    /// holds checksums.
     fn children(&self, bytes: &[u8]) -> Vec<(u64, bool)> {
         let count = le32(bytes, 0x60).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
         let items = bytes.get(HEADER..self.node_bytes).unwrap_or_default();
@@ -272,7 +280,7 @@ impl BtrfsSuperblock {
 }
 
 impl Chunk {
-    /// A chunk from its item, unless it spans devices, and the item's length.
+    /// The chunk in an item, unless the chunk spans devices, and the item's length.
     fn of(address: u64, item: &[u8]) -> Option<(Option<Self>, usize)> {
         let stripes = usize::from(le16(item, 44)?);
         let length = 48 + 32 * stripes;
@@ -297,12 +305,12 @@ impl Chunk {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Chunks {
     known: Vec<Chunk>,
-    /// First pages and ends of the chunk tree's first leaf, if no member has a whole one.
+    /// First pages of the chunk tree's first leaf, for the case that no member has the whole leaf.
     heads: Vec<Vec<u8>>,
     tails: Vec<Vec<u8>>,
 }
 
-/// Most pieces of leaves kept of each kind.
+/// The most pieces of leaves that are kept of each kind.
 const PIECES_MAX: usize = 16;
 
 impl Chunks {
@@ -314,7 +322,7 @@ impl Chunks {
         }
     }
 
-    /// Learns from a leaf of the chunk tree that begins here, or a piece of one.
+    /// Learns chunks from `bytes`, if they begin with a leaf of the chunk tree or a piece of one.
     pub(crate) fn learn(&mut self, found: &BtrfsSuperblock, bytes: &[u8]) {
         if found.node(bytes).is_some() {
             self.add(&found.chunks_of(bytes));
@@ -332,8 +340,8 @@ impl Chunks {
         }
     }
 
-    /// Joins two pieces into a leaf, with zeroes between them as in a file system of few chunks;
-    /// they belong together if the checksum fits.
+    /// Joins two pieces into a leaf, with zeroes between, as in a file system of few chunks. The
+    /// pieces belong together if the checksum fits.
     fn join(&mut self, found: &BtrfsSuperblock, head: &[u8], tail: &[u8]) {
         let mut leaf = vec![0; found.node_bytes];
         leaf[..head.len()].copy_from_slice(head);

@@ -1,5 +1,5 @@
-//! ext2, ext3 and ext4: superblocks with their group, and inodes, whose checksum covers their
-//! number.
+//! ext2, ext3 and ext4: superblocks, which record their group, and inodes, whose checksum covers
+//! their number.
 
 mod classic;
 
@@ -34,16 +34,17 @@ const SEED_STORED: u32 = 0x2000;
 const EXTENTS: u16 = 0xf30a;
 /// `i_flags`: the inode has an extent tree.
 const HAS_EXTENTS: u32 = 0x8_0000;
-/// From so many inodes on, a fitting number may be chance, and its neighbour must fit too.
+/// If a file system has this many inodes, a fitting number may be chance, so the neighbour's must
+/// fit as well.
 const MANY_INODES: u32 = 1 << 22;
-/// Most groups whose inode tables are used.
+/// The most groups whose inode tables are used.
 const GROUPS_MAX: u32 = 4096;
 
-/// A superblock, or a backup of it.
+/// An ext superblock, or a backup of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExtSuperblock {
     pub(crate) uuid: [u8; 16],
-    /// Its group.
+    /// The group whose superblock this is.
     pub(crate) group: u32,
     block_bytes: u64,
     blocks: u64,
@@ -53,17 +54,18 @@ pub(crate) struct ExtSuperblock {
     inodes: u32,
     inode_bytes: u32,
     descriptor_bytes: usize,
-    /// The seed of checksums; `None` in a file system without.
+    /// The seed of checksums; `None` if the file system has no checksums.
     seed: Option<u32>,
     has_descriptor_checksums: bool,
     is_sparse: bool,
     is_sparse_2: bool,
-    /// Without checksums, and with bitmaps and inode tables in their own group: see `classic`.
+    /// Whether the file system has no checksums, and bitmaps and inode tables in their own group:
+    /// see `classic`.
     is_classic: bool,
 }
 
 impl ExtSuperblock {
-    /// The superblock that begins here.
+    /// Recognises a superblock at the start of `bytes`.
     pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SUPER_BYTES)?;
         let shift = le32(bytes, 0x18)?;
@@ -105,7 +107,7 @@ impl ExtSuperblock {
         it.is_sound().then_some(it)
     }
 
-    /// The part that the superblocks of all groups have in common.
+    /// The superblock without what differs between groups.
     pub(crate) fn of_all_groups(&self) -> Self {
         Self { group: 0, ..self.clone() }
     }
@@ -139,11 +141,12 @@ impl ExtSuperblock {
         (self.first_block + u64::from(group) * self.group_blocks) * self.block_bytes / SECTOR_BYTES
     }
 
-    /// The groups with a superblock.
+    /// The groups that have a superblock.
     pub(crate) fn backups(&self) -> Vec<u32> {
         let groups = u32::try_from(self.groups()).unwrap_or(u32::MAX);
         match (self.is_sparse_2, self.is_sparse) {
-            // Only group 0: the other two are not read, and a missing prediction only costs a vote.
+            // Only group 0 is named: the numbers of the other two are not read, and a missing
+            // prediction only costs a vote.
             (true, _) => vec![0],
             (_, false) => (0..groups.min(64)).collect(),
             (_, true) => {
@@ -166,13 +169,14 @@ impl ExtSuperblock {
             .map_while(|(group, bytes)| self.table(group, bytes))
             .collect();
         let expected = groups.min(u32::try_from(blocks / self.descriptor_bytes).ok()?) as usize;
-        // A checksum has only 16 bits, so two must fit. Without any, all tables must be plausible.
+        // A descriptor's checksum has only 16 bits, so two must fit. Without checksums, all tables
+        // must be plausible.
         let has_checksums = self.seed.is_some() || self.has_descriptor_checksums;
         let is_enough = tables.len() == expected || has_checksums && tables.len() >= 2;
         is_enough.then_some(tables)
     }
 
-    /// The inode table named by a descriptor, if this group can own it.
+    /// The inode table that a descriptor names, if this group can own the table.
     fn table(&self, group: u32, bytes: &[u8]) -> Option<u64> {
         let is_wide = self.descriptor_bytes >= 64;
         let number = |low, high| {
@@ -194,7 +198,7 @@ impl ExtSuperblock {
                 le16(bytes, 0x1e)? == crc16(checksum, bytes.get(0x20..)?)
             }
             None => {
-                // A block list looks similar, but has no zeroes in it.
+                // A block list looks similar, but has no zeroes at this place.
                 let is_reserved =
                     bytes.get(0x14..0x20)?.iter().all(|byte| *byte == 0) && le16(bytes, 0x12)? < 8;
                 let counts = [(0xc, self.group_blocks), (0xe, u64::from(self.group_inodes))];
@@ -213,7 +217,7 @@ impl ExtSuperblock {
         (holds && is_inside(table)).then_some(table)
     }
 
-    /// The place of the first inode in this sector, by its checksum.
+    /// The place of the first inode in this sector, computed from its checksum.
     pub(crate) fn inode_place(&self, sector: &[u8], tables: &Tables) -> Option<u64> {
         let seed = self.seed?;
         let size = usize::try_from(self.inode_bytes).ok()?;
@@ -233,12 +237,12 @@ impl ExtSuperblock {
         Some(place / SECTOR_BYTES)
     }
 
-    /// The group whose table has this inode.
+    /// The group whose table has the inode with this number.
     pub(crate) const fn group_of_inode(&self, number: u32) -> u32 {
         number.saturating_sub(1) / self.group_inodes
     }
 
-    /// In bytes from the start of the file system.
+    /// The place of an inode, in bytes from the start of the file system.
     pub(crate) fn place_of_inode(&self, number: u32, tables: &Tables) -> Option<u64> {
         let index = number.checked_sub(1).filter(|index| *index < self.inodes)?;
         let group = usize::try_from(index / self.group_inodes).ok()?;
@@ -247,16 +251,16 @@ impl ExtSuperblock {
     }
 }
 
-/// An inode's information on a block.
+/// The information that an inode gives on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InodeClaim {
-    /// The directory's number if the inode's checksum reveals it, the block in which it begins, and
-    /// its count of directories if it is one block long.
+    /// A directory: its number if the inode's checksum reveals it, its first block, and its count
+    /// of directories if it is one block long.
     Directory(Option<u32>, u64, Option<usize>),
-    /// The file's last block, and the bytes in it.
+    /// A file's last block, and the file's bytes in it.
     Tail(u64, usize),
-    /// A file with block lists: the list of blocks and the list of lists, the number of further
-    /// blocks before its last, and the bytes in the last.
+    /// A file with block lists: its list of blocks and its list of lists, the number of further
+    /// blocks before its last, and its bytes in the last.
     Lists([u64; 2], u64, usize),
 }
 
@@ -274,7 +278,8 @@ impl ExtSuperblock {
         self.seed.is_some()
     }
 
-    /// The information from each inode of this sector, if its checksum fits or there are none.
+    /// The information from each inode of this sector. An inode must have a fitting checksum, if
+    /// the file system has checksums.
     pub(crate) fn inode_claims(&self, sector: &[u8]) -> Vec<Option<InodeClaim>> {
         let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
         let sector = sector.get(..size.max(512)).unwrap_or_default();
@@ -314,7 +319,7 @@ impl ExtSuperblock {
         ((tail as u64) < self.block_bytes).then_some(InodeClaim::Tail(block, tail))
     }
 
-    /// The number of the directory whose first block begins here, if one does.
+    /// The number of the directory whose first block is at the start of `bytes`, if one is.
     pub(crate) fn directory(&self, bytes: &[u8]) -> Option<u32> {
         let number = le32(bytes, 0)?;
         let entry = |at: usize, name: &[u8]| {
@@ -338,7 +343,7 @@ impl ExtSuperblock {
         kinds.collect()
     }
 
-    /// Whether this can be the inode of this number and kind.
+    /// Whether these bytes can be the inode of this number and kind.
     pub(crate) fn is_inode(&self, bytes: &[u8], number: u32, kind: u16) -> bool {
         let is_kind = le16(bytes, 0).is_some_and(|mode| mode >> 12 == kind);
         let is_used = le16(bytes, 0x1a).is_some_and(|links| links > 0);
@@ -350,10 +355,10 @@ impl ExtSuperblock {
     }
 }
 
-/// Blocks that an inode without extents names directly.
+/// The number of blocks that an inode without extents names directly.
 const DIRECT: u64 = 12;
 
-/// The place of a file's block with this index, if the inode itself names it.
+/// The place of the block with this index in a file, if the inode itself names the block.
 fn block_of(inode: &[u8], block: u64) -> Option<u64> {
     if le32(inode, 0x20)? & HAS_EXTENTS == 0 {
         let index = usize::try_from(block).ok().filter(|_| block < DIRECT)?;
@@ -379,21 +384,21 @@ fn crc16(state: u16, bytes: &[u8]) -> u16 {
     })
 }
 
-/// The root directory's inode.
+/// The number of the root directory's inode.
 const ROOT: u32 = 2;
-/// Limits of a walk: steps, and steps that failed.
+/// The most steps of a walk.
 const STEPS_MAX: usize = 64;
 const REFUTED_MAX: usize = 4;
-/// Files of a directory whose inodes are read.
+/// The most files of a directory whose inodes are read.
 const FILES_MAX: usize = 4;
 /// `i_flags`: the file is inside the inode.
 const IS_INLINE: u32 = 0x1000_0000;
 
 impl ExtSuperblock {
-    /// Walks directories from the root on: each has its own number in its first entry, and its
-    /// entries name the kinds of inodes. `read` gives bytes of the file system, by byte and length,
-    /// or `None` if they are unknown. It gets a test for the right bytes, with which a caller can
-    /// find the member that has them.
+    /// Walks directories from the root on. Each directory has its own number in its first entry,
+    /// and its entries name the kinds of inodes. `read` returns bytes of the file system, from a
+    /// byte offset and a length, or `None` if they are unknown. It also gets a test for the right
+    /// bytes, with which the caller can find the member that has them.
     pub(crate) fn walk(
         &self,
         tables: &Tables,
@@ -476,14 +481,14 @@ fn first_block(inode: &[u8]) -> Option<u64> {
     }
     let (magic, depth) = (le16(inode, 0x28)?, le16(inode, 0x2e)?);
     if magic != EXTENTS {
-        // Impossible is not unknown: returns a block that no directory has.
+        // The inode is impossible, not unknown: the result is a block that no directory has.
         return Some(0);
     }
     (depth == 0).then_some(())?;
     Some(u64::from(le32(inode, 0x3c)?) | u64::from(le16(inode, 0x3a)?) << 32)
 }
 
-/// Inode and kind of each entry except `.` and `..`.
+/// The inode and kind of each entry except `.` and `..`.
 fn entries(block: &[u8]) -> Vec<(u32, u8)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -502,7 +507,7 @@ fn entries(block: &[u8]) -> Vec<(u32, u8)> {
     found
 }
 
-/// Whether this is a used inode of a known kind.
+/// Whether these bytes are a used inode of a known kind.
 fn looks_like_inode(bytes: &[u8]) -> bool {
     let kind = le16(bytes, 0).map(|mode| mode >> 12);
     let links = le16(bytes, 0x1a);
@@ -511,7 +516,7 @@ fn looks_like_inode(bytes: &[u8]) -> bool {
     matches!(kind, Some(4 | 8 | 10)) && links.is_some_and(|links| links > 0) && is_mapped == is_tree
 }
 
-/// The inode number in an inode's checksum, see `crate::crc`.
+/// The inode's number, computed from the inode's checksum: see `crate::crc`.
 fn inode_number(seed: u32, bytes: &[u8]) -> Option<u32> {
     let stored = u32::from(le16(bytes, 0x7c)?) | u32::from(le16(bytes, 0x82)?) << 16;
     let generation = bytes.get(0x64..0x68)?;

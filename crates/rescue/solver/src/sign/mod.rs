@@ -26,7 +26,7 @@ pub enum VolumeKind {
 }
 
 impl VolumeKind {
-    /// The common name.
+    /// The common name of the kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,36 +42,38 @@ impl VolumeKind {
 /// A file system, table or other structure with addresses relative to its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Its kind.
+    /// The kind of the volume.
     pub kind: VolumeKind,
-    /// Its UUID as it is stored; of a partition table, the disk's.
+    /// The volume's UUID as it is stored; for a partition table, the disk's.
     pub uuid: [u8; 16],
-    /// Its recorded size in sectors.
+    /// The volume's recorded size in sectors.
     pub size_sectors: u64,
 }
 
-/// A place on a member, and the address in a volume of its content.
+/// A place on a member whose content reveals its address in a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sign {
     pub(crate) member: usize,
-    /// Sector of the member.
+    /// The sector of the member.
     pub(crate) sector: u64,
     /// The index of the volume.
     pub(crate) volume: usize,
-    /// Sectors from the start of the volume.
+    /// The content's possible addresses, in sectors from the start of the volume.
     pub(crate) addresses: Addresses,
 }
 
-/// Most addresses of a sign.
+/// The most addresses of a sign.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// One address, or a few: a volume may keep a structure twice, and several files may end alike.
+/// The address of a sign, or a few possible ones: a volume may keep a structure twice, and several
+/// files may end alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Addresses {
-    /// Those beyond `count` are zero.
+    /// The addresses; those beyond `count` are zero.
     addresses: [u64; ADDRESSES_MAX],
     count: usize,
-    /// The content names its address, and does not only resemble the content of that place.
+    /// Whether the content holds its own address, rather than only resembling the content of that
+    /// place.
     is_named: bool,
 }
 
@@ -80,12 +82,13 @@ impl Addresses {
         Self::named([address]).expect("one is few")
     }
 
-    /// The same, with a named address.
+    /// Addresses that the content itself holds; `None` as in [`Self::any`].
     pub(crate) fn named(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         Self::any(addresses).map(|it| Self { is_named: true, ..it })
     }
 
-    /// Any of these addresses; `None` if there is none, or too many to help.
+    /// Addresses of content that resembles these places; `None` if there is no address, or too many
+    /// to help.
     pub(crate) fn any(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut it = Self { addresses: [0; ADDRESSES_MAX], count: 0, is_named: false };
         for address in addresses {
@@ -99,27 +102,27 @@ impl Addresses {
         self.addresses.iter().take(self.count).copied()
     }
 
-    /// The pages of its addresses.
+    /// The pages that contain these addresses.
     pub(crate) fn page(self) -> Self {
         Self { addresses: self.addresses.map(|sector| sector & !7), ..self }
     }
 
-    /// Its weight, in weak votes.
+    /// The weight of a sign with these addresses, in weak votes.
     pub(crate) const fn strength(&self) -> usize {
         if self.is_named { ALIKE } else { 1 }
     }
 
-    /// Whether it names its address.
+    /// Whether the content holds its own address.
     pub(crate) const fn is_plain(&self) -> bool {
         self.is_named
     }
 }
 
-/// Weak votes that count as much as one named address. If only some of a volume's files are known,
-/// copies of them elsewhere resemble the known ones.
+/// The number of weak votes that count as much as one sign that holds its own address. If only some
+/// of a volume's files are known, copies of them elsewhere resemble the known ones.
 pub(crate) const ALIKE: usize = 8;
 
-/// Predictions confirmed and refuted, by a walk or by reading predicted places.
+/// The number of predictions confirmed and refuted, by a walk or by reading predicted places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Walk {
     pub(crate) confirmed: usize,
@@ -127,7 +130,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Counts a prediction; `None` if its place could not be read.
+    /// Counts a prediction; `is_there` is `None` if the place could not be read.
     pub(crate) fn saw(&mut self, is_there: Option<bool>) {
         self.confirmed += usize::from(is_there == Some(true));
         self.refuted += usize::from(is_there == Some(false));

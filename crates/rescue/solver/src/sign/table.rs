@@ -1,22 +1,22 @@
-//! Tables of where volumes begin: partition tables (GPT, MBR), and LVM's physical volumes with
-//! their text.
+//! Tables that say where volumes begin: partition tables (GPT, MBR), and LVM's physical volumes
+//! with their text.
 
 use braid_byte_reader::{array, le32, le64};
 
-/// Most sectors of an array.
+/// The most sectors of an array.
 const SECTORS_MAX: u64 = 1 << 54;
-/// Bytes of LVM's text that are searched.
+/// The number of bytes of LVM's text that are searched.
 const TEXT_BYTES: usize = 16 << 10;
-/// Most numbers taken from one text.
+/// The most starts that are taken from one text.
 const STARTS_MAX: usize = 32;
 
 /// The header of a GPT, or its backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gpt {
     pub(crate) uuid: [u8; 16],
-    /// Its own place.
+    /// The header's own place.
     pub(crate) place: u64,
-    /// The place of the other one.
+    /// The place of the other header: of the backup, or of the first.
     pub(crate) other: u64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn partitions(sector: &[u8]) -> Vec<u64> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) uuid: [u8; 16],
-    /// Its place, in sectors of the physical volume.
+    /// The label's place, in sectors of the physical volume.
     pub(crate) place: u64,
     pub(crate) size_sectors: u64,
 }
@@ -91,7 +91,8 @@ impl Label {
     }
 }
 
-/// Starts of logical volumes, in sectors of the physical volume, from LVM's text that begins here.
+/// Starts of logical volumes, in sectors of the physical volume, from LVM's text at the start of
+/// `bytes`.
 pub(crate) fn logical_volumes(bytes: &[u8]) -> Vec<u64> {
     let text = bytes.get(..bytes.len().min(TEXT_BYTES)).unwrap_or_default();
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

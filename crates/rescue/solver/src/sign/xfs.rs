@@ -1,13 +1,13 @@
-//! XFS: the headers of its allocation groups, and from version 5 on every block of metadata, which
-//! holds its own address.
+//! XFS: the headers of its allocation groups, and from version 5 on every block of metadata, since
+//! each holds its own address.
 
 use braid_byte_reader::{array, be16, be32, be64};
 
-/// A superblock, or a copy in another allocation group: copies do not record their group.
+/// An XFS superblock, or a copy in another allocation group. Copies do not record their group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct XfsSuperblock {
     pub(crate) uuid: [u8; 16],
-    /// The UUID in blocks of metadata.
+    /// The UUID that blocks of metadata hold.
     metadata_uuid: [u8; 16],
     block_sectors: u64,
     blocks: u64,
@@ -64,7 +64,7 @@ impl XfsSuperblock {
         u64::from(group) * self.group_blocks * self.block_sectors + self.sector_sectors
     }
 
-    /// The allocation group in a free-space header.
+    /// The allocation group that a free-space header names.
     pub(crate) fn header_group(&self, bytes: &[u8]) -> Option<u32> {
         let group = be32(bytes, 8)?;
         let is_ours = !self.is_version_5 || array(bytes, 64)? == self.metadata_uuid;
@@ -74,7 +74,7 @@ impl XfsSuperblock {
         (is_sound && is_ours && (blocks == self.group_blocks || is_last)).then_some(group)
     }
 
-    /// The address in the block here.
+    /// The address that a block of metadata holds.
     pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
         let sector = match bytes.first_chunk::<4>()? {
             b"XAGF" => return self.header_group(bytes).map(|group| self.header_place(group)),
@@ -91,13 +91,14 @@ impl XfsSuperblock {
         (sector < self.size_sectors()).then_some(sector)
     }
 
-    /// An address in sectors of 512 bytes, if the UUID beside it is ours.
+    /// The address at `address` in sectors of 512 bytes, if the UUID at `owner` is that of this
+    /// file system.
     fn named(&self, bytes: &[u8], address: usize, owner: usize) -> Option<u64> {
         let is_ours = self.is_version_5 && array(bytes, owner)? == self.metadata_uuid;
         is_ours.then(|| be64(bytes, address)).flatten()
     }
 
-    /// An inode's number is its address: allocation group, block, place in the block.
+    /// The address of an inode, from its number: allocation group, block, place in the block.
     fn inode(&self, bytes: &[u8]) -> Option<u64> {
         let is_ours = *bytes.get(4)? == 3 && array(bytes, 160)? == self.metadata_uuid;
         let number = be64(bytes, 152).filter(|_| is_ours && self.is_version_5)?;
@@ -117,7 +118,7 @@ impl XfsSuperblock {
 
 /// Bytes before the data fork of an inode of version 3.
 const CORE: usize = 176;
-/// Bytes of a block header in the inode tree, and of a record after it.
+/// Bytes of a block header in the inode tree.
 const TREE_HEADER: usize = 56;
 const TREE_RECORD: usize = 16;
 
@@ -161,7 +162,7 @@ impl XfsSuperblock {
             let number = u64::from(be32(record, 0)?);
             let block = number >> self.inode_bits;
             let is_inside = group < u64::from(self.groups) && block < self.group_blocks;
-            // Sparse runs are skipped: which part of them exists is not looked up.
+            // Sparse runs are skipped, since braid does not look up which part of them exists.
             let is_whole = be16(record, 4)? == 0;
             (is_inside && is_whole)
                 .then(|| (group * self.group_blocks + block) * self.block_sectors)

@@ -15,15 +15,17 @@ use braid_byte_reader::{le16, le32};
 use crate::bytes::{is_blank, small};
 use crate::sign::Addresses;
 
-/// Blocks in a list from which on it counts as a sign by itself, although no known inode names it.
+/// A block list with at least this many blocks counts as a sign, although no known inode names it.
 const LISTED_MIN: u64 = 8;
-/// Most lists that are kept.
+/// The most lists that are kept.
 const LISTS_MAX: usize = 1 << 16;
-/// Most versions kept of a group: backups of descriptors are as old as the file system.
+/// The most versions of a group's descriptor that are kept: backups of descriptors are as old as
+/// the file system.
 const VERSIONS_MAX: usize = 4;
-/// Most groups with equally many free blocks: among more, a bitmap does not tell its group.
+/// The most groups with equally many free blocks. If there are more, a bitmap does not tell its
+/// group.
 const ALIKE_MAX: usize = 64;
-/// Most groups whose inode tables are used.
+/// The most groups whose inode tables are used.
 const GROUPS_MAX: usize = 1 << 16;
 
 /// The content of a group's descriptor.
@@ -37,15 +39,17 @@ struct Group {
     free_inodes: u32,
 }
 
-/// The content of the descriptors.
+/// The content of the group descriptors that were found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Tables {
     /// The first block of each group's inode table; 0 if unknown.
     tables: Vec<u64>,
-    /// Each group of a classic file system as descriptors have it, the first seen first.
+    /// The descriptors of each group of a classic file system, in the order in which they were
+    /// seen.
     groups: BTreeMap<u32, Vec<Group>>,
-    /// Groups by their free blocks, and by their free inodes.
+    /// Groups by the number of their free blocks.
     by_free_blocks: BTreeMap<u32, Vec<Group>>,
+    /// Groups by the number of their free inodes.
     by_free_inodes: BTreeMap<u32, Vec<Group>>,
 }
 
@@ -72,7 +76,7 @@ impl Tables {
     }
 }
 
-/// A list of block numbers, in short.
+/// A short form of a list of block numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct List {
     first: u64,
@@ -80,14 +84,15 @@ struct List {
     count: u64,
 }
 
-/// Block lists that were seen, by their place: right before the first block that they name.
+/// Block lists that were seen, by their place, which is right before the first block that a list
+/// names.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     seen: BTreeMap<u64, List>,
 }
 
 impl Lists {
-    /// Keeps the block if it can be a list.
+    /// Keeps the block if it can be a block list.
     pub(crate) fn learn(&mut self, found: &ExtSuperblock, bytes: &[u8]) {
         if self.seen.len() < LISTS_MAX
             && let Some(list) = found.list(bytes)
@@ -96,7 +101,8 @@ impl Lists {
         }
     }
 
-    /// The last block of a file, the one with index `listed` in its lists, and all its known lists.
+    /// The last block of a file, which has index `listed` in the file's lists, and all known lists
+    /// of the file.
     pub(crate) fn end(
         &self,
         found: &ExtSuperblock,
@@ -120,7 +126,7 @@ impl Lists {
 }
 
 impl ExtSuperblock {
-    /// Whether its blocks are recognised by the rules of this file.
+    /// Whether the file system's blocks are recognised by the rules of this module.
     pub(crate) const fn is_classic(&self) -> bool {
         self.is_classic
     }
@@ -139,13 +145,14 @@ impl ExtSuperblock {
         self.block_bytes / self.descriptor_bytes as u64
     }
 
-    /// The group of a block.
+    /// The group to which a block belongs.
     pub(crate) fn group_of(&self, block: u64) -> Option<u32> {
         let group = block.checked_sub(self.first_block)? / self.group_blocks;
         (block < self.blocks).then(|| u32::try_from(group).ok()).flatten()
     }
 
-    /// The groups of this block of descriptors. A block list looks similar, but fails these checks.
+    /// The groups that this block of descriptors describes. A block list looks similar, but fails
+    /// these checks.
     fn groups_of(&self, block: &[u8]) -> Option<Vec<Group>> {
         let first = self.group_of(le32(block, 0)?.into()).filter(|_| self.is_classic)?;
         let block = block.get(..small(self.block_bytes))?;
@@ -192,7 +199,7 @@ impl ExtSuperblock {
         block * self.block_bytes / braid_geometry::SECTOR_BYTES
     }
 
-    /// The places of this block of descriptors: after every superblock.
+    /// The places of this block of descriptors: one after every superblock.
     fn descriptors_places(&self, first: u32) -> impl Iterator<Item = u64> {
         let behind = 1 + u64::from(first) / self.descriptors_in_block();
         let groups = self.backups().into_iter();
@@ -214,12 +221,13 @@ impl ExtSuperblock {
     }
 
     /// Whether inode bitmaps have padding bits, which are all set. Without padding, any bytes with
-    /// the right number of clear bits look like one.
+    /// the right number of clear bits look like an inode bitmap.
     const fn is_padded(&self) -> bool {
         self.group_inodes as u64 + 64 <= self.block_bytes * 8
     }
 
-    /// Whether this can be a group's bitmap: its metadata is in use, nothing after its end is free.
+    /// Whether this can be a group's bitmap: the group's metadata is in use, and nothing after the
+    /// group's end is free.
     pub(crate) fn is_bitmap(
         &self,
         tables: &Tables,
@@ -253,13 +261,14 @@ impl ExtSuperblock {
             && (u64::from(self.group_inodes)..self.block_bytes * 8).all(|at| is_set(block, at))
     }
 
-    /// Blocks of a group: the last may be shorter.
+    /// The number of blocks in a group: the last group may be shorter.
     fn in_group(&self, group: &Group) -> u64 {
         let before = self.first_block + u64::from(group.number) * self.group_blocks;
         (self.blocks - before).min(self.group_blocks)
     }
 
-    /// The place of this block, if it is a bitmap with as much free as a descriptor says.
+    /// The possible places of this block, if it is a bitmap with as many free bits as a descriptor
+    /// says.
     pub(crate) fn bitmap_place(&self, block: &[u8], tables: &Tables) -> Option<Addresses> {
         let block = block.get(..small(self.block_bytes))?;
         // A bitmap's first bytes are in use, or all bits after its end are set.
@@ -279,13 +288,13 @@ impl ExtSuperblock {
             |group: &Group| self.is_block_bitmap(group, block).then_some(group.block_bitmap);
         let of_inodes =
             |group: &Group| self.is_inode_bitmap(group, block).then_some(group.inode_bitmap);
-        // The bitmap of a full group looks like any bytes without a zero.
+        // The bitmap of a full group has no clear bit, so any bytes without one look like it.
         let of_blocks = places(&tables.by_free_blocks, &of_blocks).filter(|_| zeroes > 0);
         of_blocks
             .or_else(|| places(&tables.by_free_inodes, &of_inodes).filter(|_| self.is_padded()))
     }
 
-    /// The place of this block, if it holds descriptors or the first inodes.
+    /// The possible places of this block, if it holds descriptors or the first inodes.
     pub(crate) fn block_place(&self, block: &[u8], tables: &Tables) -> Option<Addresses> {
         if !self.is_classic {
             return None;
@@ -297,7 +306,8 @@ impl ExtSuperblock {
         Some(Addresses::at(self.sector_of(table)))
     }
 
-    /// Whether the inodes here begin with the reserved ones, the root second.
+    /// Whether the inodes in this block begin with the reserved ones, of which the second is the
+    /// root.
     pub(crate) fn is_first_table(&self, block: &[u8]) -> bool {
         let size = small(self.inode_bytes.into());
         let mode =
@@ -311,7 +321,7 @@ impl ExtSuperblock {
             && [3, 4].into_iter().all(|number| mode(number) == Some(0))
     }
 
-    /// An inode's list of blocks and its list of lists; `None` without the first.
+    /// An inode's list of blocks and its list of lists; `None` if it has no list of blocks.
     pub(super) fn lists_of(&self, inode: &[u8]) -> Option<[u64; 2]> {
         if !self.is_classic || le32(inode, 0x20)? & super::HAS_EXTENTS != 0 {
             return None;
@@ -326,14 +336,15 @@ impl ExtSuperblock {
         block == 0 || block > self.first_block && block < self.blocks
     }
 
-    /// Whether this can be a block list that is not empty.
+    /// Whether this block can be a block list that is not empty.
     pub(crate) fn is_list(&self, block: &[u8]) -> bool {
         let Some(block) = block.get(..small(self.block_bytes)) else { return false };
         let mut listed = block.chunks_exact(4).filter_map(|it| le32(it, 0)).map(u64::from);
         !is_blank(block) && listed.all(|it| self.may_be_listed(it))
     }
 
-    /// The list in this block, if most entries are consecutive, or lists a list's length apart.
+    /// The list in this block, if most entries are consecutive, or are lists that are a list's
+    /// length apart.
     fn list(&self, block: &[u8]) -> Option<List> {
         let (first, second) = (u64::from(le32(block, 0)?), u64::from(le32(block, 4)?));
         let apart = self.block_bytes / 4 + 1;
@@ -357,7 +368,8 @@ impl ExtSuperblock {
         is_sound.then(|| List { first, last: listed[listed.len() - 1], count })
     }
 
-    /// The place of this block, if it is a list, and whether it is long enough to count by itself.
+    /// The place of this block if it is a list, and whether the list is long enough to count by
+    /// itself.
     pub(crate) fn list_place(&self, block: &[u8]) -> Option<(u64, bool)> {
         let list = self.list(block)?;
         Some((list.first - 1, list.count >= LISTED_MIN))
