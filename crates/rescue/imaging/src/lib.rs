@@ -1,4 +1,4 @@
-//! Copying a failing disk: which bytes are read already, and which to read next.
+//! Copying a failing disk: which bytes have been read, and which to read next.
 //!
 //! A pure crate: the caller reads the disk, writes the copy, and keeps the map's text beside it.
 //!
@@ -30,7 +30,7 @@
 //! Invariants
 //! - Every readable sector is read, and every other is bad in the end
 //!   `[check: whatever_can_be_read_is_read]`.
-//! - No sector is asked for more than twice, and once for each retry
+//! - No sector is requested more than twice, plus once for each retry
 //!   `[check: whatever_can_be_read_is_read]`.
 //! - A map reads as it was written `[check: a_map_reads_as_it_was_written]`.
 #![forbid(unsafe_code)]

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Most stretches of a map: those of a disk that fails everywhere would fill the memory.
+/// The most stretches of a map: those of a disk that fails everywhere would fill the memory.
 pub const BLOCKS_MAX: usize = 1 << 20;
-/// Most bytes of a map's text: a line for each stretch.
+/// The most bytes of a map's text, which has a line for each stretch.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 
-/// Most bytes of a disk; bytes beyond have no address.
+/// The most bytes of a disk; bytes beyond have no address.
 const DISK_BYTES_MAX: u64 = i64::MAX.unsigned_abs() - (SECTOR_BYTES - 1);
 const SECTOR_BYTES: u64 = 512;
 
-/// The state of bytes of the disk.
+/// The state of a byte of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// Not read yet.
+    /// The byte was not read yet.
     Untried,
-    /// A piece with them failed; which of its sectors are bad is unknown.
+    /// A piece that contains the byte failed; which of the piece's sectors are bad is unknown.
     Untrimmed,
-    /// They lie between two bad sectors, unread.
+    /// The byte is between two bad sectors, unread.
     Unscraped,
-    /// Reading them alone failed.
+    /// A read of the byte's sector alone failed.
     Bad,
-    /// The copy has them.
+    /// The copy has the byte.
     Done,
 }
 
@@ -33,7 +33,7 @@ impl State {
     pub const ALL: [Self; 5] =
         [Self::Untried, Self::Untrimmed, Self::Unscraped, Self::Bad, Self::Done];
 
-    /// Its sign in the text.
+    /// The state's letter in the map's text.
     #[must_use]
     pub fn sign(self) -> char {
         match self {
@@ -50,24 +50,24 @@ impl State {
     }
 }
 
-/// Why a text is no map.
+/// Why a text is not a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// Every line is a remark.
     #[error("it is empty")]
     Empty,
-    /// It is larger than the limit.
+    /// The text is larger than the limit.
     #[error("it has more than {BLOCKS_MAX} stretches")]
     TooLong,
     /// A line is malformed.
     #[error("line {line} is not a line of a map: {what}")]
     Line {
-        /// Counted from 1.
+        /// The line's number, counted from 1.
         line: usize,
         /// The fault in the line.
         what: &'static str,
     },
-    /// It names bytes that the disk does not have.
+    /// The map names bytes that the disk does not have.
     #[error("it goes up to byte {end}, beyond the size of {size_bytes}")]
     Beyond {
         /// The end of these bytes.
@@ -81,12 +81,13 @@ pub enum MapError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size_bytes: u64,
-    /// Each stretch by its start; it ends where the next begins. Neighbours have different states.
+    /// Each stretch by its start; the stretch ends where the next begins. Neighbours have different
+    /// states.
     starts: BTreeMap<u64, State>,
 }
 
 impl Map {
-    /// The map of a disk that was not read yet.
+    /// The map of a disk of which nothing was read yet.
     #[must_use]
     pub fn new(size_bytes: u64) -> Self {
         Self { size_bytes, starts: BTreeMap::from([(0, State::Untried)]) }
@@ -98,7 +99,7 @@ impl Map {
         self.size_bytes
     }
 
-    /// Its stretches, in order.
+    /// The stretches of the map, in order.
     pub fn stretches(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, State)> {
         self.starts.iter().map(|(start, state)| (*start..self.end_of(*start), *state))
     }
@@ -108,7 +109,7 @@ impl Map {
         self.stretches().filter(move |(_, state)| *state == wanted).map(|(range, _)| range)
     }
 
-    /// Bytes of one state.
+    /// The number of bytes in one state.
     #[must_use]
     pub fn bytes(&self, state: State) -> u64 {
         self.of(state).map(|range| range.end.saturating_sub(range.start)).sum()
@@ -142,7 +143,7 @@ impl Map {
         found.map(|(start, _)| *start..self.end_of(*start).min(at))
     }
 
-    /// Sets the state of bytes; those beyond the end of the disk are ignored.
+    /// Sets the state of a range of bytes; bytes beyond the end of the disk are ignored.
     pub fn set(&mut self, range: Range<u64>, state: State) {
         let range = range.start..range.end.min(self.size_bytes);
         if range.is_empty() {
@@ -193,9 +194,9 @@ impl Map {
         Self::parse_up_to(text, size_bytes, size_bytes)
     }
 
-    /// Reads the map of a copy of so many bytes, in whole sectors. A copy that was stopped early is
-    /// shorter than its disk; the map then names bytes after the copy's end. These were not read,
-    /// whatever the map says.
+    /// Reads the map of a copy of `copy_bytes` bytes, in whole sectors. A copy that was stopped
+    /// early is shorter than its disk. The map may then name bytes after the copy's end; those were
+    /// not read, whatever the map says.
     ///
     /// # Errors
     /// The text is no map, or has more bytes than any disk.
@@ -224,7 +225,7 @@ impl Map {
         let lines = (1..).zip(text.lines().map(str::trim));
         let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let (line, head) = lines.next().ok_or(MapError::Empty)?;
-        // Position, step, and in newer maps the pass.
+        // This line has the position, the step, and in newer maps the pass.
         let wrong = |line, what| MapError::Line { line, what };
         let mut words = head.split_whitespace();
         words.next().and_then(number).ok_or(wrong(line, "a position is wanted first"))?;
@@ -258,7 +259,7 @@ impl Map {
             map.lengthen(end);
             end_before = end;
             map.set(start..end, state);
-            // A plan ends when its map is full, which may add two more stretches.
+            // A plan stops when its map is full, and its last read may add two more stretches.
             if map.starts.len() > BLOCKS_MAX.saturating_add(2) {
                 return Err(MapError::TooLong);
             }
@@ -266,7 +267,8 @@ impl Map {
         Ok(map)
     }
 
-    /// The map as text, with the position and step of the copy. `remarks` come first, a line each.
+    /// The map as text, with the position and step of the copy. `remarks` come first, each on a
+    /// line.
     #[must_use]
     pub fn to_text(&self, remarks: &[&str], (position, sign): (u64, char), pass: u8) -> String {
         let mut text = String::new();
@@ -294,7 +296,7 @@ fn number(word: &str) -> Option<u64> {
         (None, Some(digits)) if !digits.is_empty() => (digits, 8),
         _ => (word, 10),
     };
-    // The library would accept a sign.
+    // Rust's own conversion would accept a plus or minus sign.
     let is_digits = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
     is_digits.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
 }

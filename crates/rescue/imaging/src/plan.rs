@@ -9,28 +9,28 @@ use crate::{Map, State};
 
 /// Bytes of a read while no read fails.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes to leap over after a first failure; each further one doubles them.
+/// Bytes to leap over after a first failure; each further failure doubles them.
 const LEAP_BYTES: u64 = 1 << 20;
-/// Most bytes to leap over, besides a hundredth of the disk.
+/// The most bytes to leap over. A leap is also at most a hundredth of the disk.
 const LEAP_BYTES_MAX: u64 = 1 << 30;
 
 /// A step of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Untried bytes, in pieces; passes 1 to 3.
+    /// Reads untried bytes, in pieces; passes 1 to 3.
     Copy(u8),
-    /// The edges of pieces that failed.
+    /// Reads the edges of pieces that failed.
     Trim,
-    /// The sectors between the edges.
+    /// Reads the sectors between the edges.
     Scrape,
-    /// Bad sectors again; the number of the retry, from 1.
+    /// Reads bad sectors again; the number of the retry, from 1.
     Retry(u32),
     /// Nothing is left to read.
     Over,
 }
 
 impl Step {
-    /// Its sign in a map's text.
+    /// The step's letter in a map's text.
     #[must_use]
     pub fn sign(self) -> char {
         match self {
@@ -42,7 +42,7 @@ impl Step {
         }
     }
 
-    /// Its pass.
+    /// The number of the step's pass.
     #[must_use]
     pub fn pass(self) -> u8 {
         match self {
@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// A read.
+/// A read that the caller should make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The bytes to read.
@@ -70,16 +70,16 @@ pub struct Plan {
     /// The position within this step.
     at: u64,
     leap_bytes: u64,
-    /// The front of the failed piece is trimmed; now its back is.
+    /// Whether the front of the failed piece is trimmed, so that now its back is.
     is_front_trimmed: bool,
 }
 
 impl Plan {
-    /// Continues from a map, with sectors of this size in failed pieces and `retries` further reads
-    /// of bad sectors.
+    /// Continues from a map, with sectors of `sector_bytes` in failed pieces and `retries` further
+    /// reads of bad sectors.
     ///
     /// # Panics
-    /// Sectors without bytes, or larger than a piece: the caller has asked the disk.
+    /// If a sector has no bytes, or more than a piece: the caller has asked the disk.
     #[must_use]
     pub fn new(map: Map, sector_bytes: u64, retries: u32) -> Self {
         assert!((1..=PIECE_BYTES).contains(&sector_bytes), "sectors of {sector_bytes} bytes");
@@ -208,14 +208,14 @@ impl Plan {
         }
     }
 
-    /// Makes these bytes untried again: the whole disk was gone when they were read.
+    /// Marks these bytes as untried again, because the whole disk was gone when they were read.
     pub fn take_back(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
             self.map.set(range.clone(), State::Untried);
         }
     }
 
-    /// Leaps over bytes that are likely to fail as well, for now.
+    /// Leaps, for now, over bytes whose reads are likely to fail as well.
     fn leap(&mut self) {
         let leap_bytes = self.leap_bytes;
         self.at = match self.is_backwards() {

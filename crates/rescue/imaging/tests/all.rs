@@ -1,4 +1,4 @@
-//! Disks with bad sectors, and texts of maps.
+//! Copies of disks with bad sectors, and texts of maps.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 const SECTOR: u64 = 512;
 
-/// Copies a disk with these bad sectors to the end; returns the reads of each sector, and the map.
+/// Copies a disk with these bad sectors to the end. Returns the number of reads of each sector, and
+/// the map.
 fn copied(mut plan: Plan, sectors: u64, bad: &dyn Fn(u64) -> bool) -> (BTreeMap<u64, u32>, Map) {
     let mut asked = BTreeMap::new();
     let mut count = 0_u64;
@@ -23,7 +24,7 @@ fn copied(mut plan: Plan, sectors: u64, bad: &dyn Fn(u64) -> bool) -> (BTreeMap<
     (asked, plan.map().clone())
 }
 
-/// Stretches of a disk, some of them bad, of very different lengths.
+/// Stretches of a disk, of very different lengths; those with `true` are bad.
 fn stretches() -> impl Strategy<Value = Vec<(u64, bool)>> {
     let length = prop_oneof![1..4_u64, 1..200_u64, 1000..9000_u64];
     prop::collection::vec((length, any::<bool>()), 1..12)
@@ -96,7 +97,7 @@ proptest! {
 
 #[test]
 fn a_map_of_ddrescues_is_read() {
-    // As ddrescue writes it, in the middle of its retries.
+    // A map as ddrescue writes it in the middle of its retries.
     let text = "# Mapfile. Created by GNU ddrescue version 1.30\n\
                 # Command line: ddrescue -d -r3 /dev/hdb hdimage mapfile\n\
                 # Start time:   2026-01-01 00:00:00\n\
@@ -108,19 +109,19 @@ fn a_map_of_ddrescues_is_read() {
                 0x028A0000  0x00120000  +\n";
     let map = Map::parse(text, 0x029C_0000).expect("a map");
     assert_eq!(map.missing(), std::slice::from_ref(&(0x0289_0000..0x028A_0000)));
-    // Without a pass, as in older maps, and shorter than the disk.
+    // A map without a pass, as older ones are, and shorter than the disk.
     let map = Map::parse("0 ?\n0 4096 +\n010000 512 /\n", 8192).expect("a map");
     assert_eq!(map.missing(), std::slice::from_ref(&(4096..8192)));
     assert_eq!(map.state_at(4096), State::Unscraped);
 }
 
-/// ddrescue lets a copy grow, and was stopped; or the copy was cut, and its map was not.
+/// ddrescue lets a copy grow and may be stopped early; or a copy was cut, and its map was not.
 #[test]
 fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest() {
     let text = "0 ?\n0 4096 +\n4096 1024 -\n5120 4000 +\n";
     let map = Map::parse_of_copy(text, 8192).expect("a map");
     assert_eq!((map.size_bytes(), map.missing()), (9216, vec![4096..5120, 8192..9216]));
-    // Bytes missing before are still missing.
+    // Bytes that the map lists as missing stay missing.
     let cut = Map::parse_of_copy(text, 2048).expect("a map");
     assert_eq!(
         (cut.size_bytes(), cut.missing().as_slice()),

@@ -39,7 +39,8 @@ use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, save, writing};
 
 /// Bytes that are compared at once, and the longest piece that is written.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes that a commit may change. Old and new bytes are both saved, in one file of at most 1 GiB.
+/// The most bytes that a commit may change. Old and new bytes are both saved, in one file of at
+/// most 1 GiB.
 const COMMIT_BYTES_MAX: u64 = 256 << 20;
 
 struct Change {
@@ -47,9 +48,9 @@ struct Change {
     path: PathBuf,
     part: Option<Range<u64>>,
     mark: u64,
-    /// The place of its superblock, relative to `part`.
+    /// The place of the member's superblock, relative to `part`.
     superblock: Range<u64>,
-    /// Relative to `part`; each differs in every sector.
+    /// Pieces that differ from the member in every sector, with places relative to `part`.
     pieces: Vec<Snippet>,
 }
 
@@ -58,7 +59,7 @@ impl Change {
         self.pieces.iter().map(|piece| piece.bytes.len() as u64).sum()
     }
 
-    /// In sectors of the device, with adjacent ranges merged.
+    /// The changed sectors of the device, with adjacent ranges merged.
     fn sectors(&self) -> Vec<Range<u64>> {
         let start = self.start();
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -79,7 +80,7 @@ impl Change {
         self.part.as_ref().map_or(0, |part| part.start)
     }
 
-    /// Pieces on the device: the superblock's, and all others.
+    /// Pieces to write on the device: those of the superblock, and all others.
     fn writes(&self) -> (Vec<Snippet>, Vec<Snippet>) {
         let start = self.start();
         let moved = |piece: &Snippet| Snippet { offset: start + piece.offset, ..piece.clone() };
@@ -118,13 +119,13 @@ pub(super) fn commit(
     if args.dry_run {
         return Ok(Exit::Done);
     }
-    // Devices open for reading keep writers out.
+    // Devices that are open for reading keep writers out, so they are closed first.
     drop((overlays, disks));
     let saved = write(args, (&changes, &folder), group, globals)?;
     finished((&group.name, saved), &folder, globals)
 }
 
-/// Finishes a commit that stopped: the record has all bytes that it writes.
+/// Finishes a commit that stopped: the commit's record has all bytes that it writes.
 pub(super) fn go_on(
     args: &RescueConfig,
     stopped: &UnfinishedCommand,
@@ -170,7 +171,8 @@ fn finished(
     folder: &Path,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    // The mark goes last: without the overlay nothing is left to commit.
+    // The mark of the unfinished commit is removed last: without the overlay nothing is left to
+    // commit.
     overlay::remove_committed(folder)?;
     end(&globals.state_dir, saved);
     if globals.json {
@@ -190,15 +192,15 @@ fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
         .because("the same command, once the member can be written, goes on where it was")
 }
 
-/// The sectors in which an overlay differs from its member, with superblocks that are only in
-/// memory.
+/// The sectors in which an overlay differs from its member. Superblocks that are only in memory
+/// count too.
 fn change(disk: &Disk, overlay: &MemberOverlay) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
     let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.plain {
         None => (overlay.below(), disk.mark, &[]),
         Some(plain) => (&plain.device, plain.mark, &plain.ranges),
     };
-    // Ranges that are in both are compared once.
+    // Ranges of the overlay that are also in memory are compared once.
     let ranges = overlay.ranges();
     let is_over = |range: &&Range<u64>| {
         ranges.iter().any(|it| it.start <= range.start && range.end <= it.end)
@@ -226,7 +228,7 @@ fn change(disk: &Disk, overlay: &MemberOverlay) -> Result<Change, CliError> {
     Ok(Change { label, path, part: disk.part.clone(), mark, superblock, pieces })
 }
 
-/// Cuts a piece in two where it spans `place`.
+/// Cuts a piece in two where the piece spans `place`.
 fn cut_at(place: u64, piece: Snippet) -> Vec<Snippet> {
     let within = place.checked_sub(piece.offset).and_then(|within| usize::try_from(within).ok());
     match within.filter(|within| (1..piece.bytes.len()).contains(within)) {
@@ -262,13 +264,13 @@ fn show(changes: &[Change], array: &str, (is_dry, globals): (bool, &Globals)) {
 
 struct CommitTarget {
     device: Box<dyn Member>,
-    /// The bytes at its ends.
+    /// The bytes at the device's ends.
     ends: Vec<Snippet>,
     superblocks: Vec<Snippet>,
     others: Vec<Snippet>,
 }
 
-/// Saves the bytes to be overwritten, and writes.
+/// Saves the bytes to be overwritten, and then writes.
 fn write(
     args: &RescueConfig,
     (changes, folder): (&[Change], &Path),
@@ -318,7 +320,7 @@ fn write(
     Ok(saved.number)
 }
 
-/// Refuses if the member was written to while it was not held.
+/// Refuses if another program wrote to the member while braid did not hold it.
 fn check(args: &RescueConfig, change: &Change, device: &dyn Member) -> Result<(), CliError> {
     let now = match &change.part {
         None => mark(device, &change.label)?,

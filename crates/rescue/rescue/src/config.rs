@@ -106,7 +106,8 @@ impl std::str::FromStr for NamedSerial {
     type Err = &'static str;
 
     fn from_str(words: &str) -> Result<Self, Self::Err> {
-        // A path may contain `=`, a serial number never does.
+        // A path may contain `=`, but a serial number never does, so the last `=` separates the
+        // two.
         let (member, serial) = words.rsplit_once('=').ok_or("MEMBER=SERIAL is wanted")?;
         Ok(Self { member: member.into(), serial: serial.to_owned() })
     }
@@ -119,7 +120,7 @@ impl RescueConfig {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The command line again, without the backup file.
+    /// The command line of this rescue, without the backup file.
     pub(super) fn without_backup(&self) -> String {
         let line = self.command("");
         self.backup_words()
@@ -132,12 +133,12 @@ impl RescueConfig {
         Some(format!("--backup-file {}{older}", shell_word(&path.display().to_string())))
     }
 
-    /// The command line again, with other options.
+    /// The command line of this rescue, with other options.
     pub(super) fn command(&self, more: &str) -> String {
         self.command_for(None, more)
     }
 
-    /// The same, for one of several arrays.
+    /// The command line of this rescue with other options, for one of several arrays.
     pub(super) fn command_for(&self, array: Option<&str>, more: &str) -> String {
         let list = |name: &str, values: &[String]| {
             (!values.is_empty()).then(|| format!("{name} {}", shell_word(&values.join(","))))
@@ -152,12 +153,12 @@ impl RescueConfig {
         };
         let serials: Vec<String> =
             self.serials.iter().map(|named| format!("--serial {}", serial(named))).collect();
-        // The overlay records by then which members are believed.
+        // When commit or discard runs, the overlay has recorded which members are believed.
         let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
         let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
         let overlay = self.overlay.as_ref().filter(|_| !more.contains("--overlay"));
         let solve = Some("--solve").filter(|_| self.solve && !more.contains("--solve"));
-        // To show all guesses, none is chosen.
+        // A command that shows all guesses chooses none.
         let guess = self.guess.filter(|_| !more.contains("--guess") && more != "--solve");
         // `--solve` tries both layouts.
         let is_chosen = ["--solve", "--layout"].iter().any(|word| more.contains(*word));

@@ -37,12 +37,13 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 
-/// Space after a volume's data for a superblock in memory: 1.0 has 8 sectors within the last 24.
+/// Space after a volume's data for a superblock in memory: a 1.0 superblock is in the last 24
+/// sectors.
 const ROOM_SECTORS: u64 = 32;
-/// Intel stores the last characters of a serial number, so many.
+/// Intel's metadata stores this many characters of a serial number, the last ones.
 const SERIAL_CHARACTERS: usize = 16;
 
-/// Disks with metadata that is not md's, and notes on them.
+/// Disks with metadata that is not md's, and notes on these disks.
 #[derive(Default)]
 pub(super) struct ContainerScan {
     pub(super) members: Vec<Disk>,
@@ -95,7 +96,7 @@ pub(super) fn split(
             }
         }
     }
-    // A disk that is in no volume is shown as a plain disk.
+    // A disk that is in no volume is treated as a plain disk.
     for ((whole, label, _), is_used) in disks.into_iter().zip(used) {
         if !is_used {
             let is_spare = label.disks.iter().any(|disk| disk.is_spare);
@@ -113,7 +114,7 @@ pub(super) fn split(
     Ok(scan)
 }
 
-/// Whether any current disk is identified, although others could not be.
+/// Whether any up-to-date disk is identified, although others could not be.
 fn is_enough(array: &Array) -> bool {
     array.occupants.iter().filter(|occupant| !occupant.is_stale).count() > 0
 }
@@ -136,7 +137,7 @@ fn serial(args: &RescueConfig, whole: &WholeDisk) -> Option<String> {
     let IdentityKey::BlockDevice { device } = whole.device.identity().key else { return None };
     let folder = PathBuf::from(format!("/sys/dev/block/{device}"));
     let read = |name: &str| std::fs::read(folder.join(name)).ok();
-    // A SCSI or SATA page has a header of four bytes before the number.
+    // A SCSI or SATA page has a header of four bytes before the serial number.
     let page = read("device/vpd_pg80").and_then(|page| page.get(4..).map(<[u8]>::to_vec));
     let bytes = page.or_else(|| read("device/serial")).or_else(|| read("serial"))?;
     let text = as_intel_has_it(&String::from_utf8_lossy(&bytes));
@@ -148,7 +149,7 @@ fn as_intel_has_it(serial: &str) -> String {
     letters[letters.len().saturating_sub(SERIAL_CHARACTERS)..].iter().collect()
 }
 
-/// Each given serial number must be of a disk, and in a table.
+/// Checks that each serial number that the operator gave is for a disk here, and in a table.
 fn check_serials(
     args: &RescueConfig,
     disks: &[(WholeDisk, Label, Option<String>)],
@@ -173,7 +174,7 @@ fn check_serials(
     Ok(())
 }
 
-/// Notes on a volume, before it becomes an array.
+/// Notes on a volume, which is not an array yet.
 fn notes(
     args: &RescueConfig,
     array: &Array,
@@ -211,7 +212,7 @@ fn notes(
             printable(&args.command("--solve")),
         ));
     }
-    // Which half of a mirror is here may be unknown.
+    // A disk of a mirror may hold either half: that is unknown.
     let is_known = array.occupants.iter().all(|occupant| {
         let (_, label, serial) = &disks[occupant.disk];
         label.own.is_some() || serial.is_some()
@@ -235,7 +236,7 @@ fn notes(
     notes
 }
 
-/// A disk's stretch of a volume as an md member, or the reason why not.
+/// A disk's stretch of a volume as an md member, or the reason why it cannot be one.
 fn member(
     array: &Array,
     (level, layout, chunk): (Level, u32, u32),
@@ -272,7 +273,7 @@ fn member(
         kind: array.kind.name(),
         size_sectors: array.size_sectors,
     });
-    // A disk that is here and being rebuilt holds its slot; its recovery offset says how far.
+    // A disk that is present and being rebuilt holds its slot; its recovery offset says how far.
     let is_here = |number: usize| {
         array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale)
     };
@@ -284,8 +285,8 @@ fn member(
     let mut all = roles(&held).to_vec();
     let mut number = occupant.slot;
     if occupant.is_stale {
-        // A stale disk was in the array by its own label. The disk that took its number keeps it;
-        // the stale one gets a number beyond the slots.
+        // By its own label, a stale disk was in the array. The disk that took its number keeps the
+        // number; the stale disk gets a number beyond the slots.
         if is_here(occupant.slot) {
             all[occupant.slot] = Role::Faulty;
             number = array.slots.len()
@@ -320,7 +321,7 @@ fn member(
     in_front(&superblock, &(0..data_sectors), disk).map(Ok)
 }
 
-/// Sectors that each member provides for a volume of its size: never more than the member has.
+/// The sectors that each member provides for a volume of its size; never more than the member has.
 fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> Option<u64> {
     let slots = u64::try_from(array.slots.len()).ok()?;
     let given = array.slots.iter().map(|slot| slot.sectors).filter(|sectors| *sectors > 0).min()?;
@@ -335,7 +336,7 @@ fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> O
     let chunk = u64::from(chunk).max(1);
     let wanted = array.size_sectors.checked_mul(times)?.div_ceil(share.max(1));
     let wanted = wanted.checked_next_multiple_of(chunk)?;
-    // The record's size of the whole may be that of one part only.
+    // The whole size in a record may be that of one part only.
     let all = if array.size_sectors == 0 { given } else { wanted };
     Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
 }

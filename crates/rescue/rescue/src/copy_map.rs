@@ -19,7 +19,8 @@ pub(super) struct CopyMap {
     pub(super) map: Map,
 }
 
-/// The map of a member of this size, if one exists. Its disk may be larger.
+/// The map of a member of this size, if the member has one. The member is then a copy, and the
+/// copied disk may be larger.
 pub(super) fn of(
     args: &RescueConfig,
     path: &Path,
@@ -57,7 +58,7 @@ pub(super) fn check(args: &RescueConfig) -> Result<(), CliError> {
     }
 }
 
-/// The holes within `part`, counted from its start.
+/// The holes within `part`, with offsets counted from the start of `part`.
 pub(super) fn within(holes: &[Range<u64>], part: &Range<u64>) -> Vec<Range<u64>> {
     let clipped = holes.iter().map(|hole| hole.start.max(part.start)..hole.end.min(part.end));
     let clipped = clipped.filter(|hole| hole.start < hole.end);

@@ -41,24 +41,26 @@ const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
 /// Bytes searched at a disk's start: all partitions begin there, except on large systems.
 const START_BYTES: u64 = 16 << 20;
-/// Bytes searched at its end, for the 1.0 superblock of a last partition or a slightly enlarged
-/// disk.
+/// Bytes searched at a disk's end, for the 1.0 superblock of a last partition, or of a disk that
+/// was slightly enlarged.
 const END_BYTES: u64 = 16 << 20;
-/// Bytes searched after the content of a disk without a table: a 1.0 superblock followed it.
+/// Bytes searched after the content of a disk without a table, since a 1.0 superblock followed the
+/// content.
 const BEHIND_BYTES: u64 = 8 << 20;
 /// Bytes searched before the former end of a smaller disk.
 const OLD_END_BYTES: u64 = 2 << 20;
-/// Bytes of a read, and of a smaller one where reads fail.
+/// Bytes of a read.
 const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes of a read where a larger one failed.
 const SMALL_PIECE_BYTES: u64 = 64 << 10;
 /// Sectors beyond 16 MiB at which partitions of NAS disks begin; `nas.rs` has the sources.
 const STARTS: [u64; 10] = [
     771_120, 1_044_225, 1_060_296, 2_120_584, 4_980_736, 8_388_672, 9_437_248, 9_453_280,
     16_785_408, 21_241_856,
 ];
-/// Failing reads allowed on a disk, each of which takes seconds. Holes of a copy do not count.
+/// The most failing reads on a disk, since each takes seconds. Holes of a copy do not count.
 const FAILURES_MAX: usize = 16;
-/// Most superblocks reported of one disk; more are remains of many arrays.
+/// The most superblocks reported for one disk; a disk with more holds remains of many arrays.
 const REPORTED_MAX: usize = 16;
 
 pub(super) struct Remnant {
@@ -67,7 +69,7 @@ pub(super) struct Remnant {
     pub(super) damaged: DamagedSuperblock,
 }
 
-/// Whether the device holds the disk's bytes in another order, such as an image that is not raw.
+/// Whether the device holds the disk's bytes in another order, as an image does that is not raw.
 fn is_wrapped(disk: &Disk) -> bool {
     let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
     kinds
@@ -93,7 +95,8 @@ pub(super) fn taken(
             0 => disk.label.clone(),
             start => format!("{}@{start}", disk.label),
         };
-        // Commit and discard work on what was served, whose members were named then.
+        // Commit and discard work on the overlay of an array that was served. Its members were
+        // named then.
         let is_believed = |label: &String| {
             let is_named =
                 |name: &String| name == label || *name == disk.label || disk.path == **name;
@@ -159,7 +162,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<DamagedSuperblock> {
         if look_through(device, &piece, others, &mut found) {
             continue;
         }
-        // A bad sector hides only its neighbourhood.
+        // A bad sector hides only the sectors near it, so a failed piece is read in small pieces.
         for small in pieces(&piece, SMALL_PIECE_BYTES) {
             let is_read = look_through(device, &small, others, &mut found);
             failures += usize::from(!is_read && !lacks(&small));
@@ -168,7 +171,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<DamagedSuperblock> {
     found.extend(old(device));
     found.sort_by_key(|one| (one.start_bytes, one.found_bytes));
     found.dedup_by_key(|one| one.found_bytes);
-    // An array on an array has its superblocks among the other's data.
+    // If an array is on an array, its superblocks are among the data of the lower one.
     let data_of = |one: &DamagedSuperblock| {
         let start = one.start_bytes + one.superblock.device.data_offset_sectors * SECTOR_BYTES;
         start..(start + one.superblock.device.data_size_sectors * SECTOR_BYTES).min(size)
@@ -315,7 +318,7 @@ impl Remnant {
     }
 }
 
-/// The array of a superblock, and the role there.
+/// The array that a superblock names, and the role of the superblock's device in this array.
 fn whose(superblock: &Superblock) -> String {
     let array = &superblock.array;
     let uuid = format_uuid(&array.uuid);
@@ -335,7 +338,7 @@ fn whose(superblock: &Superblock) -> String {
     )
 }
 
-/// The command that believes all of them.
+/// The command that believes all of these superblocks.
 pub(super) fn believing(args: &RescueConfig, remnants: &[Remnant]) -> String {
     let mut names = args.with.clone();
     names.extend(remnants.iter().map(|one| one.label.clone()));

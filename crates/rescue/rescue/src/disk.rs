@@ -1,5 +1,5 @@
-//! One device of a rescue, or a part of one: opened read-only, probed, and with the holes of its
-//! copy.
+//! One device of a rescue, or a part of one: opened read-only, probed, and with the bytes that it
+//! lacks if it is a copy.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use braid_console::error::CliError;
 use braid_discovery::contents::read_ends;
 use braid_discovery::probe::probe_beside;
 
-/// An opened device, with the holes of its copy.
+/// An opened device. If it is a copy of a disk, `holes` are the bytes that the copy lacks.
 pub(super) struct WholeDisk {
     pub(super) label: String,
     pub(super) path: PathBuf,
@@ -23,13 +23,13 @@ pub(super) struct WholeDisk {
     pub(super) holes: Vec<Range<u64>>,
 }
 
-/// The foreign volume of a member.
+/// The volume of a member whose metadata is not md's.
 #[derive(Debug, Clone)]
 pub(super) struct ContainerVolume {
     pub(super) name: String,
-    /// The metadata's name, for messages.
+    /// The name of the kind of metadata, for messages.
     pub(super) kind: &'static str,
-    /// Its size in sectors, which may be less than its members provide.
+    /// The volume's size in sectors, which may be less than its members provide.
     pub(super) size_sectors: u64,
 }
 
@@ -37,17 +37,17 @@ pub(super) struct ContainerVolume {
 pub(super) struct Disk {
     pub(super) label: String,
     pub(super) path: PathBuf,
-    /// The bytes of the device that it covers, if not all.
+    /// The bytes of the device that the partition covers; `None` for the whole device.
     pub(super) part: Option<Range<u64>>,
     pub(super) device: Arc<dyn Member>,
     pub(super) probed: ProbedMember,
-    /// Checksum of its first and last bytes.
+    /// A checksum of the first and last bytes of the disk or partition.
     pub(super) mark: u64,
-    /// Its content, if it is not a member.
+    /// The disk's content, if the disk is not a member.
     pub(super) contents: Contents,
-    /// Bytes that it lacks, if it is a copy; reading them is an error.
+    /// If the disk is a copy, the bytes that the copy lacks; reading them is an error.
     pub(super) holes: Vec<Range<u64>>,
-    /// Its volume, if its metadata is not md's.
+    /// The volume to which the disk belongs, if its metadata is not md's.
     pub(super) volume: Option<ContainerVolume>,
     /// The plain device, if `device` has bytes in memory in front of it.
     pub(super) plain: Option<PlainDevice>,
@@ -69,7 +69,7 @@ pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     Ok((u64::from(sum(0)) << 32) | u64::from(sum(0x6272_6169)))
 }
 
-/// The device for probing: holes of a copy read as zeroes.
+/// The device for probing: bytes that a copy lacks read as zeroes.
 pub(super) fn for_looking(device: &Arc<dyn Member>, holes: &[Range<u64>]) -> Arc<dyn Member> {
     match holes.is_empty() {
         true => Arc::clone(device),

@@ -1,9 +1,9 @@
 //! Opens the devices of a rescue read-only, and splits disks into their partitions.
 //!
-//! A NAS disk has its members in partitions, for which an image has no device nodes. So a disk that
-//! is no member itself and has a partition table is split into its partitions, called
-//! `DISK#NUMBER`. A disk of an Intel or DDF container is split into its stretches of volumes,
-//! called `DISK@VOLUME` (`containers`).
+//! A NAS disk has its members in partitions, and an image of the disk has no device nodes for
+//! these. So a disk that is no member itself and has a partition table is split into its
+//! partitions, called `DISK#NUMBER`. A disk of an Intel or DDF container is split into its
+//! stretches of volumes, called `DISK@VOLUME` (`containers`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,18 +29,18 @@ use braid_discovery::ready::{is_dead, refuse_repeated};
 #[derive(Default)]
 pub(super) struct Disks {
     pub(super) all: Vec<Disk>,
-    /// Devices that exist and cannot be read, and why.
+    /// Devices that exist and cannot be read, each with the reason.
     pub(super) unreadable: Vec<(String, String)>,
-    /// Notes on containers that are not md's.
+    /// Notes on disks of containers that are not md's.
     pub(super) notes: Vec<String>,
-    /// Slightly damaged superblocks that the operator did not ask to believe.
+    /// Slightly damaged superblocks that the operator did not ask braid to believe.
     pub(super) remnants: Vec<Remnant>,
     pub(super) spares: Vec<String>,
 }
 
 impl Disks {
-    /// Opens the named devices, with the holes of copies. An unreadable device is reported; a
-    /// missing or busy one is an error, since it is probably a typing mistake.
+    /// Opens the named devices, with the maps of those that are copies. An unreadable device is
+    /// reported; a missing or busy one is an error, since it is probably a typing mistake.
     pub(super) fn open(args: &RescueConfig) -> Result<Self, CliError> {
         let paths = &args.members;
         refuse_repeated(paths.iter().map(PathBuf::as_path))?;
@@ -69,7 +69,7 @@ impl Disks {
                 Err(error) => return Err(error),
             }
         }
-        // `--solve` ignores the metadata on the disks.
+        // `--solve` does not use the metadata on the disks.
         let found = match args.solve {
             true => {
                 containers::ContainerScan { others: wholes, ..containers::ContainerScan::default() }
@@ -99,7 +99,8 @@ impl Disks {
         Ok(disks)
     }
 
-    /// How to open the wrapped ones among these disks (images that are not raw, encryption).
+    /// Commands that open those of these disks that are wrapped (images that are not raw,
+    /// encryption).
     pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, OpenCommand)> {
         let kind = |disk: &Disk| {
             let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
@@ -111,7 +112,8 @@ impl Disks {
         open_commands(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
     }
 
-    /// Next commands if no member was found: open wrapped disks first, else `--solve`.
+    /// The next commands if no member was found: first those that open wrapped disks, else
+    /// `--solve`.
     pub(super) fn ways(&self, args: &RescueConfig) -> Vec<(Risk, String, String)> {
         let ways = self.openings(|_| true);
         if ways.is_empty() {
@@ -125,13 +127,14 @@ impl Disks {
         };
         let within =
             RescueConfig { members: args.members.iter().map(opened).collect(), ..args.clone() };
-        // Only possible after the other commands.
+        // This command works only after the ones before it.
         let then = (Risk::Change, "Then look at what is within".to_owned(), within.command(""));
         let ways = ways.into_iter().map(|(_, way)| (Risk::Change, way.label, way.command));
         ways.chain([then]).collect()
     }
 
-    /// The disks with this name: a label, or the path of a disk, which includes its partitions.
+    /// The disks with this name, which is a label, or the path of a disk and then includes its
+    /// partitions.
     pub(super) fn called(&self, name: &str) -> Vec<usize> {
         let of = |name: &str| -> Vec<usize> {
             let is_it = |disk: &&Disk| disk.label == name || disk.path == Path::new(name);
@@ -140,14 +143,14 @@ impl Disks {
         };
         let found = of(name);
         match name.rsplit_once('=') {
-            // A spare, and its former slot.
+            // The name gives a spare, and the slot that the spare had.
             Some((label, slot)) if found.is_empty() && slot.parse::<u16>().is_ok() => of(label),
             _ => found,
         }
     }
 }
 
-/// A copy, extended to the size of its disk: bytes after its end are a hole.
+/// A copy, extended to the size of its disk: the bytes after its end are a hole.
 fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
     match size_bytes > device.size_bytes() {
         true => Arc::new(Holes::of_longer(device, size_bytes, &[])),
@@ -156,7 +159,7 @@ fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
 }
 
 /// The full size of a disk whose superblock says that its end is missing: a copy that was stopped
-/// early, or a disk behind a bridge that hides its end.
+/// early, or a disk behind a bridge that hides the end.
 fn uncut_bytes(disk: &Disk) -> Option<u64> {
     let superblocks = &disk.probed.probe.superblocks;
     let missing = superblocks.iter().filter_map(|found| match found.as_ref().err()?.cause {
@@ -167,7 +170,7 @@ fn uncut_bytes(disk: &Disk) -> Option<u64> {
     disk.device.size_bytes().checked_add(missing)
 }
 
-/// The disk, or its partitions.
+/// The disk as a whole, or its partitions.
 fn taken_apart(
     (label, path): (&str, &Path),
     mut device: Arc<dyn Member>,
@@ -199,6 +202,6 @@ fn taken_apart(
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
     let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());
-    // A partition table without members may have overwritten a member.
+    // If no partition is a member, the partition table may have overwritten one.
     Ok(if has_members { parts } else { vec![whole] })
 }

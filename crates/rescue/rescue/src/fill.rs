@@ -8,7 +8,7 @@
 //!
 //! The rows are written with their own content, so that parity in a hole comes back as well. All
 //! writes go to a separate overlay, which is deleted in the end. Only the bytes in holes are copied
-//! from it: byte for byte those of the disk.
+//! from the overlay: byte for byte those of the disk.
 //!
 //! Invariants:
 //! - only holes of the copy are written, and no other member
@@ -106,7 +106,8 @@ pub(super) fn fill(
         let start = disk.part.as_ref().map_or(0, |part| part.start);
         let overlay = found.overlays[*index].as_ref();
         let overlay = overlay.expect("who is used has one");
-        // braid's own metadata beside the data, in the overlay, was not on the disk.
+        // braid's own metadata beside the data is only in the overlay and was not on the disk, so
+        // it is not copied.
         let sectors = used.iter().find(|(member, _)| member == index).map_or(0, |(_, used)| *used);
         let superblock = found.probed[*index].probe.newest();
         let data = superblock.map_or(0, |found| found.device.data_offset_sectors);
@@ -182,7 +183,8 @@ fn refused(image: &Path, why: &str, args: &RescueConfig) -> CliError {
         .remedy(Risk::Look, "See the state of the array", args.command(""))
 }
 
-/// The engine reads missing bytes and writes them again. Returns each copy's used data sectors.
+/// Lets the engine read missing bytes and write them again. Returns the used data sectors of each
+/// copy.
 fn computed(
     ready: Ready,
     indices: &[usize],
@@ -204,14 +206,14 @@ fn computed(
     let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
     for (slot, member) in &slots {
-        // One stretch after another, to keep lists short.
+        // Holes are handled one stretch after another, to keep lists short.
         let holes = found.holes_of(disks, *member);
         for hole in holes.iter().flat_map(|hole| pieces(hole, STRETCH_SECTORS)) {
             let touched = array_sectors(&geometry, *slot, &hole, true);
             for row in touched.iter().flat_map(|range| rows_of(&geometry, range)) {
                 let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
                 if let Some(payload) = read(&volume, &bytes) {
-                    // Bytes that cannot be written stay a hole.
+                    // Bytes that cannot be written stay a hole of the copy.
                     let offset = bytes.start;
                     let write = ClientRequest::Write { offset, payload, durable: false };
                     let _ = volume.call(write);
@@ -226,7 +228,8 @@ fn computed(
     Ok(slots.iter().map(used).collect())
 }
 
-/// Splits into whole rows, if rows exist: a full-stripe write includes parity without reading.
+/// Splits a range into whole rows, if the level has rows: a full-stripe write includes parity
+/// without reading.
 fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let length = match geometry {
         Geometry::Stripe(stripe) => {
@@ -237,7 +240,8 @@ fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     pieces(range, length).collect()
 }
 
-/// Copies the now readable bytes of a hole into the copy; returns them as ranges of the copy.
+/// Copies into the copy those bytes of a hole that can now be read; returns them as ranges of the
+/// copy.
 fn taken(
     overlay: &dyn Member,
     hole: &Range<u64>,
@@ -261,12 +265,12 @@ fn taken(
     Ok(filled)
 }
 
-/// The overlay's folder, deleted at the end in any case.
+/// The folder of the temporary overlay, deleted at the end in any case.
 pub(super) struct TemporaryFolder<'a>(pub(super) &'a Path);
 
 impl TemporaryFolder<'_> {
     pub(super) fn clear(&self) {
-        // Usually it does not exist, and leftovers only take space.
+        // Usually the folder no longer exists, and a leftover only takes space.
         let _ = fs::remove_dir_all(self.0);
         // The array's folder goes as well, if it is empty.
         let _ = self.0.parent().map(fs::remove_dir);

@@ -1,4 +1,4 @@
-//! The arrays that the disks belong to, and the one that the operator means.
+//! The arrays to which the disks belong, and the array that the operator means.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use braid_discovery::ready::served_name;
 
 pub(super) struct Group {
     pub(super) name: String,
-    /// Its UUID in mdadm's form.
+    /// The array's UUID in mdadm's form.
     pub(super) uuid: String,
     pub(super) choice: Choice,
-    /// Indices of its members, including those whose damaged superblock names the array.
+    /// Indices of the array's members, including those whose damaged superblock names the array.
     pub(super) members: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ impl<T: Named> Named for &T {
     }
 }
 
-/// The only array; refuses if there are several or none.
+/// The only array; an error if there are several or none.
 pub(super) fn one_of<T: Named>(
     mut found: Vec<T>,
     args: &RescueConfig,
@@ -80,7 +80,7 @@ pub(super) fn groups(disks: &Disks, args: &RescueConfig) -> Result<Vec<Group>, C
             entry.1.push(index);
         }
     }
-    // A damaged superblock may still name its array.
+    // A disk without a sound superblock may have a damaged one that still names the array.
     for index in indices().filter(|index| disks.all[*index].probed.probe.newest().is_none()) {
         let mut damaged =
             disks.all[index].probed.probe.superblocks.iter().filter_map(|it| it.as_ref().err());

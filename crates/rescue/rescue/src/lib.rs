@@ -62,8 +62,8 @@ use group::{Group, groups, one_of};
 use rescue_array::RescueArray;
 use volumes::Volumes;
 
-/// Looks at the members, tells what is left of their array, and does what is asked for: serves it,
-/// writes an overlay to its members, and so on.
+/// Looks at the members, reports what is left of their array, and does what the options ask: serves
+/// the array, writes an overlay to the members, and so on.
 ///
 /// # Errors
 /// The array cannot be read as asked; a member, the overlay or the state folder cannot be read or
@@ -79,7 +79,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         };
     }
     let mut disks = Disks::open(args)?;
-    // Checked again, now that the members are held against writers.
+    // An unfinished commit is searched again, now that the members are held against writers.
     refuse_unfinished(&globals.state_dir, &args.members)?;
     let mut solved = None;
     if args.solve {
@@ -160,7 +160,8 @@ fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Conta
     group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }
 
-/// 0: readable without any fault; 3: readable; else the code of the refusal.
+/// The exit code: 0 if all arrays are readable without any fault, 3 if they are readable, else the
+/// code of the refusal.
 fn exit(found: &[RescueArray]) -> Exit {
     let of_one = |one: &RescueArray| match &one.plan.array {
         _ if one.reshape.is_some() && one.is_readable() => Exit::Attention,

@@ -1,8 +1,8 @@
-//! `braid rescue --lost`: the unreadable bytes of the array, and the files in them.
+//! `braid rescue --lost`: the unreadable bytes of the array, and the files to which they belong.
 //!
-//! A file system's own tools map blocks to files: debugfs for ext2 to ext4, xfs_db for XFS. They
-//! need a file, so a second process of this program serves the array to them as one (FUSE,
-//! read-only). btrfs has no tool that does without a mount.
+//! A file system's own tools map blocks to files: debugfs for ext2 to ext4, xfs_db for XFS. The
+//! tools need a file, so a second process of this program serves the array to them as one (FUSE,
+//! read-only). btrfs has no tool that does so without a mount.
 
 use std::fs;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use braid_console::output::size::format_size;
 use braid_console::own_program::own_program;
 use braid_discovery::refusal;
 
-/// Most blocks in one command: a longer command line is refused by systems.
+/// The most blocks in one command: systems refuse a longer command line.
 const BLOCKS_MAX: usize = 4096;
 const RANGES_SHOWN: usize = 64;
 
@@ -36,9 +36,9 @@ struct VolumeDamage {
     holds: String,
     /// The lost bytes of the volume.
     lost: Vec<Range<u64>>,
-    /// Names of files, or why none are known.
+    /// The names of the files, or why no names are known.
     files: Result<Vec<String>, String>,
-    /// Why more files may be affected.
+    /// The reason why more files may be affected, if they may.
     doubt: Option<String>,
 }
 
@@ -144,7 +144,7 @@ fn sectors(ranges: &[Range<u64>]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// The files in the lost bytes of a volume; `doubt` is why there may be more.
+/// The files in the lost bytes of a volume. `doubt` is the reason for which there may be more.
 fn files(
     request: Request<'_>,
     (volume, lost): (&Volume, &[Range<u64>]),
@@ -178,7 +178,8 @@ fn ext_files(
     let (blocks, count) = units(lost, size)?;
     let debugfs = |words: &str| format!("debugfs -R '{words}' \"$file?offset={start}\"");
     let (said, complaint) = served(request, &debugfs(&format!("icheck {blocks}")))?;
-    // A head, then a line for each block. A failing debugfs exits with success and lists nothing.
+    // The output is a head, then a line for each block. A debugfs that fails exits with success and
+    // lists nothing.
     let found: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("Block")).collect();
     if found.len() <= count {
         let why = complaint.unwrap_or_else(|| "it lists too little".to_owned());
@@ -195,7 +196,8 @@ fn ext_files(
     let words: Vec<String> = inodes.iter().map(u64::to_string).collect();
     let (names, complaint) = served(request, &debugfs(&format!("ncheck {}", words.join(" "))))?;
     *doubt = doubt.take().or(complaint);
-    // A head, then `INODE<tab>PATH`; for an inode without a name, such as the journal, no line.
+    // The output is a head, then `INODE<tab>PATH`. An inode without a name, such as the journal,
+    // has no line.
     let named: Vec<(u64, &str)> = names
         .lines()
         .filter_map(|line| line.split_once('\t'))
@@ -248,7 +250,8 @@ fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     Ok((words.join(" "), words.len()))
 }
 
-/// Runs a command on the array, as `$file`. Returns its output, and its complaints but the version.
+/// Runs a command on the array, which the command sees as `$file`. Returns its output, and its
+/// complaints without the version.
 fn served(
     (args, found, globals): Request<'_>,
     command: &str,
@@ -285,7 +288,7 @@ fn served(
     Ok((text(&said).unwrap_or_default(), complaint.map(ToOwned::to_owned)))
 }
 
-/// A line such as `debugfs 1.47.0 (5-Feb-2023)`.
+/// Whether a line is a tool's version, such as `debugfs 1.47.0 (5-Feb-2023)`.
 fn is_banner(line: &str) -> bool {
     let is_program = ["debugfs ", "dumpe2fs "].iter().any(|program| line.starts_with(program));
     is_program && line.ends_with(')')

@@ -20,33 +20,36 @@ use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_discovery::probe::probe_beside;
 
-/// From this data offset on a superblock fits before the data: at sector 8, as in 1.2.
+/// The smallest data offset that leaves room for a superblock before the data, at sector 8 as in
+/// version 1.2.
 const BEFORE_DATA_SECTORS: u64 = 16;
 const SUPERBLOCK_SECTORS: u64 = 8;
 
-/// A slot of an array, and the facts of its member's superblock.
+/// The facts for the superblock of a member that has a slot.
 pub(super) struct MemorySuperblock {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,
     /// Level, layout, and chunk sectors.
     pub(super) shape: (Level, u32, u32),
     pub(super) slot: u16,
-    /// Its device number: that of its slot, unless another disk took it since.
+    /// The member's device number: that of its slot, unless another disk has taken that number
+    /// since.
     pub(super) number: u16,
     pub(super) slots: u16,
     pub(super) roles: Arc<[Role]>,
     pub(super) data_offset_sectors: u64,
-    /// Sectors of data; `None` for the rest of the device.
+    /// Sectors of the member's data; `None` for the rest of the device.
     pub(super) data_sectors: Option<u64>,
     /// Sectors that each member provides, in levels with equal members.
     pub(super) member_sectors: u64,
     pub(super) events: u64,
     pub(super) resync_offset: u64,
-    /// The member is rebuilt only up to here.
+    /// If set, the member is rebuilt only up to this sector.
     pub(super) recovery_offset: Option<u64>,
 }
 
-/// A role table in which each held slot has the device of its number, and other devices are faulty.
+/// A role table for slots that are held: the device with a slot's number has the slot. All other
+/// devices are faulty.
 pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
     let slots = 0..u16::try_from(held.len()).expect("few slots");
     slots
@@ -56,7 +59,8 @@ pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
 }
 
 impl MemorySuperblock {
-    /// The superblock; redundancy stays unchanged, without resync.
+    /// Makes the superblock. It says that redundancy is right, so that no resync changes the
+    /// members.
     pub(super) fn superblock(&self, disk: &Disk) -> Result<Superblock, CliError> {
         let (level, layout, chunk_sectors) = self.shape;
         let device_bytes = disk.device.size_bytes();
@@ -126,7 +130,8 @@ impl MemorySuperblock {
     }
 }
 
-/// Puts this superblock in front of the disk, and hides all others; `data` is in sectors.
+/// Puts this superblock in front of the disk, and hides all other superblocks; `data` is in
+/// sectors.
 pub(super) fn in_front(
     superblock: &Superblock,
     data: &Range<u64>,
@@ -135,7 +140,7 @@ pub(super) fn in_front(
     let uuid = superblock.array.uuid;
     let bytes = superblock.to_bytes();
     let first = superblock.offset_bytes() / SECTOR_BYTES;
-    // Superblocks outside of the data that are not believed.
+    // Other superblocks outside of the data are hidden, since they are not believed.
     let stale = disk.probed.probe.superblocks.iter().flatten();
     let stale = stale.map(|found| found.offset_bytes() / SECTOR_BYTES);
     let blank = stale
@@ -155,7 +160,8 @@ pub(super) fn in_front(
     let seen = for_looking(&device, &disk.holes);
     let mut probed = probe_beside(&device, &seen, &disk.label)?;
     probed.identity = identity;
-    // The members' own ends may all be blank; with the new superblock the checksum differs.
+    // The ends of all members may be blank alike. With the new superblock, each member's checksum
+    // differs.
     let mark = mark(&seen, &disk.label)?;
     // Other superblocks are not believed.
     probed

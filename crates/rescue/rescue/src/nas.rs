@@ -1,8 +1,9 @@
 //! Recognises the maker of NAS disks by their partitions: a word of comfort for an operator with a
 //! NAS in pieces on the table.
 //!
-//! It only adds words, and does not change which members are believed. The first partitions of a
-//! NAS are its system and its swap, alike on all disks, at places typical of the maker.
+//! It only adds words to the report, and does not change which members are believed. The first
+//! partitions of a NAS are its system and its swap, alike on all disks, at places typical of the
+//! maker.
 //!
 //! Sources: listings of disks that their owners published: Synology (partitions at 256, 4980736 and
 //! 9453280; since DSM 7 at 8192 and 16785408), ReadyNAS (64, 8388672, 9437248), QNAP (four of which
@@ -38,7 +39,7 @@ impl Maker {
     }
 }
 
-/// One partition: its number, first sector, and sectors.
+/// A partition: its number, first sector, and number of sectors.
 type Slice = (u32, u64, u64);
 
 /// The maker of a disk with these partitions, in the order of their places.
@@ -63,7 +64,7 @@ fn of_partitions(slices: &[Slice]) -> Option<Maker> {
     (is_largest && is_near(1, 376) && is_near(2, 133) && is_near(4, 188)).then_some(Maker::Buffalo)
 }
 
-/// The common maker of all partitioned disks, if there is only one.
+/// The maker of the partitioned disks, if all have the same maker.
 fn of_disks(disks: &Disks) -> Option<Maker> {
     let mut by_path: BTreeMap<&Path, Vec<Slice>> = BTreeMap::new();
     for disk in &disks.all {
@@ -93,7 +94,7 @@ pub(super) fn maker(disks: &Disks, volumes: &Volumes) -> Option<&'static str> {
     whose(disks, volumes).map(Maker::name)
 }
 
-/// One line on the NAS; `None` if no maker is recognised.
+/// One line of the report on the NAS; `None` if no maker is recognised.
 pub(super) fn words(disks: &Disks, found: &[RescueArray], volumes: &Volumes) -> Option<String> {
     let maker = whose(disks, volumes)?;
     let mut arrays: Vec<(u32, &str)> = Vec::new();
@@ -125,7 +126,7 @@ pub(super) fn words(disks: &Disks, found: &[RescueArray], volumes: &Volumes) -> 
 mod tests {
     use super::*;
 
-    /// Partition tables that owners published.
+    /// The partition tables are those that owners published.
     #[test]
     fn makers_are_known_by_where_their_partitions_begin() {
         let rest = 1_000_000_000;

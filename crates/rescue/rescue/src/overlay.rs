@@ -34,7 +34,8 @@ use braid_console::state::make_folders;
 
 pub(super) type MemberOverlay = Arc<Overlay<Arc<dyn Member>>>;
 
-/// The overlay of an array in the middle of a reshape, whose members cannot have one.
+/// The overlay of an array in the middle of a reshape. The members of such an array cannot have
+/// overlays.
 pub(super) type ArrayOverlay = Arc<Overlay<Arc<dyn Member>>>;
 
 pub(super) fn folder(args: &RescueConfig, uuid: &str, globals: &Globals) -> PathBuf {
@@ -74,7 +75,8 @@ pub(super) fn taken_bytes(folder: &Path) -> u64 {
     blocks.sum::<u64>() * 512
 }
 
-/// Opens the existing overlays of a group's members; `None` where nothing was written yet.
+/// Opens the existing overlays of a group's members; `None` for a member to which nothing was
+/// written yet.
 pub(super) fn open(
     args: &RescueConfig,
     (disks, group): (&Disks, &Group),
@@ -133,25 +135,26 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     Ok(entries)
 }
 
-/// Whether this is a map from a braid whose overlays had no list.
+/// Whether the file is a map of a braid version whose overlays had no list.
 fn is_older(map: &Path) -> bool {
     let mut first = [0; 16];
     let is_read = open_map(map).is_some_and(|mut file| file.read_exact(&mut first).is_ok());
     is_read && first == *b"braid-overlay 1\n"
 }
 
-/// Opens a map to look at it. `None` for anything but a file, such as a link or a pipe.
+/// Opens a map to look at it. `None` if it is no plain file, such as a link or a pipe.
 fn open_map(path: &Path) -> Option<fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(fs::File::from)
 }
 
-/// The finished overlays. A command killed while it made them has not written to them yet.
+/// The overlays that were made completely. If a command was killed while it made an overlay, it has
+/// not written data into the overlay yet.
 fn made(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     Ok(listed(args, folder)?.into_iter().filter(|entry| entry.is_made).collect())
 }
 
-/// Opens the overlay of an array by name and mark; `None` if nothing was written yet.
+/// Opens the overlay of an array by its name and mark; `None` if nothing was written yet.
 pub(super) fn open_array(
     args: &RescueConfig,
     folder: &Path,
@@ -182,13 +185,13 @@ pub(super) fn make_array(
     Ok(made.into_iter().next().expect("one was asked for"))
 }
 
-/// An overlay to be made, or already open.
+/// A request for an overlay: opened already, or still to be made.
 pub(super) struct OverlayRequest {
     device: Arc<dyn Member>,
     label: String,
     name: String,
     mark: u64,
-    /// The open overlay.
+    /// The overlay, if it is open already.
     there: Option<MemberOverlay>,
 }
 
@@ -199,7 +202,7 @@ impl OverlayRequest {
     }
 }
 
-/// Makes the missing overlays, and lists all of them before any write to one.
+/// Makes the missing overlays, and lists all overlays before any write to one.
 pub(super) fn make(
     args: &RescueConfig,
     folder: &Path,
@@ -245,7 +248,8 @@ pub(super) fn make(
     Ok(overlays)
 }
 
-/// Opens an overlay and checks it. On a read-only server only its damaged blocks are I/O errors.
+/// Opens an overlay and checks it. On a read-only server, only the damaged blocks of the overlay
+/// are I/O errors.
 fn open_listed(
     args: &RescueConfig,
     device: Arc<dyn Member>,
@@ -386,7 +390,8 @@ pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Removes the folder unless one of its files is in use, by a rename first: all of it or nothing.
+/// Removes the folder unless one of its files is in use. A rename comes first, so the folder
+/// goes whole or stays whole.
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
         let Some(file) = open_map(&folder.join(format!("{name}.map"))) else { continue };

@@ -23,16 +23,16 @@ use serde_json::{Value, json};
 use braid_console::state::write_whole;
 
 const MAGIC: &str = "braid-overlay-list 1";
-/// No file is longer: 1920 members, of some 120 bytes.
+/// No list is longer: 1920 members, of some 120 bytes each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) id: OverlayId,
-    /// How often it was saved, at least.
+    /// The least number of times that the overlay was saved.
     pub(super) sequence: u64,
-    /// Its files exist; before that no write went over any member.
+    /// Whether the overlay's files exist. Before that no overlay of the list took a write.
     pub(super) is_made: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn new_id() -> OverlayId {
 /// Reads the list of a folder.
 ///
 /// # Errors
-/// The file is there, and cannot be read.
+/// The list exists, and cannot be read.
 pub(super) fn read(folder: &Path) -> io::Result<OverlayList> {
     let mut text = Vec::new();
     match File::open(path(folder)) {
@@ -67,7 +67,7 @@ pub(super) fn read(folder: &Path) -> io::Result<OverlayList> {
 /// Replaces the list durably.
 ///
 /// # Errors
-/// It cannot be written.
+/// The list cannot be written.
 pub(super) fn write(folder: &Path, entries: &[Entry]) -> io::Result<()> {
     write_whole(&path(folder), &encode(entries))
 }

@@ -25,18 +25,18 @@ pub(crate) struct PartExport {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartSource {
-    /// These bytes of this array; up to its end if no end is set.
+    /// A stretch of the array with this number; the whole array if the range has no end.
     Stretch(usize, Range<u64>),
     Volume(Arc<VolumePlaces>),
 }
 
 impl PartExport {
-    /// A part with this name: these bytes of the array with this number, and words on its content.
+    /// A part with this name: a stretch of the array with this number, and words on the content.
     pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
         Self { name, source: PartSource::Stretch(array, bytes), words }
     }
 
-    /// The same for a scattered volume.
+    /// A part with this name for a volume whose bytes are scattered.
     pub(crate) fn mapped(name: String, places: VolumePlaces, words: String) -> Self {
         Self { name, source: PartSource::Volume(Arc::new(places)), words }
     }
@@ -134,7 +134,7 @@ impl Export for StretchExport {
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let mut left = self.size_bytes() - offset;
         let extents = self.whole.block_status(self.at(offset), length, extents_max).into_iter();
-        // The last extent may be longer than the request, and than the part.
+        // The last extent may reach beyond the request, and beyond the part.
         let cut = extents.map_while(|extent| {
             let length_bytes = extent.length_bytes.min(left);
             left -= length_bytes;

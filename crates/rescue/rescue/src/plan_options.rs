@@ -1,11 +1,13 @@
-//! A plan's options for assembly, and the sectors of believed members that must not be read.
+//! The options with which a plan is assembled, and the sectors of believed members that must not be
+//! read.
 
 use braid_assembly::rescue::{MemberUse, MissedWrites, Plan};
 use braid_assembly::{Options, Refusal};
 
 use braid_discovery::ready::Ready;
 
-/// Makes sectors that believed members may lack unreadable: they are computed, or an I/O error.
+/// Makes the sectors that believed members may lack unreadable. They are computed from other
+/// members, or are an I/O error.
 pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     for occupant in ready.array.slots.iter_mut().flatten() {
         let member_use = &plan.member_uses[occupant.member];
@@ -21,7 +23,8 @@ pub(super) fn wanted(
     options: &Options,
     (read_only, accept_risk): (bool, Option<u64>),
 ) -> Options {
-    // Members believed by force are older than the known state, and the report said so.
+    // If members are believed by force, the report has said that they are older than the recorded
+    // state.
     let is_told = plan.believed().next().is_some()
         || matches!(plan.refusal, Some(Refusal::OlderThanKnown { .. }));
     let known = if is_told { Vec::new() } else { options.known.clone() };

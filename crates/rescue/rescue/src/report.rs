@@ -33,7 +33,7 @@ use braid_discovery::raid0_layout;
 use braid_discovery::refusal::{self, at_risk_words};
 use braid_discovery::status::words::{byte_order_words, level_word};
 
-/// Most ranges that are listed; of more only the number.
+/// The most ranges that are listed. If there are more, only their number is shown.
 const RANGES_SHOWN: usize = 8;
 
 pub(super) struct Report<'a> {
@@ -44,7 +44,8 @@ pub(super) struct Report<'a> {
     pub(super) globals: &'a Globals,
 }
 
-/// Whether content is larger than its partition: then members are missing or out of order.
+/// Whether content is larger than its partition, which means that members are missing or out of
+/// order.
 fn is_too_large(volume: &Volume) -> bool {
     let room = volume.bytes.end - volume.bytes.start;
     volume
@@ -142,12 +143,12 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
         let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
         let looks = error.remedies().into_iter().filter(|remedy| remedy.risk == Risk::Look);
-        // Commands that serve the members themselves are not offered for an array in trouble.
+        // For an array in trouble, commands that serve the members themselves are not offered.
         let looks = looks.filter(|remedy| !remedy.command.is_empty());
         let looks = looks.filter(|remedy| {
             !["braid rescue", "braid serve"].iter().any(|verb| remedy.command.starts_with(verb))
         });
-        // Other commands do not support foreign containers.
+        // Foreign containers cannot be handled by other commands.
         let looks = looks.filter(|_| found.volume.is_none());
         let mut next: Vec<_> = looks.map(|remedy| (remedy.label, remedy.command)).collect();
         for (label, verdict) in found.labels.iter().zip(&found.plan.verdicts) {
@@ -185,7 +186,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
         0 => "--serve".to_owned(),
         stripes => format!("--serve --accept-risk {stripes}"),
     };
-    // Superblocks may be of another `--create` than the content.
+    // The superblocks may be of another `--create` than the content.
     let contents = found.contents.as_ref();
     let nothing_is_known = contents.is_ok_and(|contents| contents.volumes.iter().all(is_nameless));
     let may_be_another =
@@ -202,7 +203,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
         next.push(("Throw the overlay away", again("--discard")));
     }
     if found.overlays.iter().any(Option::is_some) {
-        // Only md members can be written.
+        // Only members with md's metadata can be written.
         if found.volume.is_none() {
             next.push(("See what would be written to the members", again("--commit -n")));
         }
@@ -481,7 +482,7 @@ fn slot(found: &RescueArray, index: usize) -> Option<u16> {
     }
 }
 
-/// A row for each member, and whether the array starts unaided.
+/// A row for each member, and whether the array starts without force.
 fn found_lines(found: &RescueArray) -> Vec<String> {
     let plan = &found.plan;
     let mut table = Table::new(&[
@@ -579,7 +580,7 @@ fn meaning(found: &RescueArray) -> Vec<String> {
     lines.extend(views.into_iter().map(view));
     match &plan.array {
         Ok(array) => lines.extend(array_meaning(array, plan.believed().next().is_some())),
-        // For a reshape, the lines before named the unreadable part.
+        // For a reshape, earlier lines have named the part that cannot be read.
         Err(_) if found.is_readable() => {}
         Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),
     }

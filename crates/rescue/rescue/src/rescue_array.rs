@@ -32,13 +32,14 @@ use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::replay::ReplayTarget;
 
-/// Members for which the result without each is computed: a longer table is of no use to a reader.
+/// The most members for which the result without each is computed: a longer table is of no use to a
+/// reader.
 const VIEWS_MAX: usize = 32;
 
 pub(super) struct RescueArray {
     pub(super) group: Group,
     pub(super) labels: Vec<String>,
-    /// Of the group's members, seen through their overlays.
+    /// The group's members, seen through their overlays.
     pub(super) probed: Vec<ProbedMember>,
     pub(super) overlays: Vec<Option<MemberOverlay>>,
     pub(super) folder: PathBuf,
@@ -50,22 +51,22 @@ pub(super) struct RescueArray {
     pub(super) options: Options,
     /// Members that the operator named.
     pub(super) asked: BTreeSet<usize>,
-    /// For each used member, the result without it.
+    /// For each used member, the result without that member.
     pub(super) views: Vec<Option<Outcome>>,
     pub(super) contents: Result<Contents, String>,
-    /// Of the group's members: bytes of the disk that the copy lacks.
+    /// For each of the group's members, the number of bytes of its disk that the copy lacks.
     pub(super) lacks: Vec<u64>,
     /// Bytes of the array lost to holes of copies.
     pub(super) lost: Vec<Range<u64>>,
-    /// The holes are so large that not all were tried.
+    /// Whether the holes of copies are so large that not all of their bytes were tried.
     pub(super) lost_is_cut: bool,
     /// The array, open for reading until a server takes it; `None` if it cannot be read.
     pub(super) reader: Option<ArrayReader>,
-    /// Lines on the logs that were replayed in memory.
+    /// Lines of the report on the logs that were replayed in memory.
     pub(super) replayed: Vec<String>,
-    /// Its volume, if its metadata is not md's.
+    /// The array's volume, if its metadata is not md's.
     pub(super) volume: Option<ContainerVolume>,
-    /// The members belong to several arrays.
+    /// Whether the disks have members of several arrays.
     pub(super) is_one_of_several: bool,
 }
 
@@ -196,7 +197,7 @@ fn asked_for(disks: &Disks, group: &Group, args: &RescueConfig) -> BTreeSet<usiz
     here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect()
 }
 
-/// As `one`, for an array in the middle of a reshape.
+/// Looks at an array as `one` does, if the array is in the middle of a reshape.
 fn one_that_moves(
     disks: &Disks,
     (group, on_disks): (Group, Vec<ProbedMember>),
@@ -283,7 +284,8 @@ impl RescueArray {
         decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
     }
 
-    /// Makes sectors that believed members may lack unreadable: they are computed, or an I/O error.
+    /// Makes the sectors that believed members may lack unreadable. They are computed from other
+    /// members, or are an I/O error.
     pub(super) fn withholding(&self, ready: Ready) -> Ready {
         withholding(&self.plan, ready)
     }
@@ -311,7 +313,7 @@ impl RescueArray {
         wanted(&self.plan, &self.options, (read_only, accept_risk))
     }
 
-    /// The sectors of its data area that a member lacks, if it is a copy.
+    /// If a member is a copy, the sectors of its data area that the copy lacks.
     pub(super) fn holes_of(&self, disks: &Disks, index: usize) -> Vec<Range<u64>> {
         let disk = &disks.all[self.group.members[index]];
         let Some(superblock) = self.probed[index].probe.newest() else { return Vec::new() };
@@ -346,7 +348,7 @@ fn sectors(superblock: &Superblock) -> Sectors {
 
 pub(super) enum ArrayReader {
     Array(Volume),
-    /// In the middle of a reshape.
+    /// An array in the middle of a reshape, as one device.
     Reshape(Arc<dyn Member>),
 }
 
@@ -361,7 +363,7 @@ impl ArrayReader {
         Ok((volume.map_err(|error| error.to_string())?, ready.array))
     }
 
-    /// Bytes of it; `None` if they cannot be read, or beyond its end.
+    /// Reads bytes of the array; `None` if they cannot be read, or are beyond the end.
     pub(super) fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         let end = offset.checked_add(length as u64)?;
         if end > self.size_bytes() {

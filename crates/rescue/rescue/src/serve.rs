@@ -1,4 +1,4 @@
-//! `braid rescue --serve`: the array over its overlay.
+//! `braid rescue --serve`: serves the array over its overlay.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub(super) fn serve(
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
     let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
-    // Checked before overlays are made, so that a refusal leaves none behind.
+    // braid refuses before overlays are made, so that a refusal leaves none behind.
     if !args.read_only {
         found.iter().try_for_each(|one| can_be_written(args, one))?;
     }
@@ -89,7 +89,7 @@ pub(super) fn serve(
     let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
     let rescued = RescuedArrays { first, others: all.collect(), parts };
-    // State recorded during a rescue must not replace the array's real state.
+    // State that is recorded during a rescue must not replace the array's real state.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
     let exit = serve_rescued(&config, rescued, aside)?;
@@ -114,7 +114,7 @@ pub(super) fn serve(
     Ok(exit)
 }
 
-/// The readable arrays, which are served, the largest first. The others are reported.
+/// The readable arrays, which are served, the largest first. The other arrays are reported.
 fn order(
     (found, disks): (&[RescueArray], &Disks),
     args: &RescueConfig,
@@ -139,7 +139,7 @@ fn order(
     Ok(order)
 }
 
-/// The number of `--accept-risk` is for one array; refuses several at risk.
+/// Refuses several arrays at risk, since the number of `--accept-risk` is for one array.
 fn refuse_several_at_risk(args: &RescueConfig, found: &[RescueArray]) -> Result<(), CliError> {
     let risk = |one: &RescueArray| match &one.reshape {
         Some(reshape) => reshape.stripes_at_risk(),
@@ -186,14 +186,14 @@ fn can_be_written(args: &RescueConfig, found: &RescueArray) -> Result<(), CliErr
     assembled.map(|_| ()).map_err(|refused| report::not_served(args, found, &refused))
 }
 
-/// An array in the middle of a reshape: read-only, or over an overlay of the array.
+/// Serves an array in the middle of a reshape: read-only, or over an overlay of the array.
 fn moved(
     args: &RescueConfig,
     (disks, reshape): (&Disks, &UnfinishedReshape),
     found: &mut RescueArray,
     globals: &Globals,
 ) -> Result<Device, CliError> {
-    // Closes the overlay, which is opened again below.
+    // Closes the overlay, since it is opened again below.
     found.array_overlay = None;
     let risk_policy = if args.read_only { RiskPolicy::Withhold } else { RiskPolicy::Read };
     let joined = reshape.joined((disks, &found.group.members), risk_policy, globals)?;
@@ -257,8 +257,8 @@ pub(super) fn over_overlay(
     decided((devices, &probed), None, &options, &globals.state_dir)?.settled(ReplayTarget::Members)
 }
 
-/// Empties bad-block logs, and updates superblocks accordingly. It writes to the overlay, so that a
-/// commit can write it to members and an undo can take it back.
+/// Empties bad-block logs, and updates superblocks accordingly. The writes go to the overlay, so
+/// that a commit can make them on the members and an undo can take them back.
 fn empty_logs(found: &RescueArray) -> Result<(), CliError> {
     for (index, overlay) in found.overlays.iter().enumerate() {
         let Some(overlay) = overlay else { continue };
@@ -292,7 +292,7 @@ fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
     })
 }
 
-/// The other arrays, partitions and volumes, each as an export.
+/// The other arrays, and partitions and volumes, each as an export.
 fn parts(found: &[RescueArray], volumes: &[PartExport]) -> Vec<PartExport> {
     let mut parts = Vec::new();
     for (index, one) in found.iter().enumerate() {
@@ -308,7 +308,7 @@ fn parts(found: &[RescueArray], volumes: &[PartExport]) -> Vec<PartExport> {
             Some(PartExport::new(name, (index, volume.bytes.clone()), content_words(volume)))
         }));
     }
-    // A second export of the same name is not served.
+    // A volume with the name of another export is not served.
     for volume in volumes {
         let is_taken = found.iter().any(|one| one.group.name == volume.name())
             || parts.iter().any(|part| part.name() == volume.name());

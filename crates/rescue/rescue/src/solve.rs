@@ -34,17 +34,18 @@ use braid_discovery::status::words::level_word;
 use braid_geometry::{Family, Level, SECTOR_BYTES, layout_name};
 use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_superblock_guesses};
 
-/// Pages that identify an array's members: near the start of the data, and as many all over it.
+/// The number of pages that identify an array's members: this many near the start of the data, and
+/// as many all over it.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
-/// The name of an array whose own name is lost.
+/// The name given to an array whose own name is lost.
 const NAME: &str = "rescued";
 
 pub(super) struct SolveResult {
     solution: Solution,
     labels: Vec<String>,
     chosen: Option<usize>,
-    /// Guesses from superblocks, as far as some exist.
+    /// Guesses from superblocks, if some superblocks still exist.
     superblock_guesses: Vec<Guess>,
 }
 
@@ -169,7 +170,7 @@ impl SolveResult {
         text
     }
 
-    /// Whether superblocks say the same.
+    /// Whether superblocks give the same guess.
     fn is_from_superblocks(&self, guess: &Guess) -> bool {
         let shape = |guess: &Guess| {
             let shape = (guess.level, guess.layout, guess.chunk_sectors);
@@ -247,7 +248,7 @@ fn evidence_words(guess: &Guess) -> [String; 3] {
     ]
 }
 
-/// The disks with superblocks in memory by this guess.
+/// The disks, with superblocks in memory that describe this guess.
 pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, CliError> {
     let uuid = uuid(guess, &disks);
     let all = disks.all.into_iter().enumerate().map(|(member, mut disk)| {
@@ -262,7 +263,7 @@ pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, Cli
     Ok(Disks { all: all.collect::<Result<_, _>>()?, ..disks })
 }
 
-/// A UUID that depends on the disks' content only, not on their names or order.
+/// A UUID that depends only on the disks' content, not on their names or order.
 fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
     let shape = [guess.layout, guess.chunk_sectors, guess.level.md_number().unsigned_abs()];
     let shape: Vec<u8> = shape.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -276,12 +277,12 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
         let start = guess.offsets[slot] * SECTOR_BYTES;
         let rest = device.size_bytes().saturating_sub(start);
         let mut page = vec![0; PAGE_BYTES];
-        // The start of the data and samples of all of it: the ends alone may be blank on all
+        // Takes pages at the start of the data and all over it: the ends alone may be blank on all
         // members.
         let near = (0..SAMPLES).map(|at| at * PAGE_BYTES as u64);
         let far = (0..SAMPLES).map(|at| rest / SAMPLES * at / SECTOR_BYTES * SECTOR_BYTES);
         for at in near.chain(far) {
-            // A page that fails today and reads tomorrow makes this another array.
+            // A page that fails today and can be read tomorrow gives the array another UUID.
             if device.read_at(&mut page, start + at).is_ok() {
                 for sum in &mut sums {
                     *sum = crc32c_append(*sum, &page);
@@ -311,7 +312,7 @@ fn as_member(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<D
         slots: few(guess.slots.len()),
         roles: roles(&held),
         data_offset_sectors: guess.offsets[slot],
-        // Other levels use the whole device.
+        // At levels with redundancy the data area is the rest of the device.
         data_sectors: is_direct.then_some(own),
         member_sectors: least,
         events: 1,

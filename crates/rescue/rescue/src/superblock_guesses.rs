@@ -23,7 +23,8 @@ use super::disk::Disk;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Events behind the newest, so that the former member counts as dropped out, as it did.
+/// Events by which the former member is put behind the newest, so that it counts as dropped out, as
+/// it did.
 const EVENTS_BEHIND: u64 = 2;
 
 pub(super) struct MemberPlatter<'a>(&'a dyn Member);
@@ -56,7 +57,7 @@ impl DiskSuperblock<'_> {
     }
 }
 
-/// A disk for a slot, with the place of its data.
+/// A disk that is put into a slot, and the place of its data.
 #[derive(Clone, Copy)]
 struct SlotData {
     disk: usize,
@@ -64,7 +65,8 @@ struct SlotData {
     data_sectors: u64,
 }
 
-/// Guesses for the largest array: one, or one for each way to place spares and blank disks.
+/// Guesses for the largest array. There is one, or one for each way to place spares and blank
+/// disks.
 pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
     let mut arrays: BTreeMap<[u8; 16], Vec<DiskSuperblock<'_>>> = BTreeMap::new();
     let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
@@ -117,13 +119,13 @@ fn of_array(superblocks: &[DiskSuperblock<'_>], blank: &BTreeSet<usize>) -> Vec<
             Role::Faulty | Role::Journal => {}
         }
     }
-    // A blank disk's place of data is unknown, so the others' is assumed.
+    // A blank disk does not tell where its data begins, so the other members' place is assumed.
     without_slot.extend(blank.iter().map(|disk| SlotData { disk: *disk, ..slot_data(newest) }));
     let mut arrangements =
         vec![in_slots.iter().map(|entry| entry.map(slot_data)).collect::<Vec<_>>()];
     for one in without_slot {
         let more: Vec<_> = arrangements.iter().flat_map(|slots| in_each_slot(slots, one)).collect();
-        // Guesses with more members come first; a disk without a slot may be a stranger.
+        // Guesses with more members come first; a disk without a slot may not belong to the array.
         arrangements.splice(0..0, more);
         arrangements.truncate(ARRANGEMENTS_MAX);
     }
@@ -131,7 +133,7 @@ fn of_array(superblocks: &[DiskSuperblock<'_>], blank: &BTreeSet<usize>) -> Vec<
     guesses.filter(is_readable).collect()
 }
 
-/// The same with one more in each free slot.
+/// Arrangements made from `slots` by placing `one` into each of the free slots.
 fn in_each_slot(slots: &[Option<SlotData>], one: SlotData) -> Vec<Vec<Option<SlotData>>> {
     let free = (0..slots.len()).filter(|slot| slots[*slot].is_none());
     let with = |slot: usize| {
@@ -167,7 +169,8 @@ fn is_readable(guess: &Guess) -> bool {
     guess.geometry().is_some_and(survives)
 }
 
-/// Gives named spares the slots that they may have had; returns all disks, and notes.
+/// Gives spares that the operator named the slots that they may have had; returns all disks, and
+/// notes.
 pub(super) fn with_spares(
     args: &RescueConfig,
     mut disks: Vec<Disk>,
@@ -210,8 +213,8 @@ pub(super) fn with_spares(
             }
         };
         let superblock = in_slot(own.clone(), u16::try_from(slot).expect("slots are few"), events);
-        // Only in memory: as for any believed member, the plan decides which superblock it would
-        // get.
+        // The change is only in memory. As for any believed member, the plan decides which
+        // superblock the spare would get.
         let superblocks = disks[index].probed.probe.superblocks.iter_mut().flatten();
         let own_ones = superblocks.filter(|one| **one == own);
         own_ones.for_each(|one| *one = superblock.clone());
@@ -219,7 +222,7 @@ pub(super) fn with_spares(
     Ok((disks, lines))
 }
 
-/// A name from `--with`, and its slot if given.
+/// Splits a name from `--with` into a label and a slot, if it has one.
 fn named<'a>(name: &'a str, disks: &[Disk]) -> (&'a str, Option<usize>) {
     let is_label = |name: &str| disks.iter().any(|disk| disk.label == name);
     match name.rsplit_once('=') {
@@ -228,7 +231,7 @@ fn named<'a>(name: &'a str, disks: &[Disk]) -> (&'a str, Option<usize>) {
     }
 }
 
-/// A spare's superblock, changed to that of its former slot.
+/// A spare's superblock, changed so that it names the spare's former slot.
 fn in_slot(mut own: Superblock, slot: u16, events: u64) -> Superblock {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     let mut roles = own.state.roles.clone();

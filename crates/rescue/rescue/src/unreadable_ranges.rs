@@ -16,25 +16,26 @@ use braid_runtime::{ClientRequest, Volume};
 
 use super::overlay::BLOCK_BYTES;
 
-/// Bytes of a read before single sectors are tried.
+/// Bytes of a read; if it fails, single sectors are tried.
 const TRIED_BYTES: u64 = 64 << 10;
-/// Bytes of copies behind which the array is read. Of larger holes only the first are tried.
+/// The most bytes missing in copies for which the array is read. Of larger holes only the first
+/// bytes are tried.
 const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
-/// The array sectors stored in these sectors of a slot's data, in pieces of at most a chunk. With
-/// `is_whole` all sectors of the same rows, so that parity counts, too.
+/// The array sectors that are stored in these sectors of a slot's data, in pieces of at most a
+/// chunk. With `is_whole`, all array sectors of the same rows, so that parity counts too.
 pub(super) fn array_sectors(
     geometry: &Geometry,
     slot: Slot,
     sectors: &Range<u64>,
     is_whole: bool,
 ) -> Vec<Range<u64>> {
-    // Writes go into blocks of an overlay, which read the rest of a block from the member.
+    // An overlay stores whole blocks, and reads the rest of a written block from the member.
     let block = if is_whole { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
     let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
     let used = start..end.min(geometry.used_sectors(slot));
     let chunk = u64::from(geometry.chunk_sectors());
-    // Mirrors of whole members have no chunk.
+    // Mirrors without chunks are handled in pieces of this size.
     let chunk = if chunk == 0 { 2048 } else { chunk };
     let mut found = Vec::new();
     let mut at = used.start;
@@ -85,8 +86,8 @@ pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The unreadable bytes of the array behind the holes of its members, and whether there were too
-/// many to try all. `holes` are in sectors of a member's data.
+/// The bytes of the array that cannot be read because of its members' holes, and whether there were
+/// too many to try all. `holes` are in sectors of a member's data.
 pub(super) fn lost(
     volume: &Volume,
     array: &AssembledArray,

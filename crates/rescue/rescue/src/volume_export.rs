@@ -24,9 +24,9 @@ use braid_nbd_proto::{BlockSizes, Extent, wire};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VolumePlaces {
     pub(crate) map: Map,
-    /// For each part of its group the array and the bytes there, if present.
+    /// For each part of the volume's group, the array and the bytes where the part is, if present.
     pub(crate) parts: Vec<Option<(usize, Range<u64>)>>,
-    /// Writes would also need other places.
+    /// Whether the volume is read-only, because writes would also need other places.
     pub(crate) is_read_only: bool,
 }
 
@@ -49,7 +49,7 @@ impl VolumePlaces {
         arrays.into_iter()
     }
 
-    /// The run at an offset, at most `most` bytes long.
+    /// The run at an offset of the volume, at most `most` bytes long.
     fn run(&self, offset: u64, most: u64) -> (BytePlace, u64) {
         let Some((location, length)) = self.map.at(offset) else { return (BytePlace::Lost, most) };
         let length = length.min(most);
@@ -70,7 +70,7 @@ impl VolumePlaces {
         }
     }
 
-    /// The runs of a stretch: start in the stretch, place, and length.
+    /// The runs of a stretch of the volume: start in the stretch, place, and length.
     fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, BytePlace, u64)> {
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -107,8 +107,8 @@ impl VolumeExport {
         self.places.arrays().filter_map(|array| self.arrays.get(array))
     }
 
-    /// Submits one request for each run, made by `ask` from the offset on the array, the run's
-    /// start in the request, and its length.
+    /// Submits a request for each run. `ask` makes it from the offset on the array, the run's start
+    /// in the client's request, and the run's length.
     fn each(
         &self,
         (offset, length): (u64, u64),
@@ -191,7 +191,7 @@ impl VolumeExport {
     }
 }
 
-/// A request that was split: the last part to complete answers.
+/// A request that was split: the part that completes last answers.
 struct SplitRequest(Mutex<SplitState>);
 
 struct SplitState {
@@ -216,7 +216,7 @@ impl SplitRequest {
         *status = status.and(Err(error));
     }
 
-    /// The completion of one part, whose bytes begin at `begins`.
+    /// The completion of one part of the request, whose bytes begin at `begins`.
     fn piece(self: &Arc<Self>, begins: u64) -> Completion {
         self.state().left += 1;
         let split = Arc::clone(self);
@@ -301,7 +301,7 @@ impl Export for VolumeExport {
                 });
             }
             ClientRequest::WriteZeroes { offset, length, durable, may_punch, fast } => {
-                // Either all parts change or none, so a refusal must come before any change.
+                // Either all parts change or none, so the request is refused before any change.
                 if fast && !self.zeroes_fast(offset, length) {
                     let status = Err(RequestError::NotFast);
                     return completion.complete(Outcome { result: status, payload: None });
@@ -332,7 +332,7 @@ impl Export for VolumeExport {
                 }
                 BytePlace::Lost => vec![Extent { length_bytes: run, flags: 0 }],
             };
-            // The last one may be longer than the run.
+            // The last extent may be longer than the run.
             let mut left = run;
             for extent in of_run {
                 let length_bytes = extent.length_bytes.min(left);
@@ -343,7 +343,8 @@ impl Export for VolumeExport {
                     _ => {}
                 }
             }
-            // The client asks again for extents that an array left out, or that exceed the limit.
+            // If an array left out extents, or the limit is reached, the client asks again for the
+            // others.
             if left > 0 || found.len() >= extents_max {
                 break;
             }

@@ -31,16 +31,17 @@ struct ArrayRange {
 }
 
 struct Volume {
-    /// Indices of its group, and within it.
+    /// The index of the volume's group.
     group: usize,
+    /// The index of the volume within its group.
     index: usize,
-    /// The name of its export.
+    /// The name of the volume's export.
     export: String,
-    /// Its content, or why it is not read.
+    /// The volume's content, or why it is not read.
     contents: Result<Contents, String>,
-    /// The arrays that it lies on.
+    /// The arrays on which the volume is.
     arrays: BTreeSet<usize>,
-    /// Missing parts of its group on which it lies.
+    /// The missing parts of its group on which the volume is.
     missing: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Volumes {
     groups: Vec<Group>,
     ranges: Vec<ArrayRange>,
     volumes: Vec<Volume>,
-    /// Faults of physical volumes, by array.
+    /// Faults in the metadata of physical volumes, each with the number of the array.
     faults: Vec<(usize, String)>,
 }
 
@@ -103,7 +104,7 @@ impl Volumes {
         self.groups.iter().flat_map(|group| &group.pools).any(|pool| pool.is_of_qnap)
     }
 
-    /// Whether any group lies on several arrays.
+    /// Whether any group is on several arrays.
     pub(super) fn has_bands(&self) -> bool {
         self.groups.iter().any(|group| {
             let ranges = group.parts.iter().filter_map(|part| self.ranges.get(part.device?));
@@ -129,7 +130,7 @@ impl Volumes {
         is_within.then(|| reader.read(range.bytes.start + offset, length)).flatten()
     }
 
-    /// The map of a volume; of a thin one only the wanted part.
+    /// The map of a volume; for a thin volume only the part for the wanted bytes.
     fn map(
         &self,
         (group, volume): (&Group, &LogicalVolume),
@@ -170,7 +171,7 @@ impl Volumes {
         Volume { group, index, export, contents, arrays, missing }
     }
 
-    /// A volume's content. A thin volume is mapped only for the ranges that are read.
+    /// The content of a volume. A thin volume is mapped only for the ranges that are read.
     fn contents(
         &self,
         (group, logical): (&Group, &LogicalVolume),
@@ -216,7 +217,7 @@ impl Volumes {
         format!("{what}{how}{missing}")
     }
 
-    /// Lines on one array: the volumes that lie on it.
+    /// Lines of the report on one array: the volumes that are on it.
     pub(super) fn lines_of(&self, array: usize, found: &[RescueArray]) -> Vec<String> {
         let faults = self.faults.iter().filter(|(of, _)| *of == array);
         let faults = faults.map(|(_, why)| format!("of LVM: {why}"));
@@ -238,7 +239,7 @@ impl Volumes {
         faults.chain(here.map(line)).chain(left_out).collect()
     }
 
-    /// The closing list over all arrays; empty if one array's lines have it all.
+    /// The closing list of volumes over all arrays; empty if the lines of one array have all of it.
     pub(super) fn list(&self, args: &RescueConfig, found: &[RescueArray]) -> Vec<String> {
         if found.len() < 2 && self.volumes.is_empty() {
             return Vec::new();

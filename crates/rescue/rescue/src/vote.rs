@@ -1,8 +1,8 @@
 //! `braid rescue --check` reads and compares the whole array, and names the member that is wrong.
 //!
 //! Two parities or three copies reveal for each sector which member is wrong; one parity or two
-//! copies only that they differ. It runs the engine's check ([`braid_runtime::JobRequest::Check`])
-//! over a temporary overlay: members are only read.
+//! copies reveal only that they differ. It runs the engine's check
+//! ([`braid_runtime::JobRequest::Check`]) over a temporary overlay: members are only read.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -25,17 +25,17 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::status::words::{run_words, sectors_words};
 use braid_server::found_run as run;
 
-/// A check that has not started by then does not start.
+/// The time after which a check that has not started counts as one that will not start.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Most places that are listed; of more only the number.
+/// The most places that are listed. If there are more, only their number is shown.
 const RUNS_MAX: usize = 1000;
 
 #[derive(Default)]
 struct CheckResult {
     findings: Vec<Finding>,
-    /// Findings beyond those kept.
+    /// The number of findings beyond those kept.
     more: u64,
-    /// Sectors by the member that is wrong.
+    /// For each wrong member, the number of its wrong sectors.
     by_member: BTreeMap<MemberId, u64>,
     end: Option<(JobProgress, JobEnd)>,
 }
@@ -84,7 +84,7 @@ pub(super) fn check(
         ..braid_runtime::Options::default()
     };
     let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
-        // After the end the receiver is gone.
+        // The receiver no longer exists once the check has ended.
         let _ = tell.send(notice);
     });
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
@@ -146,7 +146,7 @@ pub(super) fn check(
     Ok(if is_well { Exit::Done } else { Exit::Attention })
 }
 
-/// Listens until the check has ended; an array without redundancy starts none.
+/// Waits until the check has ended. On an array without redundancy no check starts.
 fn check_result(hear: &mpsc::Receiver<Notice>, is_idle: impl Fn() -> bool) -> CheckResult {
     let mut result = CheckResult::default();
     loop {
