@@ -19,8 +19,8 @@ pub(super) struct CopyMap {
     pub(super) map: Map,
 }
 
-/// The map of a member of this size, if the member has one. The member is then a copy, and the
-/// copied disk may be larger.
+/// The map of a member of this size, if one exists. Such a member is a copy of a disk, which may be
+/// larger.
 pub(super) fn of(
     args: &RescueConfig,
     path: &Path,

@@ -25,7 +25,7 @@ use braid_discovery::probe::probe_beside;
 const BEFORE_DATA_SECTORS: u64 = 16;
 const SUPERBLOCK_SECTORS: u64 = 8;
 
-/// The facts for the superblock of a member that has a slot.
+/// The facts from which the superblock of a member with a slot is made.
 pub(super) struct MemorySuperblock {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,

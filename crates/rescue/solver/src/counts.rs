@@ -54,7 +54,7 @@ impl Evidence {
         self.compared >= 8 && self.agreeing * 10 >= self.compared * 9
     }
 
-    /// Whether redundancy agrees as in [`Self::agrees`], or only a few places were compared and all
+    /// Whether redundancy agrees as in `agrees`, or only a few places were compared and all
     /// of them agree.
     pub(crate) const fn agrees_as_far_as_seen(&self) -> bool {
         self.agrees() || self.compared >= 3 && self.agreeing == self.compared

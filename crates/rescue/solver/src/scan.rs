@@ -73,7 +73,7 @@ impl Effort {
         in_order(regions)
     }
 
-    /// The regions of [`Self::regions`], and as many windows over each of these ranges; short
+    /// The regions of `regions`, and as many windows over each of these ranges; short
     /// ranges as a whole.
     pub(crate) fn closer(&self, sectors: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut regions = self.regions(sectors);

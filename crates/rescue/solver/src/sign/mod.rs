@@ -82,7 +82,7 @@ impl Addresses {
         Self::named([address]).expect("one is few")
     }
 
-    /// Addresses that the content itself holds; `None` as in [`Self::any`].
+    /// Addresses that the content itself holds; `None` as in `any`.
     pub(crate) fn named(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         Self::any(addresses).map(|it| Self { is_named: true, ..it })
     }
