@@ -68,7 +68,8 @@
 //!   all restored looks like one whose newer members are missing, and only the operator can tell
 //!   ([`Options::accept_older`]).
 //!
-//! docs/on-disk.md has the table of what can be told and what cannot, with a test for each row.
+//! docs/on-disk.md has a table of the old copies that braid can detect and cannot detect, with a
+//! test for each row.
 //!
 //! # Bitmaps
 //!

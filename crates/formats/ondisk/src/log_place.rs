@@ -83,7 +83,7 @@ impl LogPlace {
         }
     }
 
-    /// The same place for a new log, in the current format.
+    /// This place as that of a new log, in the current format.
     #[must_use]
     pub fn made_anew(self) -> Self {
         match self {

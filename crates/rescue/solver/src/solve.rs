@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   certain    it explains most addresses, what it predicts is there, redundancy agrees where it can be compared,
-//!              every member that it places has spoken, and no guess that reads differently explains nearly as many
+//!              every member that it places has signs there, and no guess that reads differently explains nearly as many
 //!   likely     the best there is
 //! ```
 

@@ -118,13 +118,14 @@ const PROBE_QUIET_NS: u64 = 400 * MS;
 const PROBE_MAX_NS: u64 = SECOND;
 /// Time between two probes, as a multiple of a probe's time.
 const PROBE_EVERY: u64 = 20;
-/// The same while the baseline is poorly known, or if clients seem to have changed.
+/// Time between two probes, as that multiple, while the baseline is poorly known or clients seem
+/// to have changed.
 const PROBE_HURRIED: u64 = 4;
 const PROBE_EVERY_MIN_NS: u64 = SECOND;
 /// After the job stops, requests that met it count as served once as much time has passed as they
 /// took. This is the longest such time.
 const SETTLE_MAX_NS: u64 = SECOND;
-/// The same time before the first request beside the job has ended.
+/// The time after which requests count as served if no request beside the job has ended yet.
 const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
 /// The most debt of the floor, as time: more than a probe takes.
 const FLOOR_SAVED_NS: u64 = 2_200 * MS;

@@ -29,7 +29,7 @@
 
 /// The number of pieces to see before the size is halved or doubled.
 const SEEN_MIN: u32 = 12;
-/// The same if each piece took `FAR` times its limit.
+/// The number of pieces to see before that if each piece took `FAR` times its limit.
 const SEEN_MIN_FAR: u32 = 3;
 /// A piece is far too large if it takes this many times the limit.
 const FAR: u64 = 4;

@@ -47,7 +47,7 @@ pub const FOOTPRINTS: [Footprint; 2] = [
 ];
 
 impl Footprint {
-    /// The same footprint, small enough for a test; its figures mean nothing.
+    /// A footprint like this one that is small enough for a test; its figures mean nothing.
     pub fn quick(self) -> Footprint {
         Footprint {
             working_set_bytes: self.working_set_bytes.min(2 << 20),

@@ -81,7 +81,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// The same superblock with another shape, on a device of this size.
+    /// This superblock with another shape, on a device of this size.
     ///
     /// # Errors
     /// The shape is invalid, or this version cannot express it: 0.90 moves no data offset.

@@ -591,8 +591,8 @@ fn version_0_90_is_read() {
     assert_eq!(superblock.to_bytes(), v0_bytes());
 }
 
-/// The same superblock from a big-endian machine: the bytes of each word reversed, and of 64 bits
-/// the high half first.
+/// The superblock of [`v0_bytes`] from a big-endian machine: the bytes of each word are reversed,
+/// and 64-bit numbers have the high half first.
 fn v0_bytes_of_big_endian() -> Vec<u8> {
     let bytes = v0_bytes();
     let (words, _) = bytes.as_chunks::<4>();
