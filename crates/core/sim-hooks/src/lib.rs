@@ -47,7 +47,7 @@ pub const ARE_HERE: bool = cfg!(braid_sim_hooks);
 pub struct Visits {
     /// How often the product came to the planted bug.
     pub planted: u64,
-    /// For each of [`Point::ALL`], how often the hook chose the rare way.
+    /// For each of [`Point::ALL`], how often the rare choice was made.
     pub points: Vec<u64>,
     /// For each of [`Mark::ALL`], how often the product reached the mark.
     pub marks: Vec<u64>,

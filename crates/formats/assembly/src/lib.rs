@@ -33,21 +33,22 @@
 //! - **Active before clean.** If any member in use says that the array was being written, it was.
 //!   md goes by the newest superblock only. braid is stricter: a power failure during the update to
 //!   clean can leave unflushed data on a member that the update did not reach.
-//! - **A damaged superblock that claims more events** is never believed, but can cause a refusal.
-//!   The next update may have been torn on all members that recorded a loss; the only sound
-//!   superblock is then that of the lost member, which missed everything since (`damaged`).
+//! - **A damaged superblock that claims more events** is never believed, but can cause a refusal. A
+//!   power cut may have torn an update on all members that recorded the loss of a member. The only
+//!   sound superblock is then that of the lost member, which missed all writes since (`damaged`).
 //! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
-//! - **A clone of a member beside the member** (a snapshot, a `dd`): nothing tells which of the two
-//!   is right, whatever the counts say. The count steps back when the array turns clean, so a clone
-//!   taken before has one event more and older data; and if either was started without the other,
-//!   each may hold writes that the other lacks. Refused, by name, unless neither is in the array
-//!   any more. A clone that is presented *instead* of its member is an old copy, see below.
+//! - **A clone of a member beside the member** (a snapshot, a `dd`): braid cannot tell which of the
+//!   two is right, whatever the counts say. The count steps back when the array turns clean, so a
+//!   clone taken before that has one event more and older data. If either was started without the
+//!   other, each may hold writes that the other lacks. The array is refused, with the names of
+//!   both, unless neither is in the array any more. A clone that is presented *instead* of its
+//!   member is an old copy, see below.
 //! - **A member that calls the newest out, and that the newest counts in**, ran apart: updates only
-//!   put members out, so a clone stood for one of the two meanwhile. Not used; mdadm draws the same
-//!   line.
+//!   put members out, so a clone stood for one of the two meanwhile. The member is not used; mdadm
+//!   does not use it either.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the
-//!   array, and the other is refused with that reason. If their counts are equal nothing tells
-//!   which is right, and the array is refused.
+//!   array, and the other is refused with that reason. If their counts are equal, braid cannot tell
+//!   which half is right, and the array is refused.
 //! - **Equally new members with different tables**: if one table counts in a proper subset of the
 //!   other's members, it is the later one. Counts step back when the array turns clean, and an
 //!   interrupted update reaches some members; members only leave between two updates of one count.
@@ -57,16 +58,17 @@
 //!
 //! A member that was restored from a backup, or comes from another machine, is sound but old.
 //!
-//! - *Fewer events, by two or more*: stale, as above. braid writes every change in two updates with
-//!   an event each. So a member that missed writes is two behind, except within a few milliseconds
-//!   ([`Reason::OneBehind`] then means that a power cut kept an update from it).
-//! - *As many events and the same table, but an earlier update time*: stale
+//! - *Fewer events, by two or more*: the member is stale, as above. braid writes every change in
+//!   two updates with an event each. So a member that missed writes is two events behind, except
+//!   for a few milliseconds between the two updates. A member that is one behind missed an update
+//!   because of a power cut ([`Reason::OneBehind`]).
+//! - *As many events and the same table, but an earlier update time*: the member is stale
 //!   ([`Reason::OlderUpdate`]). md takes an event back when the array turns clean, so a run that
 //!   was stopped ends with the count that it began with. All members of one update have one time.
-//! - *Older than a record from elsewhere* ([`RecordedState`]): stale ([`Reason::OlderThanKnown`]),
-//!   and refused if there is no other ([`Refusal::OlderThanKnown`]). An array whose members were
-//!   all restored looks like one whose newer members are missing, and only the operator can tell
-//!   ([`Options::accept_older`]).
+//! - *Older than a record from elsewhere* ([`RecordedState`]): the member is stale
+//!   ([`Reason::OlderThanKnown`]). If all members are older, the array is refused
+//!   ([`Refusal::OlderThanKnown`]). An array whose members were all restored looks like one whose
+//!   newer members are missing, and only the operator can tell ([`Options::accept_older`]).
 //!
 //! docs/on-disk.md has a table of the old copies that braid can detect and cannot detect, with a
 //! test for each row.
@@ -78,22 +80,23 @@
 //! events as the newest superblock, or one more: md and braid write it before the superblocks. With
 //! fewer events, the array was written without the bitmap; then every bit counts as set, as in md.
 //!
-//! If no member has a sound bitmap superblock, the bitmap is made anew with every bit set. A bitmap
-//! of version 3 or of an unknown version is not kept: the array is read-only.
+//! If no member has a sound bitmap superblock, braid makes a new bitmap with every bit set. A
+//! bitmap of version 3 or of an unknown version is not kept: the array is read-only.
 //!
 //! # Bitmap file
 //!
 //! A file that the caller passes ([`Options::bitmap_file`]) holds the bitmap, and braid's own log
-//! if it has a log head; neither is then looked for on members. A file of another array, or beside
-//! an internal bitmap, is refused, because the operator must have meant something else. An array
-//! whose superblocks say that the log is in a file has no readable log without that file.
+//! if the file has a log head. braid then looks for neither on members. A file of another array is
+//! refused, and so is a file for an array with an internal bitmap: the operator must have meant
+//! another file. An array whose superblocks say that the log is in a file has no readable log
+//! without that file.
 //!
 //! # PPL
 //!
 //! A partial parity log names the stripes in flight and holds what makes their parity right again.
-//! So an array that was not stopped cleanly is replayed ([`AssembledArray::replay`]). Even with a
-//! member missing, nothing is at risk afterwards. If a log cannot be read, or a resync was not
-//! finished, the array is refused as any other that is dirty and degraded.
+//! So the logs of an array that was not stopped cleanly are replayed ([`AssembledArray::replay`]).
+//! Even with a member missing, nothing is at risk afterwards. If a log cannot be read, or a resync
+//! was not finished, the array is refused as any other that is dirty and degraded.
 //!
 //! A log without any record is not believed: the array is resynced as if it had no log. braid
 //! leaves logs empty as long as parity may be wrong anywhere; md's own recovery would trust such an

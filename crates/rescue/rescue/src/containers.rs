@@ -212,7 +212,7 @@ fn notes(
             printable(&args.command("--solve")),
         ));
     }
-    // A disk of a mirror may hold either half: that is unknown.
+    // braid may not know which half of a mirror a disk holds.
     let is_known = array.occupants.iter().all(|occupant| {
         let (_, label, serial) = &disks[occupant.disk];
         label.own.is_some() || serial.is_some()
