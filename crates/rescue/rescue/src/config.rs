@@ -14,14 +14,14 @@ pub struct RescueConfig {
     /// are slightly damaged. Labels as braid shows them, with commas between. A spare is tried in
     /// each free slot, or in this one (SPARE=SLOT).
     pub with: Vec<String>,
-    /// Continue as if these members did not exist, to see the result without them.
+    /// Continue as if these members did not exist, to see the result without these members.
     pub without: Vec<String>,
-    /// The map of a copy of a disk, from ddrescue or `braid image`: bytes that the disk did not
-    /// return are made of the others, or are an I/O error. Without it IMAGE.map is used, if it
-    /// exists. May be given more than once.
+    /// The map of a copy of a disk, from ddrescue or `braid image`. Bytes that the disk did not
+    /// return are computed from the other members, or are an I/O error. Without this option
+    /// IMAGE.map is used, if it exists. May be given more than once.
     pub maps: Vec<NamedMap>,
-    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata
-    /// lists: a copy of a disk has none of its own. May be given more than once.
+    /// The serial number of a disk in a container of Intel's (IMSM), as the container's metadata
+    /// lists it. A copy of a disk has no serial number of its own. May be given more than once.
     pub serials: Vec<NamedSerial>,
     /// Compute the bytes that this copy of a disk lacks from the other members, and write them into
     /// the copy and its map. Nothing else is written.
@@ -45,8 +45,8 @@ pub struct RescueConfig {
     /// Find out how members with lost or wrong superblocks were put together, from their content.
     /// Continues with a certain answer; else shows all guesses.
     pub solve: bool,
-    /// The layout of a RAID-0 of unequal members beyond its smallest, if its superblocks do not say
-    /// it. Try both and look at the content.
+    /// The layout of a RAID-0 of unequal members beyond the smallest member, if the superblocks do
+    /// not name one. Try both and look at the content.
     pub layout: Option<Raid0Layout>,
     /// With --solve: continue with this guess, by its number.
     pub guess: Option<usize>,
@@ -55,9 +55,9 @@ pub struct RescueConfig {
     /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
     /// several arrays, all readable ones. Writes go into the overlay.
     pub serve: bool,
-    /// Serve it read-only: no overlay is made, and sectors at risk are an I/O error.
+    /// Serve the array read-only: no overlay is made, and sectors at risk are an I/O error.
     pub read_only: bool,
-    /// Serve it for writing if at most so many stripes of it may read wrong.
+    /// Serve the array for writing if at most this many of its stripes may read wrong.
     pub accept_risk: Option<u64>,
     /// The NBD URI to serve on; may be given more than once.
     pub uris: Vec<String>,
@@ -78,9 +78,9 @@ pub struct RescueConfig {
 /// `MEMBER=FILE`.
 #[derive(Debug, Clone)]
 pub struct NamedMap {
-    /// The member, as given.
+    /// The member that is a copy, as given.
     pub member: PathBuf,
-    /// The file with its map.
+    /// The file with the copy's map.
     pub map: PathBuf,
 }
 
@@ -98,7 +98,7 @@ impl std::str::FromStr for NamedMap {
 pub struct NamedSerial {
     /// The member, as given.
     pub member: PathBuf,
-    /// The serial number.
+    /// The serial number of the member's disk.
     pub serial: String,
 }
 
