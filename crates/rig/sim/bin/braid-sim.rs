@@ -1,4 +1,4 @@
-//! The command `braid-sim`: one seed, or many.
+//! The command `braid-sim`: simulates one seed, or many.
 //!
 //! Only this part of the simulator reads a clock, to print its speed.
 
@@ -34,10 +34,10 @@ and fails if any marked path was never taken (--marks is the same)";
 /// Time limit for shrinking a failing seed.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
-/// Panics print nothing during shrinking: there are hundreds.
+/// Whether panics print nothing. Shrinking sets it, because its attempts panic hundreds of times.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Failing worlds after which `run --no-shrink` stops.
+/// `run --no-shrink` stops after this many failing worlds.
 const FAILED_MAX: usize = 20;
 /// Cycles of one world in `run`: enough for an array to grow old.
 const CYCLES_PER_WORLD: u64 = 20;
@@ -48,7 +48,7 @@ struct Arguments {
     is_small: bool,
     is_histories: bool,
     bounds: Bounds,
-    /// Settings of one run; its seed is the first of many.
+    /// Settings of one run. With `run`, the seed in it is the first of many.
     settings: Settings,
     seconds: Option<u64>,
     is_twice: bool,
@@ -97,7 +97,7 @@ fn parse() -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// A share: `1/4` is the second quarter.
+/// Parses `--part I/N`: this process's share of the work. `1/4` is the second quarter.
 fn part(word: Option<String>) -> Result<(u64, u64), String> {
     let numbers = word.as_deref().and_then(|word| word.split_once('/'));
     let numbers = numbers.and_then(|(one, of)| Some((one.parse().ok()?, of.parse().ok()?)));
@@ -137,7 +137,7 @@ fn simulate_as_asked() -> Result<(), String> {
     })
 }
 
-/// Simulates; a checker's panic becomes an error with the command that repeats or shrinks it.
+/// Runs one simulation. If a checker panics, returns the command that repeats or shrinks the run.
 fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String> {
     catch_unwind(|| simulate(settings)).map_err(|_| {
         let (seed, command) = (settings.seed, settings.command());
@@ -148,7 +148,7 @@ fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String>
     })
 }
 
-/// Shrinks a failing run and prints the rest, one line per event.
+/// Shrinks a failing run and prints the smaller run, one line per event.
 fn make_smaller(settings: &Settings) {
     let began = Instant::now();
     eprintln!("shrinking the failed run, for at most {} s", SHRINK_TIME.as_secs());
@@ -223,10 +223,12 @@ fn print_failed(failed: &[u64]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }
 }
 
-/// Legal states that a long run may miss by chance, if it visited another state in each place.
+/// A long run may miss this many legal states by chance. It must still have visited each place (a
+/// state without its action) with some action.
 const STATES_LEFT_TO_CHANCE: usize = 3;
 
-/// Prints the visited legal states. An error if a long run missed many, or all of a place.
+/// Prints how many legal states were visited. Fails if a long run missed more than
+/// `STATES_LEFT_TO_CHANCE`, or never acted in some place.
 fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
     let (legal, never) = (legal_states(), never_visited(tally));
     println!("{:>12} of {legal} legal states visited", legal - never.len());
@@ -242,7 +244,8 @@ fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
     Err(format!("never visited: {never}"))
 }
 
-/// Prints how often each marked path was taken; an error if one never was.
+/// Prints how often runs reached each mark (a counted path in the product). Fails if no run reached
+/// some mark.
 fn print_marks() -> Result<(), String> {
     if !braid_sim_hooks::ARE_HERE {
         return Err("this build has no marks: RUSTFLAGS=\"--cfg braid_sim_hooks\"".to_owned());
@@ -262,7 +265,8 @@ fn print_marks() -> Result<(), String> {
     if never.is_empty() { Ok(()) } else { Err(format!("never reached: {}", never.join(", "))) }
 }
 
-/// Histories of clones, halves and foreign disks, up to the requested number of starts.
+/// Runs histories (arrays with clones, halves that ran apart, and foreign disks) until the
+/// requested number of starts is reached.
 fn run_histories(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
     let (mut total, mut seed) = (Tally::default(), arguments.settings.seed);
@@ -275,7 +279,7 @@ fn run_histories(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The exhaustive worlds.
+/// Explores small worlds exhaustively.
 fn run_small(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
     let bounds = Bounds { from: arguments.settings.seed, ..arguments.bounds };

@@ -1,8 +1,9 @@
 //! `braid-sim planted`: hunts each planted bug until the simulator notices it.
 //!
-//! Only in a build with `--cfg braid_sim_hooks`. It runs random worlds, seed after seed, then
-//! stories, histories and small worlds, chapter by chapter. A bug with a known chapter begins
-//! there. The panic's file names the part that noticed it: a checker, the model, or the product.
+//! Needs a build with `--cfg braid_sim_hooks`. A hunt runs random worlds, seed after seed, and then
+//! chapters: named groups of stories (scripted worlds), then the histories and the small worlds. If
+//! `TOLD` names a chapter for a bug, the hunt begins with that chapter. The file of the panic
+//! says which part noticed the bug: a checker, the model, or the product.
 
 use std::cell::LazyCell;
 use std::fmt::{Display, Formatter};
@@ -19,9 +20,9 @@ const HOW: &str = "this build has no hooks; with them:\n  \
 const CYCLES: u64 = 20;
 /// Seeds for each bug, unless `--seeds` says otherwise.
 const SEEDS_DEFAULT: u64 = 8_000;
-/// Histories for each bug, after the stories.
+/// Histories that a hunt tries for each bug.
 const HISTORIES: u64 = 500;
-/// Bugs that random worlds hardly ever reach, and the chapter that notices each.
+/// Bugs that random worlds hardly ever reach, and for each the chapter whose stories notice it.
 const TOLD: &[(Bug, &str)] = &[
     (Bug::AheadBeforeMade, "ahead"),
     (Bug::BadBlockClearedEarly, "unmade"),
@@ -62,7 +63,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::WeakEvidenceBelieved, "repair"),
 ];
 
-/// The small worlds that a hunt runs after random worlds found nothing.
+/// Bounds of the small worlds, the last chapter of a hunt.
 const SMALL: Bounds =
     Bounds { tellings_max: 1, failures_max: 1, states_max: 1, part: (0, 12), ..Bounds::ALL };
 
@@ -73,15 +74,16 @@ static NOTICED: Mutex<Option<(String, String)>> = Mutex::new(None);
 struct Hunt {
     seeds: u64,
     from: u64,
-    /// The time for all bugs together.
+    /// Time limit for all bugs together.
     limit: Option<Duration>,
-    /// `(first, n)`: every n-th bug from the first; several processes share the list.
+    /// `(first, n)`: hunts every n-th bug from `first` on, so that several processes share the
+    /// list.
     part: (u64, u64),
     /// Hunts only this bug.
     name: Option<String>,
-    /// Another process runs the control.
+    /// Another process runs the control (the chapters without a planted bug).
     is_controlled: bool,
-    /// Runs only the control: the stories without a planted bug.
+    /// Runs only the control: the chapters without a planted bug.
     is_control: bool,
 }
 
@@ -143,7 +145,7 @@ struct Catch {
 
 #[derive(Clone, Copy)]
 enum CatchSource {
-    /// Random worlds of this seed.
+    /// Random worlds noticed the bug; the failing one has this seed.
     Seed(u64),
     Chapter(&'static str),
 }
@@ -157,14 +159,15 @@ impl Display for CatchSource {
     }
 }
 
-/// Hunts the bugs and prints the table.
+/// Hunts the planted bugs and prints a table that says what caught each.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let hunt = Hunt::parse(words)?;
     if !braid_sim_hooks::ARE_HERE {
         return Err(HOW.to_owned());
     }
     std::panic::set_hook(Box::new(note));
-    // A process chooses its parity kernel once, by a self-test that planted bugs would fail.
+    // The first world makes the process choose its parity kernel, by a self-test. The self-test
+    // must run before a bug is planted, because it would fail with one.
     assert!((0..10).all(holds_without), "worlds hold without a planted bug");
     if hunt.is_control {
         let holds = holds_without(1) && catch_unwind(told).is_ok();
@@ -179,7 +182,8 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let is_late = || hunt.limit.is_some_and(|limit| began.elapsed() >= limit);
     let bugs = hunt.bugs();
     let mut free = Vec::new();
-    // The one control for catches without a seed, after worlds with rare choices as in hunts.
+    // One control serves all bugs that a chapter caught. World 1 runs first, because it switches on
+    // rare choices, as the worlds of a hunt do.
     let control = || hunt.is_controlled || holds_without(1) && catch_unwind(told).is_ok();
     let told_holds = LazyCell::new(control);
     println!(
@@ -220,8 +224,8 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     if free.is_empty() { Ok(()) } else { Err(format!("not caught: {}", free.join(", "))) }
 }
 
-/// Random worlds, then the chapters. For a bug with a known chapter: that one first, then the other
-/// chapters, then random worlds. The order only saves time.
+/// Hunts with random worlds, then with the chapters. If `TOLD` names a chapter for the bug, that
+/// chapter comes first, then the other chapters, then random worlds. The order only saves time.
 fn hunt_one(bug: Bug, hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> {
     let mut cycles = 0;
     let told = TOLD.iter().find(|(told, _)| *told == bug).map(|(_, chapter)| *chapter);
@@ -242,12 +246,13 @@ fn chapters() -> impl Iterator<Item = (&'static str, fn())> {
 }
 
 fn hunt_chapter((name, tell): (&'static str, fn())) -> Option<Catch> {
-    // A random world may have left rare choices switched on, which would change steps of a story.
+    // A random world may have left rare choices of the engine switched on, which would change the
+    // steps of a story.
     braid_sim_hooks::steady();
     catch_unwind(tell).err().map(|_| caught(CatchSource::Chapter(name), 0))
 }
 
-/// All chapters, with no bug planted.
+/// The control for chapters: runs all of them. The caller has planted no bug.
 fn told() {
     braid_sim_hooks::steady();
     chapters().for_each(|(_, tell)| tell());
@@ -271,12 +276,12 @@ fn settings(seed: u64) -> Settings {
     Settings { seed, cycles: CYCLES, is_shaken: seed % 2 == 1, ..Settings::default() }
 }
 
-/// The control: the seed that caught a bug holds without it.
+/// The control for a seed: whether its world passes. The caller has planted no bug.
 fn holds_without(seed: u64) -> bool {
     catch_unwind(|| simulate(&settings(seed))).is_ok()
 }
 
-/// Names the checker, from the noted panic.
+/// Describes a catch, and names the checker by the file of the panic in `NOTICED`.
 fn caught(source: CatchSource, cycles: u64) -> Catch {
     let noticed = NOTICED.lock().expect("no thread panics while holding it").take();
     let (file, words) = noticed.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Job allowances: in some runs a driver grants a job little at a time, and late.
 //!
-//! The simulator counts the allowance beside the engine.
+//! The simulator keeps its own count of what the driver granted, beside the engine's count.
 //!
 //! # Invariants
 //! - A job asks for no more than its last allowance, in the class of that allowance, except for the
@@ -20,12 +20,13 @@ pub(crate) struct Allowances {
     /// Average steps between two grants.
     one_in: u64,
     most_sectors: u64,
-    /// The rest of the last grant, by class.
+    /// The unused rest of the last grant, by class.
     left: JobAllowance,
 }
 
 impl Allowances {
-    /// A driver as frugal and as late as the seed says. It has granted nothing yet.
+    /// A driver that has granted nothing yet. The seed decides how small and how late its grants
+    /// are.
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let one_in = *random.pick(&[2, 10, 100]);

@@ -1,10 +1,11 @@
 //! Background work: in some runs shards compare bands while clients read and write, and disks fail.
 //!
-//! Parity fits the data whenever a band is compared: between two writes, around a failure, until
-//! the array breaks. Conditions: no lies, in sync, no acknowledged write lost.
+//! A comparison must find that parity fits the data: between two writes, around a failure, until
+//! the array breaks. The rule holds if no disk lies, redundancy was in sync, and no acknowledged
+//! write was lost.
 //!
 //! # Invariants
-//! - Work has exactly one result, at the latest when everything has settled
+//! - Work has exactly one result, at the latest when nothing is in flight any more
 //!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
 //! - A comparison finds nothing where nothing can differ
 //!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
@@ -20,7 +21,7 @@ use braid_engine::work::{Work, WorkId};
 pub(crate) struct Background {
     asked: BTreeMap<WorkId, Work>,
     next: u64,
-    /// Fifths of the job's range that it has passed.
+    /// Fifths of its range that the running job has passed.
     passed: u64,
 }
 

@@ -1,22 +1,24 @@
 //! Members with a bad-block log: md lists in it the sectors that must not be believed.
 //!
-//! Where it stands: beside [`crate::fault`]; some worlds are made with such members. The logs lie
-//! on the disks, where assembly finds them. The simulator knows their content.
+//! Where it stands: beside [`crate::fault`]. Some worlds are created with such members. The logs
+//! lie on the disks, where assembly finds them. The simulator knows their content.
 //!
 //! ```text
-//!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │      ☠: poison since it was made
+//!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │      ☠: poison since creation
 //!            written, but not its bit   kept        never read, written through
 //! ```
 //!
-//! A logged sector stays a scar. The atlas counts the members that log sectors of one row (in a
-//! mirror: anywhere) as lost together, on top of the disks that fail. Sometimes a log is damaged
-//! during a stop; its member is left out from then on. The offline rebuild writes logs anew.
+//! A logged sector stays logged until it is written. The fault atlas ([`crate::fault`]) counts the
+//! members that log sectors of one row (in a mirror: anywhere) as lost together, on top of the
+//! disks that fail. Sometimes a log is damaged while the array is stopped; assembly then leaves the
+//! member of that log out. An offline rebuild ([`crate::cycle`]) writes logs anew.
 //!
 //! # Invariants
 //! - No read covers a logged sector [check: a_read_of_a_logged_sector_is_noticed].
 //! - Poison reaches no other sector [check: poison_that_spreads_is_noticed].
-//! - The engine removes a range from a log only after writing it. Otherwise it changes neither the
-//!   log nor the superblock's fields for it [check: a_log_that_is_changed_is_noticed].
+//! - The engine removes a range from a log only after it has written that range. Otherwise it
+//!   changes neither the log nor the superblock's fields for it
+//!   [check: a_log_that_is_changed_is_noticed].
 
 mod world;
 
@@ -39,19 +41,21 @@ const POISON: [u8; SECTOR] = [0xBD; SECTOR];
 #[derive(Clone, Debug)]
 struct Log {
     disk: usize,
-    /// Start of the log on the disk, and its place as the superblock states it.
+    /// The log's first sector on the disk. `place` is the place that the superblock states.
     start: u64,
     place: BadBlockLogPlace,
-    /// Sectors of the data area.
+    /// Sectors of the data area that the log names.
     ranges: Vec<Range<u64>>,
-    /// Bytes that the disk must hold there.
+    /// Bytes that the disk must hold in the place of the log.
     bytes: Vec<u8>,
     is_damaged: bool,
-    /// The set that a write under way, failed or cut short was to store.
+    /// The sectors that a write of this log should store, while that write is in flight, or after
+    /// it failed or was cut short.
     other: Option<BadBlocks>,
-    /// Sectors that the log names whatever a power cut undoes, and all that it can name.
+    /// After a power cut: the sectors that the log certainly names, and all sectors that it can
+    /// name.
     bounds: (BadBlocks, BadBlocks),
-    /// The engine has written the log; its superblock follows a little later.
+    /// The engine has written this log. It writes the superblock with the matching fields later.
     is_rewritten: bool,
 }
 
@@ -67,18 +71,19 @@ fn ranges_of(set: &BadBlocks) -> Vec<Range<u64>> {
     set.ranges().iter().map(|one| one.start.0..one.start.0 + one.sectors).collect()
 }
 
-/// All logs of a world that name sectors, or did.
+/// All bad-block logs of a world that name sectors now, or named some earlier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BadLogs {
     logs: Vec<Log>,
-    /// Sets of disks that cannot be read together in one place.
+    /// Sets of disks whose logs name sectors of the same row (in a mirror: of any place), so that
+    /// these disks cannot be read together there.
     together: BTreeSet<BTreeSet<usize>>,
-    /// The operator asked for a check that also reads logged sectors.
+    /// The operator asked for a check that also tries to read logged sectors.
     pub(crate) are_tried: bool,
 }
 
 impl BadLogs {
-    /// Whether no disk has a log.
+    /// Whether no disk has a bad-block log.
     pub(crate) fn is_none(&self) -> bool {
         self.logs.is_empty()
     }
@@ -106,7 +111,7 @@ impl Log {
         log
     }
 
-    /// Marks the log as durable.
+    /// Records that the log on the disk is durable and names exactly `ranges`.
     fn is_sure(&mut self) {
         let set = set_of(&self.ranges);
         (self.other, self.bounds) = (None, (set.clone(), set));
@@ -142,7 +147,8 @@ impl Log {
 }
 
 impl BadLogs {
-    /// Logs for a new array: as many as it survives the loss of the logged sectors.
+    /// Draws bad-block logs for a new array: so few that the array survives the loss of all logged
+    /// sectors.
     pub(crate) fn any(
         random: &mut Random,
         geometry: &Geometry,
@@ -189,7 +195,7 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// Leaves stale records behind the end of a disk's log: they do not count.
+    /// Writes stale records behind the end of a disk's log, where readers must ignore them.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn leave_behind(&mut self, (index, disk): (usize, &mut Disk), data_offset: u64) {
         let log = self.logs.iter_mut().find(|log| log.disk == index).expect("it has a log");
@@ -200,7 +206,7 @@ impl BadLogs {
         disk.put(log.start, &log.bytes, true);
     }
 
-    /// Computes which disks cannot be read together.
+    /// Computes `together` from the logs.
     pub(crate) fn gather(&mut self, geometry: &Geometry) {
         let logged = |rows: &Range<u64>| -> BTreeSet<usize> {
             let touches = |one: &Range<u64>| one.start < rows.end && rows.start < one.end;
@@ -217,7 +223,8 @@ impl BadLogs {
         self.together.retain(|disks| !disks.is_empty());
     }
 
-    /// Disks that cannot be read in one place, however sound they are.
+    /// Sets of disks that cannot be read together in one row (in a mirror: in any place), even if
+    /// all are sound.
     pub(crate) fn together(&self) -> &BTreeSet<BTreeSet<usize>> {
         &self.together
     }
@@ -226,7 +233,8 @@ impl BadLogs {
         self.together.is_empty()
     }
 
-    /// Writes all logs to new disks. Sectors that the logs of `named_in_vain` name stay sound.
+    /// Writes the logs to new disks, and poison into the logged sectors. On the disks of
+    /// `named_in_vain` the logged sectors keep their content.
     pub(crate) fn write(&self, disks: &mut [Disk], named_in_vain: &[usize]) {
         for log in &self.logs {
             let disk = &mut disks[log.disk];
@@ -242,7 +250,8 @@ impl BadLogs {
         }
     }
 
-    /// Whether a request may read logged sectors: the operator's check may, sector by sector.
+    /// Whether a request may read logged sectors: only the operator's check may, one sector at a
+    /// time.
     pub(crate) fn may_be_tried(&self, io: &MemberIo) -> bool {
         self.are_tried && io.sectors == 1
     }
@@ -255,7 +264,8 @@ impl BadLogs {
         })
     }
 
-    /// Whether a sector is logged and unwritten since. The engine's own entries keep content.
+    /// Whether a sector with these bytes is logged and was not written since. A sector that the
+    /// engine itself logged may hold any bytes.
     pub(crate) fn is_poison(&self, disk: usize, sector: u64, data: &[u8]) -> bool {
         let is_rewritten = |log: &Log| log.disk == disk && log.is_rewritten;
         let may_be_any = data == POISON || self.logs.iter().any(is_rewritten);
@@ -281,7 +291,7 @@ impl BadLogs {
         log.write(disk, data_offset);
     }
 
-    /// The engine tries to store this set in a log.
+    /// Notes that the engine begins to write the set `says` into a disk's log.
     fn rewrite(&mut self, disk: usize, superblock: &Superblock, says: &BadBlocks) {
         let log = match self.logs.iter_mut().find(|log| log.disk == disk) {
             Some(log) => log,
@@ -294,7 +304,8 @@ impl BadLogs {
         (log.other, log.is_rewritten) = (Some(says.clone()), true);
     }
 
-    /// The write succeeded. Sectors that left the log have been written.
+    /// The write of a log succeeded: checks its content, and that every sector that it no longer
+    /// names was written.
     fn rewritten(
         &mut self,
         (disk, on_disk): (usize, &Disk),
@@ -321,14 +332,16 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// Before a start: settles which of the uncertain writes to logs reached the disk.
+    /// Before a start: finds out which of the failed or interrupted writes of logs reached the
+    /// disks.
     fn look(&mut self, disks: &[Disk], geometry: &Geometry) {
         for log in self.logs.iter_mut().filter(|log| log.is_rewritten && !log.is_damaged) {
             let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
             let on_disk = disks[log.disk].seen[on_disk].to_vec();
             let probed = open::probe_disk(&disks[log.disk], log.disk);
             let Some(superblock) = probed.probe.newest() else {
-                // A torn superblock hides the log. Only an unsuccessful write can have changed it.
+                // A torn superblock does not locate the log. Only a failed or interrupted write can
+                // have changed the log.
                 if log.other.is_some() {
                     log.bytes = on_disk;
                 }
@@ -338,7 +351,8 @@ impl BadLogs {
             let data_offset = superblock.device.data_offset_sectors;
             log.ranges.clear();
             if is_told {
-                // A power cut takes a failed write in the disk's cache back sector by sector.
+                // A power cut undoes a failed write of the log sector by sector, if the write was
+                // in the disk's cache.
                 let (says, (sure, may_be)) = (log.read(&disks[log.disk], data_offset), &log.bounds);
                 let (lacks, has) = (sure.difference(&says), says.difference(may_be));
                 assert!(
@@ -362,13 +376,14 @@ impl BadLogs {
         })
     }
 
-    /// Forgets the log of a disk that was exchanged.
+    /// Forgets the log of a disk that was replaced by a new one.
     pub(crate) fn forget(&mut self, disk: usize, geometry: &Geometry) {
         self.logs.retain(|log| log.disk != disk);
         self.gather(geometry);
     }
 
-    /// Checks that each log on disk is the expected one, and that its superblock names it.
+    /// Checks that each log on disk has the expected bytes, and that the disk's superblock names
+    /// it.
     fn check_kept(&self, disks: &[Disk]) {
         for log in &self.logs {
             let sectors = u64::from(log.place.size_sectors);
@@ -399,7 +414,8 @@ mod tests {
     use crate::cut::Cut;
     use crate::trace::Trace;
 
-    /// A world with these logs. If `told`, its engine was started with them.
+    /// A world whose disks have these bad-block logs. If `told`, its engine starts after the logs
+    /// were written, so that it knows them.
     fn world(design: &Design, logs: &[(usize, Range<u64>)], told: bool) -> World {
         let chances = Chances::new(1, Cut::default());
         let mut world = World::create(design, chances, Trace::new(false));
@@ -486,7 +502,8 @@ mod tests {
         open_all(&mut world);
     }
 
-    /// Only poison is excused: a sector that was written through must fit.
+    /// A logged sector may differ only while it holds poison. Once a client has written it, it must
+    /// fit.
     #[test]
     #[should_panic(expected = "the array is clean and the copies of sector 5 differ")]
     fn a_wrong_sector_that_was_written_through_is_noticed() {
@@ -525,7 +542,8 @@ mod tests {
         world.check_bad_logs();
     }
 
-    /// Shaken seed 4001151: a write to a log failed, power was cut, and the superblock was torn.
+    /// Regression, seed 4001151 with the engine's rare choices: a write to a log failed, power was
+    /// cut, and the superblock was torn.
     #[test]
     fn a_log_that_was_being_written_may_change_where_its_superblock_is_torn() {
         changed_beside_a_torn_superblock(Some(BadBlocks::default()));
@@ -537,7 +555,8 @@ mod tests {
         changed_beside_a_torn_superblock(None);
     }
 
-    /// A torn superblock beside a log whose last write, if any, was to store `other` and failed.
+    /// A disk with a torn superblock and a changed log. `other` is the set that the last write of
+    /// the log should store, if that write failed.
     fn changed_beside_a_torn_superblock(other: Option<BadBlocks>) {
         let mut world = world(&smallest(), &[(2, 5..6)], true);
         let superblock = world.superblock_on(2).unwrap();

@@ -1,11 +1,12 @@
 //! Write-intent bitmaps in the simulator: how they are written and torn, and what they promise.
 //!
-//! Sectors whose bits are clear agree, whatever ended the run. The checker of clean arrays
-//! therefore looks at those sectors of dirty arrays too.
+//! Sectors whose bits are clear agree, however the run ended. So the checker of clean arrays looks
+//! at those sectors of dirty arrays, too.
 //!
-//! In the unwritten runs of a lockless bitmap, members are made with bytes that differ from parity
-//! or copies. A client's read there returns anything ([`crate::model`]) until a client has written
-//! it. From then on the strip is held against parity again, synced or not.
+//! A lockless bitmap marks regions that no client has written as unwritten. There, members are
+//! created with bytes that differ from parity or copies. A client's read of an unwritten region may
+//! return anything ([`crate::model`]) until a client has written it. From then on the checker
+//! compares the strip with parity again, synced or not.
 //!
 //! # Invariants
 //! - After an unclean stop, copies are equal and parity fits wherever bits are clear
@@ -33,7 +34,8 @@ use crate::open;
 use crate::random::Random;
 use crate::world::World;
 
-/// Writes a rebuilt member's bitmap, without bits, as md does. `is_whole`: all were rebuilt.
+/// Writes a rebuilt member's bitmap without set bits, as md does. `is_whole`: all members were
+/// rebuilt.
 pub(crate) fn renew(
     disk: &mut Disk,
     superblock: &Superblock,
@@ -52,7 +54,8 @@ pub(crate) fn renew(
     disk.put(offset_bytes / SECTOR as u64, &area, true);
 }
 
-/// Index of a sector in the unit of the bitmap: sectors of each member, or of the array.
+/// The sector that the bitmap counts for an array sector: a sector of each member on levels with
+/// parity, the array sector itself on others.
 fn strip_of(geometry: &Geometry, sector: u64) -> u64 {
     match geometry {
         Geometry::Stripe(_) => places(geometry, sector)[0].1.0,
@@ -90,20 +93,22 @@ pub(crate) fn scramble(
     }
 }
 
-/// Sectors in doubt, as the checker of clean arrays counts them; `None` if all are.
+/// Sectors with a set bit, at or above the resync offset. `None` if no bitmap is believed, so that
+/// all sectors are in doubt.
 pub(crate) fn in_doubt(assembled: &AssembledArray) -> Option<BTreeSet<u64>> {
     let bitmap = assembled.bitmap.as_ref().filter(|bitmap| bitmap.is_current)?;
     let sectors = bitmap.bits.iter().flat_map(|bit| bitmap.bits.sectors_of(bit));
     Some(sectors.filter(|sector| *sector >= assembled.resync_offset).collect())
 }
 
-/// First ordinal of bitmap changes among the faults of a cycle, behind the cache's.
+/// Faults of a cycle are numbered. Numbers from here on are bitmap changes.
 const FIRST_ORDINAL: u64 = 9000;
 /// Percentage of runs in which a bitmap is created or dropped.
 const CHANGES_PERCENT: u64 = 12;
 
 impl World {
-    /// Sectors without a promise: unwritten runs, and unsynced runs where no client has written.
+    /// Sectors whose redundancy need not agree, by the marks of a lockless bitmap: unwritten
+    /// regions, and unsynced regions where no client has written.
     pub(crate) fn not_promised(&self, assembled: &AssembledArray) -> BTreeSet<u64> {
         let Some(marks) = assembled.bitmap.as_ref().and_then(|one| one.marks.as_ref()) else {
             return BTreeSet::new();
@@ -122,10 +127,10 @@ impl World {
         left_out
     }
 
-    /// Checks that every member that shards see has each open bit.
+    /// Checks that every member in the shards' views has each open bit set.
     ///
     /// # Panics
-    /// If a member lacks one.
+    /// If a member lacks a bit.
     pub(crate) fn check_open_bits(&self, view: &ArrayView) {
         let Some(intent) = &view.intent else { return };
         let array = &self.engine.machines.array;
@@ -155,22 +160,24 @@ impl World {
         }
     }
 
-    /// Whether bits are kept: a server that keeps bitmaps writes them before superblocks.
+    /// Whether the running server keeps the bitmap up to date, so that bits reach disks before
+    /// superblocks do.
     pub(crate) fn is_keeping_bits(&self) -> bool {
         let array = &self.engine.machines.array;
-        // A dropped bitmap file is written no more.
+        // The engine stops writing a bitmap file that is being dropped.
         let is_kept_up = array.bitmap_file().is_none() || array.is_bitmap_settled();
         array.bitmap().is_some() && is_kept_up
     }
 
-    /// Superblocks are written: a server that keeps no bitmap leaves the bits behind.
+    /// Superblocks are about to be written. If the server keeps no bitmap, the bits on disk are
+    /// outdated from then on.
     pub(crate) fn bits_may_be_left_behind(&mut self) {
         if !self.is_keeping_bits() {
             self.keeps_bits.clear();
         }
     }
 
-    /// Plans bitmap changes for a run of about `steps` steps from `now` on: dropped, or created.
+    /// Plans bitmap changes (created or dropped) for a run of about `steps` steps from `now` on.
     pub(crate) fn plan_bitmap(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Bitmaps, 3);
         let bit_sectors = self.metadata.design.bit_sectors;
@@ -187,20 +194,21 @@ impl World {
         }
     }
 
-    /// The operator has a bitmap created with so many sectors a bit, or dropped.
+    /// The operator creates a bitmap with `bit_sectors` sectors for each bit; `None` drops it.
     pub(crate) fn changes_bitmap(&mut self, bit_sectors: Option<u32>) -> Result<(), BitmapRefusal> {
         let machines = &mut self.engine.machines;
         let superblocks = machines.members.iter().map(|member| &member.superblock);
         let newest = superblocks.max_by_key(|superblock| superblock.state.events);
         let names = newest.is_some_and(|one| one.intent.bitmap_offset_sectors.is_some());
         let is_there = machines.array.bitmap().is_some();
-        // A server that keeps no bitmap creates none either.
+        // Superblocks name a bitmap that this server does not keep. Such a server creates none
+        // either.
         if machines.array.is_bitmap_settled() && names && !is_there {
             return Err(BitmapRefusal::Busy);
         }
         let sectors = resync_sectors(&self.geometry);
         let head = |each: u32| BitmapSuperblock::new(sectors, each * SECTOR as u32, 8);
-        // A bitmap file stays on its disk.
+        // If the array has a bitmap file, the new bitmap goes into that file.
         let disk = self.metadata.design.file_disk();
         let place = disk.and_then(|disk| machines.members.iter().rposition(|one| one.disk == disk));
         let file = place.map(|place| MemberId(place as u16));
@@ -211,10 +219,10 @@ impl World {
         changed
     }
 
-    /// Checks that a start believes bits that the last server kept, on a disk that is in the array.
+    /// Checks that assembly believes the bitmap if the last server kept it on a disk in the array.
     ///
     /// # Panics
-    /// If they are not believed although they were kept.
+    /// If assembly ignores a bitmap that was kept.
     pub(crate) fn check_bits_are_current(
         &mut self,
         assembled: &AssembledArray,
@@ -227,17 +235,19 @@ impl World {
         self.tally.count_many("bits-out-of-date", u64::from(!is_current));
     }
 
-    /// Whether a server without bitmaps runs the array: its first write outdates the bits.
+    /// Draws whether the next server keeps no bitmaps. Its first write outdates the bits.
     pub(crate) fn forgets_bitmap(&mut self, assembled: &AssembledArray) -> bool {
         let events = assembled.newest.state.events;
-        // Its first update would reach a bitmap that is ahead, which would then be believed.
+        // If the bitmap's event count is ahead, the first update of such a server could reach that
+        // count, and the next start would believe stale bits.
         let bitmap = assembled.bitmap.as_ref();
         let is_level = bitmap.is_some_and(|one| one.superblock.events <= events);
         // A server without lockless bitmaps does not run an array whose parity is partial.
         let marks = bitmap.and_then(|one| one.marks.as_ref());
         let is_made = marks.is_none_or(|one| one.unwritten.is_empty() && one.unsynced.is_empty());
         let is_level = is_level && is_made;
-        // Dirty and degraded, the array needs its bitmap. A server must name a bitmap file.
+        // A dirty and degraded array needs its bitmap, and an array with a bitmap file needs a
+        // server that names the file.
         let is_in_file = assembled.bitmap_file.is_some();
         let needs_it = assembled.dirty && assembled.degraded > 0 || is_in_file;
         let forgets = is_level && !needs_it && self.chances.of(Purpose::Bitmaps, 2).chance(8);
@@ -245,7 +255,8 @@ impl World {
         forgets
     }
 
-    /// The engine writes a member's bitmap. Disks do not lie about it: braid promises nothing then.
+    /// The engine writes a member's bitmap. Lies spare bitmaps, because braid promises nothing if a
+    /// disk lies about its bitmap.
     pub(crate) fn write_bitmap(
         &mut self,
         member: MemberId,
@@ -270,7 +281,8 @@ impl World {
         self.disks[index].tear((start, &data), &mut self.chances.disks);
     }
 
-    /// Clients no longer need unwritten sectors: from now on these hold anything.
+    /// The bitmap calls these sectors unwritten, so no client may need them. From now on reads of
+    /// them may return anything.
     fn check_unwritten(&mut self, record: &BitmapRecord) {
         let Some(marks) = &record.marks else { return };
         let unwritten = &marks.unwritten;

@@ -1,4 +1,4 @@
-//! The stripe cache of a shard: drawn at every start, and tuned again while the array runs.
+//! The settings of a shard's stripe cache: drawn at every start, and changed while the array runs.
 
 use braid_engine::{CacheConfig, CacheMode, Tuning};
 use braid_geometry::Family;
@@ -9,12 +9,12 @@ use crate::fault::{Fault, Mishap};
 use crate::random::Random;
 use crate::world::World;
 
-/// First ordinal of cache changes among the faults of a cycle, behind the lies.
+/// Faults of a cycle are numbered. Numbers from here on are changes of the cache's settings.
 const FIRST_ORDINAL: u64 = 2000;
-/// Percentage of runs in which the cache is tuned again.
+/// Percentage of runs in which the cache's settings change.
 const PERCENT: u64 = 35;
 
-/// Draws the purpose and the settings of a shard's cache.
+/// Draws the settings of a shard's cache.
 pub(crate) fn any(random: &mut Random, cut: &Cut) -> CacheConfig {
     let stripes_max = *random.pick(&[1, 2, 8, 16]);
     CacheConfig {
@@ -25,7 +25,8 @@ pub(crate) fn any(random: &mut Random, cut: &Cut) -> CacheConfig {
     }
 }
 
-/// Blocks of acknowledged writes per shard that survive the process; `None` without a cache file.
+/// Draws the size of the cache file: how many blocks of acknowledged writes per shard survive the
+/// process. `None`: no cache file.
 pub(crate) fn file_blocks(random: &mut Random) -> Option<u32> {
     *random.pick(&[None, Some(0), Some(2), Some(16), Some(1 << 16), Some(1 << 16)])
 }
@@ -42,7 +43,8 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
         bypass_threshold,
         dirty_sectors_max,
         age_max_ms,
-        // Derived from values above, so that other seeds keep their draws. In a third members seek.
+        // Not drawn but derived from values above, so that old seeds keep their draws. False in a
+        // third of the cases.
         expects_flushes: !(u64::from(stripes) ^ age_max_ms).is_multiple_of(3),
     }
 }

@@ -6,11 +6,12 @@
 //!                     └──power is cut──▶ gone
 //! ```
 //!
-//! Only some runs have one. With it, the end of the process loses no acknowledged write: the model
-//! is told of no loss, and reads must return these writes.
+//! Only some runs have a cache file. In those, the end of the process loses no acknowledged write:
+//! the model notes no loss, and reads must return these writes.
 //!
-//! - The engine puts no more than there is room for, and leaves nothing when the array stops.
-//! - A file of another time of the array is never written back [planted: stale-cache-file].
+//! - The engine puts no more copies than the file has room for, and leaves none when the array
+//!   stops.
+//! - A file from an earlier state of the array is never written back [planted: stale-cache-file].
 
 mod world;
 
@@ -32,19 +33,19 @@ struct Copy {
 struct CacheSnapshot {
     copies: Vec<Copy>,
     stamp: CacheStamp,
-    /// The model's names of acknowledged writes that only this file holds.
+    /// The model's names of the acknowledged writes that exist only in this file.
     writes: Vec<u64>,
-    /// Another server has written to the array since.
+    /// Another server has written to the array since the process ended.
     is_outdated: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct CacheFile {
-    /// By shard and name.
+    /// Copies by shard and by the name that the shard gave them.
     copies: BTreeMap<(usize, u32), Vec<Copy>>,
     stamp: CacheStamp,
     found: Option<CacheSnapshot>,
-    /// A file left behind while another server went on without it.
+    /// A cache file that stayed behind while another server ran the array without it.
     stale: Option<CacheSnapshot>,
 }
 
@@ -56,7 +57,8 @@ impl CacheFile {
         self.stamp.note(array.newest.state.events, array.newest.state.update_time);
     }
 
-    /// Superblocks are about to be written.
+    /// Superblocks with these events and this time are about to be written: notes both in the
+    /// stamp.
     pub(crate) fn note_update(&mut self, events: u64, time: braid_ondisk::Timestamp) {
         self.stamp.note(events, time);
         if let Some(found) = &mut self.found {

@@ -3,18 +3,18 @@
 //! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the
 //! requests in sectors of [`crate::requests`]. The shipped `engine/request` (`edges.rs`,
 //! `write_admission.rs`) decides the steps of a request, which request waits for which, and which
-//! are refused at once. Here is the part of the runtime's `Volume`: memory, and a driver for the
-//! steps.
+//! are refused at once. This module replaces the runtime's `Volume`: the memory of requests, and a
+//! driver for their steps.
 //!
 //! ```text
 //!   ask ──▶ check ──▶ write admission ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded
 //!            denied        waits      (requests in sectors)    by the array    the client knows
 //! ```
 //!
-//! The model hears of a change when its request goes to the engine, and of its end when the client
-//! is answered. So a missing step, or an early answer, is wrong at the next read. A sector of which
-//! a client wrote a part gets a version of its own. Its bytes are computed here, from the version
-//! that was read and the client's bytes, not from stored bytes.
+//! The model notes a change when the request goes to the engine, and its end when the client gets
+//! the answer. So a missing step, or an early answer, makes the next read wrong. If a client writes
+//! a part of a sector, the sector gets a version of its own. The simulator computes the bytes of
+//! that version from the version that was read and the client's bytes, not from stored bytes.
 //!
 //! # Invariants
 //! - No other request writes a sector that is being patched
@@ -36,12 +36,12 @@ const SECTOR_BYTES: u64 = SECTOR as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallClient {
     Direct,
-    /// A request of a connection, by its cookie.
+    /// A connection's client waits for the reply with this cookie.
     Wire {
         connection: usize,
         cookie: u64,
     },
-    /// The connection that it came from is gone.
+    /// No client waits: the request's connection has ended.
     Gone,
 }
 
@@ -65,17 +65,17 @@ pub(crate) struct Call {
     pub(crate) id: RequestId,
     pub(crate) request: ByteRequest,
     pub(crate) who: CallClient,
-    /// The step at which the client asked.
+    /// The step at which the client submitted the request.
     pub(crate) asked: u64,
     plan: RequestPlan,
     ticket: Option<Ticket>,
     inside: Option<AdmissionMode>,
     pub(crate) payload: Vec<u8>,
     around: Vec<u8>,
-    /// Sectors fetched to be patched, with their versions then.
+    /// Sectors that were read so that a part of them can be patched, with the versions read.
     bases: Vec<(u64, Version)>,
     parts: Vec<Part>,
-    /// Sectors that it patches now: no other request is allowed to change them.
+    /// Sectors that this request patches now. No other request is allowed to change them.
     patching: Option<(u64, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl Call {
         self.id.0 as Version + 1
     }
 
-    /// The part of a sector, in bytes of the sector, that the request covers.
+    /// The bytes of a sector, counted from its start, that the request covers.
     fn covers(&self, sector: u64) -> std::ops::Range<usize> {
         let (first, begin) = (sector * SECTOR_BYTES, self.request.offset);
         let end = begin + self.request.length;
@@ -97,7 +97,8 @@ impl Call {
         inside(begin)..inside(end)
     }
 
-    /// The sectors that a successful change must have changed, edges included.
+    /// The sectors that a change must have changed if it succeeds. Sectors covered in part count,
+    /// except for a trim.
     fn promised(&self) -> std::ops::Range<u64> {
         let ByteRequest { operation, offset, length } = self.request;
         let end = offset + length;
@@ -109,7 +110,8 @@ impl Call {
     }
 }
 
-/// The bytes that the client of request `id` writes: the middle of the bytes of whole sectors.
+/// The bytes that request `id` writes. In a sector that it covers in part, they are the covered
+/// part of what it would write to the whole sector.
 pub(crate) fn written(id: RequestId, offset: u64, length: u64) -> Vec<u8> {
     let (first, end) = (offset / SECTOR_BYTES, (offset + length).div_ceil(SECTOR_BYTES));
     let mut sectors = vec![0; (end - first) as usize * SECTOR];
@@ -138,7 +140,7 @@ mod tests {
         World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false))
     }
 
-    /// All disks lose power; the array is assembled and read.
+    /// Cuts the power of all disks, assembles the array, and reads all of it.
     fn cut_and_read(world: &mut World) -> Vec<u8> {
         let mut random = world.chances.disks.clone();
         for disk in &mut world.disks {

@@ -1,9 +1,9 @@
 //! Causes: each reported failure matches a failure that a disk was made to have.
 //!
-//! Where it stands: disks fail in [`crate::world`] and [`crate::restart`]. These note each failure
-//! here, and pass its number to the engine like an error number of the operating system. So no
-//! failure can stand for another. A notice or answer names a cause, which must match the disk,
-//! operation and sectors of that failure. Members leave only for failures that demand it.
+//! Where it stands: disks fail in [`crate::world`] and [`crate::restart`]. Both note each failure
+//! here, and pass its number to the engine in the place of an operating system's error number. So
+//! failures are told apart. A notice or answer names a cause, which must match the disk, operation
+//! and sectors of the failure with that number. Members leave only for failures that demand it.
 
 mod world;
 

@@ -1,62 +1,65 @@
-//! The random streams of one world: each purpose draws from its own, derived from the seed.
+//! The random streams of one world: each purpose draws from its own stream, derived from the seed.
 //!
 //! ```text
 //!   seed ─┬─ purpose, cycle ───────────▶ schedule, disks, openings   (restarted in every cycle)
 //!         └─ purpose, cycle, ordinal ──▶ one request, one disk's faults, one power cut
 //! ```
 //!
-//! Each numbered item draws from a stream of its own. So any of them can be left out ([`Cut`]), and
-//! every other draws what it drew before [check: what_is_left_out_disturbs_no_other_draw].
+//! Each numbered item (its number is its *ordinal*) draws from a stream of its own. So a run can
+//! leave any item out ([`Cut`]), and every other item draws the same as before
+//! [check: what_is_left_out_disturbs_no_other_draw].
 
 use crate::content::SECTOR;
 use crate::cut::{Cut, Kind, Number};
 use crate::random::{Random, mix};
 use crate::schedule::{FixedOrder, Order};
 
-/// The purpose of a draw.
+/// The purpose of a draw. Some purposes number their draws; the number is the draw's ordinal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The array and its first start.
     World = 1,
-    /// 0: the shape of a run's work; from 1 on: its requests.
+    /// Ordinal 0: the shape of a run's requests; from 1 on: the requests.
     Workload,
-    /// 0: which disks fail in a run; from 1 on: how each disk fails.
+    /// Ordinal 0: which disks fail in a run; from 1 on: how each disk fails.
     Faults,
     /// The order of events.
     Schedule,
-    /// How disks treat writes that fail or are under way.
+    /// How disks treat writes that fail, or that are under way when power is cut.
     Disks,
-    /// By disk: what a power cut leaves of its cache.
+    /// By disk: which unflushed writes survive a power cut.
     PowerCuts,
     Ends,
     /// Which disks are presented, and how the array is started again.
     Openings,
-    /// By request: its connection.
+    /// By request: on which connection a client sends it, and in which fragments.
     Wires,
-    /// Which disks lie, when and about what.
+    /// Which disks lie (acknowledge what they did not do, or return wrong bytes), when and about
+    /// what.
     Lies,
-    /// 0, 1: which members have bad-block logs, and their content; from 2 on: changes of these.
+    /// Ordinals 0 and 1: which members have bad-block logs, and their content; from 2 on: their
+    /// changes.
     BadBlocks,
-    /// New settings of the stripe cache.
+    /// When the stripe cache gets new settings, and which.
     Cache,
-    /// New settings of elevators and multiplexer.
+    /// When elevators and multiplexer get new settings, and which.
     Elevators,
-    /// Which members are watched, and which disk pauses.
+    /// Which members may sit out, and which disk pauses.
     Pauses,
     /// Which bands are compared in the background.
     Background,
-    /// Which disks come while the array runs.
+    /// Which new disks join while the array runs.
     Joins,
     Allowances,
-    /// 0: which arrays have bitmaps; from 1 on: changes of these.
+    /// Ordinal 0: which arrays have bitmaps; from 1 on: their changes.
     Bitmaps,
-    /// 0: whether members have partial parity logs.
+    /// Ordinal 0: whether members have parity logs.
     ParityLogs,
-    /// 0: whether the array has a write journal.
+    /// Ordinal 0: whether the array has a write journal.
     Journals,
 }
 
-/// The streams of the current cycle, and its cut.
+/// The random streams of the current cycle, and what the run leaves out.
 #[derive(Clone, Debug)]
 pub(crate) struct Chances {
     seed: u64,
@@ -75,7 +78,7 @@ impl Chances {
         Self { seed, cycle: 0, cut, schedule, disks, openings }
     }
 
-    /// Begins the cycle with this number; false if it is left out.
+    /// Begins the cycle with this number; false if the run leaves the cycle out.
     pub(crate) fn begin(&mut self, cycle: u64) -> bool {
         self.cycle = cycle;
         self.schedule = self.of(Purpose::Schedule, self.cut.schedule);
@@ -84,7 +87,7 @@ impl Chances {
         !self.cut.leaves_out(Number { cycle, item: None })
     }
 
-    /// A stream for one purpose, and one ordinal within it, in this cycle.
+    /// A stream for one purpose and ordinal in the current cycle.
     pub(crate) fn of(&self, purpose: Purpose, ordinal: u64) -> Random {
         derive(self.seed, purpose, self.cycle, ordinal)
     }
@@ -93,7 +96,8 @@ impl Chances {
         Number { cycle: self.cycle, item: Some((kind, ordinal)) }
     }
 
-    /// The order of this cycle, plain if the cut says so.
+    /// The order in which events of this cycle happen: `order`, or the plain one if the cut says
+    /// so.
     pub(crate) fn order(&self, order: Order) -> Order {
         if self.cycle < self.cut.plain_cycles { Order::Fixed(FixedOrder::PLAIN) } else { order }
     }
@@ -119,7 +123,7 @@ mod tests {
     use crate::trace::Trace;
     use crate::world::World;
 
-    /// The requests of the clients of cycle 3, and its faults.
+    /// The requests of the clients in cycle 3, and the faults of that cycle.
     fn drawn(seed: u64, without: &str) -> Vec<(Number, String)> {
         let mut cut = Cut::default();
         cut.argument("--without", &mut || without.to_owned()).unwrap();

@@ -1,7 +1,8 @@
 //! The bytes of sectors, and the bytes that members must hold for them.
 //!
-//! Every sector of every write has bytes of its own, so that bytes read name their write. The
-//! content of members is computed here from the geometry and the *definition* of parity alone.
+//! Every sector of every write has different bytes, so that bytes that were read name their write.
+//! This module computes the content of members from the geometry and the *definition* of parity
+//! alone.
 
 use crate::members::lay_out;
 pub(crate) use crate::members::{SECTOR, bytes, parity, places};
@@ -17,7 +18,7 @@ pub(crate) const FIRST: Version = 1;
 /// The version that is all zeroes.
 pub(crate) const ZEROES: Version = 0;
 
-/// The distance between the words of a sector; odd, so that no two are equal.
+/// The difference between neighbouring words of a sector; odd, so that no two words are equal.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 pub(crate) fn fill(version: Version, sector: u64, out: &mut [u8]) {
@@ -43,7 +44,7 @@ pub(crate) fn version_of(sector: u64, data: &[u8]) -> Option<Version> {
     (data == expected).then_some(version)
 }
 
-/// The data areas of all members, as far as the array uses them, for the array's content.
+/// The bytes that the data areas of all members must hold for this content of the array.
 pub(crate) fn image(geometry: &Geometry, content: &[u8]) -> Vec<Vec<u8>> {
     let used = |slot| geometry.used_sectors(Slot(slot)) as usize * SECTOR;
     let mut members: Vec<Vec<u8>> = (0..geometry.slots()).map(|s| vec![0; used(s)]).collect();

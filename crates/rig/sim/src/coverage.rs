@@ -1,12 +1,14 @@
-//! Coverage: which states runs visited and which never. A state is the level, the missing members,
-//! whether redundancy agrees, the phase between clean and active, and the event or mishap there.
+//! Coverage: which states runs visited and which never. A state is the level, the number of missing
+//! members, whether redundancy agrees, the phase between clean and active, and an action or fault.
 //!
-//! A visit is one line in the tally. [`never_visited`] compares the tally with the whole product of
-//! legal states, and so names each state that no workload reaches.
+//! A visit is one line in the tally. [`never_visited`] compares the tally with the product of all
+//! legal states, and so names each state that no run reached.
 //!
-//! Not legal, and not in the product: levels without redundancy with a member missing, dirty or in
-//! another phase than active (they keep no intent); raid5 and raid6 dirty with a data column
-//! missing (refused), except with fixed parity; starting in another phase than clean.
+//! Some states are not legal, and so not in the product:
+//! - levels without redundancy with a member missing, dirty, or in another phase than active (they
+//!   keep no intent);
+//! - raid5 and raid6 dirty with a data column missing (refused), except with fixed parity;
+//! - starts in another phase than clean.
 
 mod world;
 
@@ -31,7 +33,7 @@ pub(crate) enum Phase {
 const PHASES: [Phase; 4] = [Phase::Clean, Phase::Active, Phase::Turning, Phase::Broken];
 
 impl Phase {
-    /// The phase after a view with this gate.
+    /// The phase after `self` once a view with this gate is published.
     pub(crate) fn after(self, gate: Gate) -> Self {
         match (self, gate) {
             (_, Gate::Open) => Self::Active,
@@ -106,7 +108,7 @@ impl ArrayAction {
     }
 }
 
-/// Mishaps that can hit any array in any phase.
+/// Faults that can hit any array in any phase.
 const MISHAPS: [&str; 7] = [
     "disk-dies",
     "disk-power-cut",
@@ -117,7 +119,7 @@ const MISHAPS: [&str; 7] = [
     "bad-sectors",
 ];
 
-/// Every level, and how many missing members the simulator's arrays of it tolerate.
+/// Every level, and how many missing members the simulator's arrays of that level tolerate.
 const LEVELS: [(Level, usize); 7] = [
     (Level::Linear, 0),
     (Level::Raid0, 0),
@@ -128,7 +130,7 @@ const LEVELS: [(Level, usize); 7] = [
     (Level::Raid10, 2),
 ];
 
-/// So many cycles have visited every legal state; fewer can miss some by chance.
+/// After this many cycles a run has visited every legal state. Fewer can miss some by chance.
 pub const CYCLES_FOR_ALL_STATES: u64 = 60_000;
 
 fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) -> String {
@@ -137,7 +139,7 @@ fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) 
     format!("{level} missing={missing} {agrees} {phase} {what}")
 }
 
-/// The state without the action.
+/// The part of a state's name before the action.
 fn place(state: &str) -> &str {
     state.rsplit_once(' ').map_or(state, |(place, _)| place)
 }
@@ -154,7 +156,7 @@ pub fn legal_states() -> usize {
     legal().len()
 }
 
-/// The legal states, without their actions, that a tally never acted in.
+/// The legal states, without their actions, in which no action of this tally happened.
 #[must_use]
 pub fn never_entered(tally: &Tally) -> BTreeSet<String> {
     let entered: BTreeSet<&str> = tally.states.keys().map(|state| place(state)).collect();

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The data area begins right behind the metadata instead of at mdadm's mebibyte, so that a world
-//! is small. All else is placed as mdadm places it.
+//! is small. All other places are mdadm's.
 
 use std::sync::Arc;
 
@@ -32,48 +32,50 @@ pub(crate) const METADATA_SECTORS: u64 = 40;
 /// Sectors reserved at the end of a device with a 0.90 superblock.
 const V0_RESERVED: u64 = 128;
 
-/// Percentage of journals among the arrays that can have one.
+/// Of the arrays that can have a write journal, the percentage that get one.
 const JOURNAL_PERCENT: u64 = 30;
 
 /// Content of a spare that was never written.
 pub(crate) const SPARE_BYTE: u8 = 0xA5;
 
-/// An array that can be created.
+/// The properties of a new array: level, layout, sizes, metadata and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Design {
     pub(crate) level: Level,
     pub(crate) layout: u32,
     pub(crate) slots: u16,
     pub(crate) chunk_sectors: u32,
-    /// Chunks of each member.
+    /// Chunks on each member.
     pub(crate) rows: u64,
     pub(crate) version: Version,
     pub(crate) spares: u16,
-    /// The first disk's number: from 128 on the table of roles reaches into a second sector.
+    /// The first disk's device number. From 128 on, the superblock's table of roles needs a second
+    /// sector.
     pub(crate) first_number: u16,
     /// Some members have a bad-block log that names sectors.
     pub(crate) has_bad_blocks: bool,
-    /// Sectors of a bit of the write-intent bitmap; 0 without one.
+    /// Sectors for each bit of the write-intent bitmap; 0 without a bitmap.
     pub(crate) bit_sectors: u32,
-    /// The bitmap is lockless, and clients have written nothing in this percentage of its regions.
+    /// The bitmap is lockless, and this percentage of its regions is unwritten by clients.
     pub(crate) lockless: Option<u8>,
-    /// Sectors of a partial parity log; 0 without one.
+    /// Sectors of each member's parity log; 0 without a log.
     pub(crate) log_sectors: u16,
     pub(crate) log_is_ring: bool,
-    /// The log is braid's own, not md's.
+    /// The parity log is braid's own log, not md's PPL.
     pub(crate) log_is_own: bool,
-    /// The own log has several records that count together.
+    /// The own log has several records that are valid at the same time.
     pub(crate) log_is_many: bool,
-    /// Blocks of the write journal's ring on the last disk; 0 without one.
+    /// Blocks of the write journal's ring, which is on the last disk; 0 without a journal.
     pub(crate) journal_blocks: u64,
-    /// Bitmap and own log are in a bitmap file, for which the last disk stands; it is no member.
+    /// A bitmap file holds the bitmap and any own log. The last disk stands for that file and is no
+    /// member.
     pub(crate) bitmap_in_file: bool,
-    /// Sectors by which the data areas of the first disks are longer than the others'.
+    /// By disk, from the first: how many sectors its data area is longer than the other disks'.
     pub(crate) extra_sectors: [u64; 3],
 }
 
 impl Design {
-    /// Whether all parity stays on one slot or two.
+    /// Whether the layout keeps all parity on one slot (RAID-5) or on one or two (RAID-6).
     pub(crate) fn keeps_parity_still(&self) -> bool {
         match self.level {
             Level::Raid5 => matches!(self.layout, 4 | 5),
@@ -82,14 +84,14 @@ impl Design {
         }
     }
 
-    /// Sometimes adds spares, or device numbers that make superblocks long.
+    /// Sometimes adds spares, or device numbers so high that superblocks take two sectors.
     pub(crate) fn with_extras(self, random: &mut Random) -> Self {
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
         let spares = *random.pick(&[0, 0, 0, 0, 1, 2]);
         let spares = if has_redundancy { spares } else { 0 };
         let first_number = *random.pick(&[0, 0, 0, 0, 126, 300]);
         if random.chance(15) {
-            // 27 devices at most, four of them in a sector.
+            // A 0.90 superblock has at most 27 devices, four of them in a sector.
             let first_number = if first_number == 0 { 0 } else { 10 };
             return Self { spares, first_number, version: Version::V0_90, ..self };
         }
@@ -116,7 +118,7 @@ impl Design {
         if !has_room {
             return self;
         }
-        // The bitmap can leave too little room for the own log.
+        // The bitmap can leave too little room for the own log of the same array.
         let has_both = self.log_sectors == 0 || design.own_log(&design.superblock(0)).is_some();
         if has_both { design } else { self }
     }
@@ -135,21 +137,23 @@ impl Design {
         if fits { design } else { self }
     }
 
-    /// Sometimes adds a parity log: md's or the own one on level 5, else the own one.
+    /// Sometimes adds a parity log: on level 5 md's PPL or braid's own log, on levels 4 and 6 the
+    /// own.
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         let is_fit = has_parity && self.version != Version::V0_90 && self.journal_blocks == 0;
-        // Without a log a dirty array stays dirty for a while; runs must meet that as well.
+        // A dirty array without a log stays dirty for a while, and runs must meet that as well.
         let percent = if self.level == Level::Raid5 { 45 } else { 30 };
         if !is_fit || !random.chance(percent) {
             return self;
         }
-        // The least log has room for a band and a header; a ring has room for several records.
+        // The smallest log has room for a header and one band; a ring has room for several records.
         let band = (self.chunk_sectors.min(128) as u16).next_multiple_of(8);
         let more = *random.pick(&[0, 8, 24, 64]);
         let (log_sectors, log_is_ring) = (8 + band + more, random.chance(60));
         if self.level != Level::Raid5 || random.chance(50) {
-            // In a ring with room for several records they count together, except in old versions.
+            // The own log of a roomy ring has several valid records, except for old versions of
+            // that log.
             let parities = if self.bitmap_in_file { 2 } else { 1 };
             let roomy = 4 * (8 + parities * band) + more;
             let log_sectors = if band <= 32 && random.chance(65) { roomy } else { log_sectors + 8 };
@@ -158,16 +162,17 @@ impl Design {
             let has_room = own.own_log(&own.plain_superblock(0)).is_some();
             return if has_room { own } else { self };
         }
-        // The place of the log depends on the superblock alone.
+        // The superblock alone says where the log is, so an array with too little room gets none.
         let roomy = Self { log_sectors, log_is_ring, ..self };
         let has_room = |place: PplPlace| place.size_sectors >= log_sectors;
         if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }
     }
 
-    /// Sometimes adds a write journal with a small ring, which excludes bitmap and parity log.
+    /// Sometimes adds a write journal with a small ring. A journal excludes bitmap and parity log.
     pub(crate) fn with_journal(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
-        // A torn superblock of a member has older siblings; the journal's has none.
+        // Other members keep an older superblock if a member's superblock is torn. The journal's
+        // disk has no such sibling, so its superblock must not tear.
         let is_fit = has_parity && self.slots > 2 && !self.has_long_superblocks();
         let more = *random.pick(&[0, 2, 30]);
         if !is_fit || !random.chance(JOURNAL_PERCENT) {
@@ -176,13 +181,14 @@ impl Design {
         Self { journal_blocks: self.journal_blocks_min() + more, ..self }
     }
 
-    /// Blocks of the smallest ring for the journal, and a few more.
+    /// The smallest ring for the journal of this design, in blocks, with a few blocks more.
     pub(crate) fn journal_blocks_min(&self) -> u64 {
         let batch = u64::from(self.chunk_sectors.min(128)) * (u64::from(self.slots) + 1);
         (4 * batch).div_ceil(JOURNAL_BLOCK_SECTORS) + 8 + 3
     }
 
-    /// Place of the own log on a disk with this superblock, if the array has one and there is room.
+    /// Place of the own log on a disk with this superblock; `None` if the array has no own log, or
+    /// the disk no room for it.
     pub(crate) fn own_log(&self, superblock: &Superblock) -> Option<OwnLogPlace> {
         if self.bitmap_in_file {
             let size_sectors = u32::from(self.log_sectors);
@@ -203,7 +209,7 @@ impl Design {
         superblock.intent.ppl.map(LogPlace::Ppl).or_else(own)
     }
 
-    /// Writes the empty log of a rebuilt member, as md does.
+    /// Writes an empty parity log to a rebuilt member, as md does.
     pub(crate) fn put_empty_log(&self, disk: &mut Disk, superblock: &Superblock) {
         let Some(place) = self.log_place(superblock) else { return };
         let (generation, entries) = (Some(1), Vec::new());
@@ -220,7 +226,7 @@ impl Design {
         disk.put(offset_bytes / SECTOR as u64, &area, true);
     }
 
-    /// Writes the journal's first block, as at creation.
+    /// Writes the journal's first meta block, as at creation.
     pub(crate) fn put_empty_journal(
         &self,
         disk: &mut Disk,
@@ -232,7 +238,7 @@ impl Design {
         }
     }
 
-    /// The bitmap that every member gets at creation: no bit is set.
+    /// The bitmap that every member gets at creation, with no bit set.
     pub(crate) fn bitmap(
         &self,
         sectors: u64,
@@ -272,7 +278,7 @@ impl Design {
         self.version == Version::V0_90 || self.first_number > 0
     }
 
-    /// A disk's device number in the tables of roles.
+    /// A disk's device number, its index in the superblocks' table of roles.
     pub(crate) fn number(&self, disk: usize) -> u16 {
         self.first_number + disk as u16
     }
@@ -282,7 +288,7 @@ impl Design {
         self.bitmap_in_file.then(|| self.disk_count() - 1)
     }
 
-    /// Sectors of that file: the bitmap, and behind it the log with its head.
+    /// Sectors of the bitmap file: the bitmap, then the own log with its head.
     fn file_sectors(&self) -> u64 {
         let (head, ..) = self.bitmap(self.resync_sectors()).expect("a file has a bitmap");
         let log =
@@ -303,7 +309,8 @@ impl Design {
         (self.journal_blocks > 0).then(|| usize::from(self.slots + self.spares))
     }
 
-    /// Disks of slots, then spares, then the journal's or the bitmap file.
+    /// The number of disks: those in slots, then spares, then the journal's disk or the bitmap
+    /// file.
     fn disk_count(&self) -> usize {
         let others = usize::from(self.journal_blocks > 0) + usize::from(self.bitmap_in_file);
         usize::from(self.slots + self.spares) + others
@@ -336,7 +343,8 @@ impl Design {
             return (data_sectors, self.metadata_sectors() + data_sectors);
         }
         let extra_sectors = self.extra_sectors.get(disk).unwrap_or(&0);
-        // Level 1 has no chunk; mdadm counts its members in whole 64 KiB, and so does placement.
+        // Level 1 has no chunk; mdadm counts its members in whole 64 KiB, and braid places metadata
+        // by that count.
         let unit_sectors = if self.level == Level::Raid1 { 128 } else { 1 };
         let data_sectors = (self.rows * u64::from(self.chunk_sectors) + extra_sectors)
             .next_multiple_of(unit_sectors);
@@ -382,7 +390,7 @@ impl Design {
         superblock.expect("a design makes a valid superblock")
     }
 
-    /// Adds the place of the bitmap or the log to a superblock, if any.
+    /// Adds the place of the bitmap or the parity log to a superblock, if the design has one.
     fn with_place(&self, mut superblock: Superblock) -> Superblock {
         if self.bit_sectors > 0 && !self.bitmap_in_file {
             let place = superblock.bitmap_place().expect("there is room for a bitmap");
@@ -454,7 +462,7 @@ impl Design {
         (0..self.disk_count()).map(disk).collect()
     }
 
-    /// Writes the bitmap and the log of a new array.
+    /// Writes the empty bitmap and parity log of a new array to a disk.
     fn put_intent(&self, disk: &mut Disk, superblock: &Superblock) {
         if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
             let (head, bits, marks) = self.bitmap(self.resync_sectors()).expect("it has a bitmap");

@@ -6,14 +6,14 @@
 //!   c1f8    fault 8 of cycle 1
 //! ```
 //!
-//! Numbers are given before anything is left out. So they name the same thing in every run of a
-//! seed, until a failure takes another path.
+//! A run gives numbers before it leaves anything out. So a number names the same item in every run
+//! of a seed, until a failure takes another path.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// The kinds that are numbered within a cycle.
+/// The kinds of items that are numbered within a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A client's request.
@@ -27,7 +27,7 @@ pub enum Kind {
 pub struct Number {
     /// The cycle, from 0.
     pub cycle: u64,
-    /// Request or fault of the cycle; none for the whole cycle.
+    /// The request or fault in the cycle; `None` names the whole cycle.
     pub item: Option<(Kind, u64)>,
 }
 
@@ -57,26 +57,26 @@ impl FromStr for Number {
     }
 }
 
-/// The restrictions of a run.
+/// The parts that a run leaves out, and its simplifications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Cycles, requests and faults that are left out.
+    /// The run leaves out these cycles, requests and faults.
     pub without: BTreeSet<Number>,
-    /// If set, all others are left out.
+    /// If set, the run leaves out all cycles, requests and faults but these.
     pub only: Option<BTreeSet<Number>>,
-    /// Engines have one shard.
+    /// The engine has a single shard.
     pub one_shard: bool,
-    /// Shards have one stripe.
+    /// Each shard has a single stripe.
     pub one_stripe: bool,
-    /// No write is acknowledged early.
+    /// Caches run in write-through mode, so no write is acknowledged early.
     pub write_through: bool,
-    /// Elevators order nothing, and the multiplexer holds nothing.
+    /// Elevators keep the order of requests, and the multiplexer holds none back.
     pub straight: bool,
     /// Longest request, in sectors.
     pub sectors_max: Option<u64>,
-    /// Another schedule of the same seed.
+    /// Selects another random order of events for the same seed.
     pub schedule: u64,
-    /// In the first so many cycles the oldest event always happens first.
+    /// In this many first cycles the oldest event always happens first.
     pub plain_cycles: u64,
 }
 
@@ -86,7 +86,8 @@ impl Cut {
             || self.only.as_ref().is_some_and(|only| !only.contains(&number))
     }
 
-    /// Takes an argument of the command if the cut has it; `value` returns the word after it.
+    /// Takes a command-line argument if it belongs to the cut. `value` returns the next word of the
+    /// command line.
     ///
     /// # Errors
     /// The reason why the value is invalid.
@@ -121,7 +122,7 @@ fn numbers(text: &str) -> Result<BTreeSet<Number>, String> {
 }
 
 impl fmt::Display for Cut {
-    /// Prints the arguments of the command.
+    /// Prints the command-line arguments that make this cut.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |numbers: &BTreeSet<Number>| {
             numbers.iter().map(Number::to_string).collect::<Vec<_>>().join(",")

@@ -44,7 +44,7 @@ use crate::trace::Trace;
 use crate::workload::Workload;
 use crate::world::{Clock, Engine, StepResult, Trust, World};
 
-/// Milliseconds without writes before an array turns clean.
+/// An array turns clean after this many milliseconds without writes.
 pub(crate) const CLEAN_DELAY_MS: u64 = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,9 @@ impl World {
         let geometry = assembled.geometry.clone();
         layouts::check(design, &geometry);
         let mut manner = manner(&mut random, &chances.cut);
-        // Checkers know disks by their slots, so no spare takes a slot here. Where disks lie, a job
-        // writes data derived from lies, which the taint does not follow.
+        // Checkers assume that a disk's number is its slot, so the array must not give a spare a
+        // slot. Where disks lie, a job writes data derived from lies, which `crate::taint` does
+        // not track.
         let may_have_jobs = design.spares == 0 && !may_lie;
         manner.jobs_paused |= !may_have_jobs;
         let machines = open::start(&assembled, superblocks, &presented, manner);
@@ -152,7 +153,7 @@ impl World {
         }
     }
 
-    /// Runs up to `cycles` cycles; fewer if the array cannot be started any more.
+    /// Runs up to `cycles` cycles; stops early if the array cannot be started any more.
     pub(crate) fn run(&mut self, cycles: u64) {
         self.count_kind();
         let mut random = self.chances.of(Purpose::Elevators, 1);
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// Clients submit requests and disks fail, up to some step.
+    /// Clients submit requests and disks fail, up to a drawn step.
     fn work(&mut self) {
         let mut workload = Workload::any(self);
         let mut random = self.chances.of(Purpose::Ends, 0);
@@ -217,7 +218,7 @@ impl World {
 
     pub(crate) fn standing(&self) -> ArrayCondition {
         let view = &self.engine.machines.shards[0].view;
-        // A member under recovery replaces no missing member yet.
+        // A member under recovery does not count as present yet.
         let holds_all = |member: &&MemberView| member.recovered_sectors == u64::MAX;
         let disk = |slot: u16| {
             view.member(Slot(slot)).filter(holds_all).map(|member| self.disk_index(member.id))
@@ -233,7 +234,7 @@ impl World {
         }
     }
 
-    /// Sets how far the model trusts this run, given its plan.
+    /// Sets which rules of the model hold in this run, by the faults that the run plans.
     pub(crate) fn trust(&mut self) {
         let is_dirty = self.standing().is_dirty;
         let is_mirror = self.geometry.level().family() == Family::Mirror;
@@ -256,8 +257,8 @@ impl World {
         }
     }
 
-    /// A dirty mirror returns one version of a sector while the copy that it reads exists. After a
-    /// fault it can return another, from now on or until it has handled the fault.
+    /// A disk fails. A dirty mirror returns one version of a sector while the copy that it reads
+    /// exists. After a fault it can return another: from now on, or until it has handled the fault.
     pub(crate) fn doubt_copies(&mut self, mishap: Mishap) {
         if self.engine.trust.firmly {
             return;
@@ -274,8 +275,9 @@ impl World {
         self.model.unpin();
     }
 
-    /// The trust in a read that ends now. The array rewrites an unreadable sector from another
-    /// copy, which makes copies alike. The rewrite may still be in a cache, and get lost with it.
+    /// The rules of the model for a read that ends now. The array rewrites an unreadable sector
+    /// from another copy, which makes both copies alike. But a power cut can undo a rewrite in a
+    /// cache.
     pub(crate) fn trust_now(&self) -> Trust {
         let trust = self.engine.trust;
         Trust { lasts: trust.firmly || self.disks.iter().all(Disk::is_flushed), ..trust }
@@ -289,7 +291,7 @@ impl World {
         };
         let is_broken = |notice: &Notice| matches!(notice, Notice::Broken { .. });
         if self.engine.notices.iter().any(is_broken) && self.clock.step.is_multiple_of(2) {
-            // An array that takes no more writes is still read, and never wrongly.
+            // A broken array takes no more writes, but its reads must still be right or fail.
             self.settle();
             self.read_all();
         }
@@ -334,7 +336,8 @@ impl World {
         self.model.lose_power(true);
     }
 
-    /// A disk was at work when power failed: it does any part of the request, unheard.
+    /// Power failed while a disk was doing a request: the disk does any part of it, without an
+    /// answer.
     fn half_do(&mut self, event: Event) {
         let id = event.waits_for();
         if id.is_none_or(|id| self.disks[self.disk_index(id)].ills.gone) {
@@ -385,8 +388,8 @@ impl World {
         self.has_stopped()
     }
 
-    /// Checks an array that was asked to stop and has nothing in flight; returns whether it is
-    /// clean. Its disks then lose power and keep what they have flushed.
+    /// Checks an array that has stopped, with nothing in flight; returns whether it is clean. Its
+    /// disks then lose power and keep what they have flushed.
     pub(crate) fn has_stopped(&mut self) -> bool {
         let stopped = self.engine.notices.iter().find_map(|notice| match notice {
             Notice::Stopped { clean } => Some(*clean),
@@ -395,7 +398,8 @@ impl World {
         let clean = stopped.expect("a stopping array stops");
         assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
         self.check_nothing_held();
-        // A run without writes flushes nothing: writes of a killed process stay in caches.
+        // A run without writes flushes nothing, so writes of an earlier, killed process can still
+        // be in caches.
         if clean && self.engine.has_written {
             self.model.flushed(self.clock.step, u64::MAX);
         }
@@ -415,7 +419,8 @@ impl World {
             }
         }
         if can_be_read_again {
-            // The array never compared an unreadable copy with the data that it read instead.
+            // Reads of an unreadable copy returned the other copy, and the array has not compared
+            // the two.
             self.model.unpin();
         }
         self.look_at_bad_logs();
@@ -429,7 +434,8 @@ impl World {
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
             let machines = &self.engine.machines;
-            // A shard hears late that logs were dropped; no write begins before.
+            // A shard learns late that the array drops its logs, and begins no unlogged write
+            // before.
             let had_logs = machines.array.parity_logs().is_some();
             // A broken array can have lost a log together with a member.
             let view = &machines.shards[0].view;
@@ -438,7 +444,8 @@ impl World {
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =
                 matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
-            // A refusal that the operator accepted returns until superblocks have said clean once.
+            // A refusal that the operator overrode comes again until superblocks have said clean
+            // once.
             let was_logged = was_logged && !self.has_accepted;
             assert!(!(lacks_log && was_logged), "the log is on disk: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
@@ -469,7 +476,7 @@ impl World {
         true
     }
 
-    /// The disks to present, in any order: mostly all, and at least one without faults.
+    /// Draws the disks to present, and their order: mostly all, and at least one without faults.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);
@@ -481,7 +488,7 @@ impl World {
         let withheld = 1 + self.chances.openings.below(several) as usize;
         let mut rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
         if self.chances.openings.chance(40) {
-            // A dirty array starts without its parity members, but not without any other.
+            // A dirty array starts if only members with parity are missing, and not otherwise.
             let members =
                 all.iter().copied().filter(|disk| *disk < usize::from(self.geometry.slots()));
             let without_data = |disk: &usize| !verdicts::holds_data(&self.geometry, *disk as u16);
@@ -502,7 +509,8 @@ impl World {
         rest
     }
 
-    /// Makes every disk hold the right content, as md's resync and recovery do, and starts again.
+    /// Gives every disk the right content while the array is stopped, as md's resync and recovery
+    /// do. Then starts the array again.
     pub(crate) fn rebuild(&mut self, content: &[u8]) {
         self.tally.count("rebuilt-offline");
         self.note("rebuilt", [0, 0, 0]);
@@ -511,9 +519,9 @@ impl World {
         write_image(&mut self.disks, &self.geometry, data_offset, content);
         let design = self.metadata.design;
         let keeps_logs = self.chances.of(Purpose::BadBlocks, 3).chance(60);
-        // Otherwise bitmaps stay as they are: a server that keeps no bitmap did this.
+        // If false, bitmaps stay unchanged, as if a server without bitmaps had rebuilt the array.
         let keeps_bitmaps = self.chances.of(Purpose::Bitmaps, 1).chance(70);
-        // Likewise own logs stay as they are, and count no longer.
+        // If false, own logs stay unchanged, and the superblocks no longer call them valid.
         let keeps_own_logs = self.chances.of(Purpose::ParityLogs, 1).chance(50);
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
@@ -524,7 +532,8 @@ impl World {
             is_replacement: false,
             role_of_this: Role::Spare,
         };
-        // The newest superblock says whether bitmap or log exist; others can be outdated.
+        // The newest superblock says whether the array has a bitmap or a log. Older ones can be
+        // outdated.
         let found = self.disks.iter().enumerate();
         let found = found.map(|(index, disk)| open::probe_disk(disk, index).probe);
         let newest = found.filter_map(|probe| probe.newest().cloned());
@@ -534,7 +543,7 @@ impl World {
         let ppl = intent.map(|intent| intent.ppl);
         self.keeps_bits.clear();
         for (index, disk) in self.disks.iter_mut().enumerate() {
-            // Replaces a lost superblock.
+            // If the disk lied about its superblock, this restores the true one.
             disk.heal(self.taint.superblock.clone());
             let probed = open::probe_disk(disk, index);
             let found = probed.probe.newest().cloned();
@@ -548,7 +557,8 @@ impl World {
                 superblock.set_bitmap(bitmap.flatten());
             }
             if Some(index) == design.journal_disk() {
-                // Old blocks in the ring do not continue the new first block.
+                // With this sequence number, a replay does not take old blocks in the ring for
+                // successors of the new first block.
                 design.put_empty_journal(disk, &superblock, 1_000_000 * update.events);
                 superblock.set_journal_tail(0, update.events);
             }
@@ -576,7 +586,7 @@ impl World {
     }
 }
 
-/// Writes the members' content for `content`, durably.
+/// Writes the bytes that members must hold for `content`, durably.
 fn write_image(disks: &mut [Disk], geometry: &Geometry, data_offset: u64, content: &[u8]) {
     for (disk, data) in disks.iter_mut().zip(image(geometry, content)) {
         disk.put(data_offset, &data, false);
@@ -602,7 +612,7 @@ mod tests {
     use crate::content::version_of;
     use crate::create::smallest;
 
-    /// The checkers can fail: they notice old bytes under a flushed write.
+    /// Proves that a checker can fail: it notices old bytes where a write was flushed.
     #[test]
     #[should_panic(expected = "reads as version 1, not one of")]
     fn a_disk_that_loses_a_flushed_write_is_noticed() {

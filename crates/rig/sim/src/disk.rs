@@ -9,12 +9,13 @@
 //!   power cut ─┴▶ walks back; each unflushed write of each sector is undone or not, by chance
 //! ```
 //!
-//! A power cut walks back and undoes writes by chance. So each sector, for itself, ends with any of
-//! the values that it had since it was last on stable storage. Writes survive in any subset and any
-//! order, torn at 512 bytes [check: a_power_cut_can_leave_any_of_a_sectors_values].
+//! A power cut walks the log backwards and undoes each write by chance. So each sector, for itself,
+//! ends with any of the values that it had since it was last on stable storage. Writes survive in
+//! any subset and order, torn at 512 bytes [check: a_power_cut_can_leave_any_of_a_sectors_values].
 //!
-//! A disk can lie: bytes rot, writes are lost or land elsewhere, flushes are only claimed.
-//! [`crate::lie_overlay`] keeps the content of an honest disk beside it.
+//! A disk can *lie*: bytes rot, a write is acknowledged and lost or lands elsewhere, a flush is
+//! acknowledged and does nothing. [`crate::lie_overlay`] keeps the content of an honest disk beside
+//! such a disk.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +25,7 @@ use crate::content::{SECTOR, bytes};
 use crate::lie_overlay::{Change, Fate, LieOverlay};
 use crate::random::{Random, mix};
 
-/// Faults of a disk beyond bad sectors; a power cycle cures them all.
+/// Faults of a disk, except bad sectors. A power cycle cures them all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DiskFaults {
     /// The disk answers every request with an error.
@@ -34,9 +35,9 @@ pub(crate) struct DiskFaults {
     pub(crate) superblocks_fail: bool,
     /// The disk answers nothing, not even an error.
     pub(crate) stalled: bool,
-    /// The disk answers nothing until then, in nanoseconds.
+    /// The disk answers nothing until this time, in nanoseconds.
     pub(crate) slow_until_ns: u64,
-    /// The disk acknowledges flushes and FUA, and makes nothing durable.
+    /// The disk lies about flushes and FUA: it acknowledges them and makes nothing durable.
     pub(crate) flushes_lie: bool,
     pub(crate) next_data: Fate,
     pub(crate) next_superblock: Fate,
@@ -49,13 +50,13 @@ impl DiskFaults {
     }
 }
 
-/// One unflushed write to one sector; its bytes before are at the same index of `before`.
+/// One unflushed write to one sector. The sector's earlier bytes are at the same index in `before`.
 #[derive(Clone, Copy, Debug)]
 struct UnflushedWrite {
-    /// `DEAD` once a durable write has made the sector stable.
+    /// The written sector; `DEAD` once a durable write has made the sector stable.
     sector: u64,
     write: u32,
-    /// The sector was unreadable before; if undone, it is again.
+    /// The sector was unreadable before this write, and is again if a power cut undoes the write.
     was_bad: bool,
 }
 
@@ -63,7 +64,7 @@ const DEAD: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
-    /// Bytes that reads return.
+    /// The bytes that reads return.
     pub(crate) seen: Vec<u8>,
     log: Vec<UnflushedWrite>,
     before: Vec<u8>,
@@ -73,10 +74,10 @@ pub(crate) struct Disk {
     /// Sectors that fail every write.
     pub(crate) stuck: BTreeSet<u64>,
     pub(crate) ills: DiskFaults,
-    /// Planted for the shrinker's tests: while sectors are unreadable, flushes do nothing.
+    /// A bug planted for the shrinker's tests: flushes do nothing while any sector is unreadable.
     #[cfg(test)]
     pub(crate) drops_flushes: bool,
-    /// Bytes of an honest disk, where this one differs.
+    /// The bytes of an honest disk, in the sectors where this disk differs.
     pub(crate) lies: LieOverlay,
 }
 
@@ -96,7 +97,7 @@ impl Disk {
         }
     }
 
-    /// Whether no written byte can be lost.
+    /// Whether a power cut cannot lose a written byte.
     pub(crate) fn is_flushed(&self) -> bool {
         self.log.iter().all(|logged| logged.sector == DEAD)
     }
@@ -111,7 +112,7 @@ impl Disk {
         Ok(&self.seen[bytes(start, sectors)])
     }
 
-    /// Writes, or fails and leaves any part written.
+    /// Writes the sectors, or fails and writes any part of them.
     pub(crate) fn write(
         &mut self,
         (start, data): (u64, &[u8]),
@@ -133,7 +134,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes any part, sector by sector; none of it is durable.
+    /// Writes any subset of the sectors, none of them durably.
     pub(crate) fn tear(&mut self, (start, data): (u64, &[u8]), random: &mut Random) {
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
             if random.chance(50) {
@@ -153,7 +154,8 @@ impl Disk {
         }
     }
 
-    /// Logs the bytes of these sectors before a write.
+    /// Logs the present bytes of these sectors, so that a power cut can undo the write that
+    /// follows.
     fn record(&mut self, start: u64, sectors: u64, durable: bool) {
         let range = start..start + sectors;
         let is_claimed = durable && self.ills.flushes_lie;
@@ -181,7 +183,8 @@ impl Disk {
         }
     }
 
-    /// Acknowledges a write that is lost or lands elsewhere. False without room elsewhere.
+    /// Lies about a write: acknowledges it, but loses it or writes it elsewhere. Returns false, and
+    /// does nothing, if there is no room elsewhere.
     pub(crate) fn put_falsely(
         &mut self,
         fate: Fate,
@@ -209,12 +212,12 @@ impl Disk {
         true
     }
 
-    /// Bytes of an honest disk in this sector.
+    /// The bytes that an honest disk would hold in this sector.
     pub(crate) fn honest(&self, sector: u64) -> &[u8] {
         self.lies.honest(sector).unwrap_or_else(|| &self.seen[bytes(sector, 1)])
     }
 
-    /// Flips bits of a sector on stable storage: one, or as many as `seed` says.
+    /// Flips bits of a sector on stable storage: one bit, or up to 40 as `seed` says.
     pub(crate) fn rot(&mut self, sector: u64, seed: u64, one_bit: bool) {
         if self.bad.contains(&sector) || self.log.iter().any(|logged| logged.sector == sector) {
             return;
@@ -228,7 +231,7 @@ impl Disk {
         self.lies.diverge(sector, &honest, &self.seen[bytes(sector, 1)]);
     }
 
-    /// Gives sectors the bytes of an honest disk.
+    /// Writes the bytes of an honest disk to these sectors.
     pub(crate) fn heal(&mut self, sectors: std::ops::Range<u64>) {
         for sector in sectors {
             let honest = self.honest(sector).to_vec();
@@ -252,7 +255,7 @@ impl Disk {
         true
     }
 
-    /// Makes all seen bytes stable.
+    /// Makes all written bytes durable.
     pub(crate) fn settle(&mut self) {
         self.log.clear();
         self.lies.settle();
@@ -260,8 +263,8 @@ impl Disk {
         self.next_write = 0;
     }
 
-    /// Cuts power: of every unflushed sector, any subset of its writes survives. An honest disk
-    /// loses the same, but keeps the writes that this one claimed to be durable.
+    /// Cuts power: in every sector with unflushed writes, any subset of them survives. An honest
+    /// disk loses the same writes, except those that this disk falsely claimed to be durable.
     pub(crate) fn lose_power(&mut self, random: &mut Random) -> u64 {
         // Some cuts spare a whole disk, some spare little.
         let percent = *random.pick(&[0, 10, 50, 50, 90, 100]);
@@ -287,15 +290,15 @@ impl Disk {
         undone
     }
 
-    /// Every unflushed write of every sector that no durable write has overtaken, in order: its
-    /// sector, the number of its write, and the bytes before it.
+    /// Every unflushed write, in order: its sector, its number, and the bytes before it. Writes to
+    /// sectors that a later durable write has made stable are left out.
     pub(crate) fn logged(&self) -> impl Iterator<Item = (u64, u32, &[u8])> {
         let before = self.before.chunks_exact(SECTOR);
         let live = self.log.iter().zip(before).filter(|(logged, _)| logged.sector != DEAD);
         live.map(|(logged, before)| (logged.sector, logged.write, before))
     }
 
-    /// Whether a power cut could undo anything.
+    /// Whether a power cut could undo any write.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.log.iter().any(|logged| logged.sector != DEAD)
     }
@@ -320,7 +323,7 @@ mod tests {
             left.insert([disk.seen[0], disk.seen[SECTOR], disk.seen[2 * SECTOR]]);
             assert_eq!(disk.seen[3 * SECTOR], 0, "it was not written");
         }
-        // 2 values of the first, 3 of the second, 2 of the third.
+        // The first sector can have 2 values, the second 3, the third 2.
         assert_eq!(left.len(), 12);
     }
 
@@ -341,8 +344,8 @@ mod tests {
         }
     }
 
-    /// Two disks get the same requests, and one lies. Where the overlay is silent they return the
-    /// same bytes; elsewhere the overlay holds the honest disk's bytes.
+    /// Two disks get the same requests, and one of them lies. In sectors without an overlay entry
+    /// both disks return the same bytes. In the others the overlay holds the honest disk's bytes.
     #[test]
     fn the_overlay_holds_exactly_what_differs() {
         for seed in 0..300 {

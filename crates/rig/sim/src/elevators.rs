@@ -7,9 +7,10 @@
 //!                     multiplexer ◀───── how long it took ──────────┘
 //! ```
 //!
-//! When a run ends, waiting requests never began; dispatched ones can be torn. A failed vector is
-//! retried part by part, as a driver must, so that one bad sector fails only its own request.
-//! Superblocks and flushes bypass the elevators: at most one is in flight per member.
+//! When a run ends, the disks never see requests that still wait in an elevator; dispatched
+//! requests can be torn. A failed vector is retried part by part, as a driver must, so that one bad
+//! sector fails only its own request. Superblocks and flushes bypass the elevators: at most one of
+//! each is in flight per member.
 //!
 //! One multiplexer stands above all members. It runs when a request comes or completes, when its
 //! settings change, and at the time that it named. [`crate::patience`] checks it.
@@ -34,24 +35,24 @@ pub(crate) struct Vector {
     pub(crate) member: MemberId,
     pub(crate) tag: Tag,
     is_read: bool,
-    /// Shard and request.
+    /// The shard and the member request of each part.
     pub(crate) parts: Vec<(usize, MemberIo)>,
 }
 
-/// An elevator for each member, the owners of its entries, and the multiplexer.
+/// The elevator of each member, the requests that wait in them, and the multiplexer.
 #[derive(Debug)]
 pub(crate) struct Elevators {
     each: Vec<Elevator>,
-    /// By member: when it began its current work.
+    /// By member: when its disk began the work that it is doing.
     busy_since_ns: Vec<u64>,
     multiplexer: Multiplexer,
     /// When the multiplexer wants to run again, if any request waits.
     wake_ns: Option<u64>,
     waiting: BTreeMap<EntryId, (QueuedRequest, MemberIo)>,
     patience: Patience,
-    /// Classes to draw from: the engine sets none, so any must do.
+    /// Classes to draw a request's class from. The engine sets no class, so any class must work.
     classes: &'static [Class],
-    /// Whether a write's pre-reads are dispatched with the writes.
+    /// Whether a read that serves a write is dispatched on the writes' side.
     names_pre_reads: bool,
     next: u64,
 }
@@ -61,7 +62,7 @@ const ALIKE: &[Class] = &[Class::BestEffort];
 const MIXED: &[Class] = &[Class::BestEffort, Class::BestEffort, Class::Idle, Class::RealTime];
 
 impl Elevators {
-    /// Elevators that leave order and requests as they are.
+    /// Elevators that neither reorder nor merge requests.
     pub(crate) fn straight(members: usize, now: Instant) -> Self {
         let each = (0..members).map(|_| Elevator::new(Settings::straight())).collect();
         let off = MultiplexerSettings { is_on: false, ..MultiplexerSettings::default() };
@@ -116,7 +117,7 @@ impl Elevators {
         }
     }
 
-    /// Requests not yet dispatched to a disk.
+    /// Requests that no elevator has dispatched to a disk yet.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &MemberIo> {
         self.waiting.values().map(|(_, io)| io)
     }
@@ -129,7 +130,7 @@ impl Elevators {
         self.each.iter().all(Elevator::is_empty)
     }
 
-    /// When a held request is allowed to go.
+    /// When the multiplexer wants to run again, because it holds a request back.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.wake_ns.map(Instant)
     }

@@ -1,12 +1,13 @@
 //! The fault atlas: which faults come, when, and to which disk.
 //!
 //! A run either keeps its faults within the level's tolerance, given the members already missing,
-//! or goes deliberately beyond. Within: no client sees an error. Beyond: errors are right, wrong
-//! bytes are not. This is decided here, before the run, and nowhere else. Lies, which no level here
-//! detects, come on top and make a third kind of run: [`crate::lie_plan`].
+//! or goes deliberately beyond. Within tolerance no client sees an error. Beyond it errors are
+//! right, and wrong bytes are not. This module alone decides that, before the run. Lies (a disk
+//! acknowledges what it did not do, or its bytes rot) come on top and make a third kind of run:
+//! [`crate::lie_plan`]. No level here detects lies.
 //!
-//! Every fault has an ordinal: eight for each disk, whichever others fail. A stall and its end are
-//! one.
+//! Every fault has a number within its cycle, its *ordinal*. Each disk has eight ordinals,
+//! whichever other disks fail. A stall and its end share one.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +22,10 @@ use crate::random::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
-    /// The disk answers nothing any more.
+    /// The disk fails every request from now on.
     Dies,
-    /// Its power is cut: it forgets unflushed writes and answers nothing until the next start.
+    /// The power of this disk is cut: the disk forgets unflushed writes and fails every request
+    /// until the next start.
     PowerCut,
     WritesFail,
     FlushesFail,
@@ -36,7 +38,7 @@ pub(crate) enum Mishap {
         start: u64,
         sectors: u64,
     },
-    /// The disk pauses for so long, and then goes on.
+    /// The disk answers nothing for this long, and then continues.
     Slow {
         milliseconds: u64,
     },
@@ -46,44 +48,47 @@ pub(crate) enum Mishap {
         sectors: u64,
         seed: u64,
     },
-    /// The disk acknowledges a write and does not do it.
+    /// A lie: the disk acknowledges a write and does not do it.
     LosesWrite {
         about_superblock: bool,
     },
-    /// The disk acknowledges a write and does it elsewhere.
+    /// A lie: the disk acknowledges a write and does it elsewhere.
     Misdirects {
         about_superblock: bool,
         to: u64,
     },
-    /// The disk acknowledges flushes and FUA, and makes nothing durable.
+    /// A lie: the disk acknowledges flushes and FUA, and makes nothing durable.
     FlushesLie,
-    /// No harm: an operator tunes the cache.
+    /// Not a fault: an operator changes the settings of the cache.
     Tunes(Tuning),
-    /// No harm: a bitmap with so many sectors a bit replaces the old one, or the bitmap is dropped.
+    /// Not a fault: an operator replaces the bitmap by one with so many sectors for each bit;
+    /// `None` drops the bitmap.
     ChangesBitmap(Option<u32>),
-    /// No harm: parity logs are dropped, or created where there are none.
+    /// Not a fault: an operator drops the parity logs, or creates them if the array has none.
     ChangesLogs,
-    /// No harm: an operator sets when members sit out.
+    /// Not a fault: an operator sets when a slow member sits out.
     Watches(SitOut),
     /// The disk answers nothing for a while, and no other disk fails: no read may wait for it.
     Pauses,
     GoesOn,
-    /// No harm: its driver reports that it has been silent for longer than the time limit.
+    /// Not a fault: the driver reports that this disk has been silent for longer than the time
+    /// limit.
     IsSilent,
-    /// No harm: an operator sets elevators and multiplexer.
+    /// Not a fault: an operator changes the settings of elevators and multiplexer.
     SetsElevators {
         seed: u64,
     },
-    /// No harm: from now on a driver limits jobs to small allowances.
+    /// Not a fault: from now on a driver limits jobs to small allowances.
     AllowsLittle {
         seed: u64,
     },
-    /// No harm: a job compares a band of this chunk row.
+    /// Not a fault: a shard compares a band of this chunk row.
     Compares {
         row: u64,
         seed: u64,
     },
-    /// No harm: a new disk replaces one that is out.
+    /// Not a fault: a new disk takes the place of this disk, if the array has declared this disk
+    /// out.
     Joins,
 }
 
@@ -118,13 +123,13 @@ impl Mishap {
     }
 }
 
-/// One fault: its step, its disk, its kind.
+/// One fault of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) step: u64,
     pub(crate) disk: usize,
     pub(crate) mishap: Mishap,
-    /// Its number in this cycle.
+    /// The fault's number in this cycle.
     pub(crate) ordinal: u64,
 }
 
@@ -137,7 +142,8 @@ impl Fault {
 
 const ORDINALS_PER_DISK: u64 = 8;
 
-/// The first ordinal of lies, behind those of all disks.
+/// Faults of a cycle are numbered: each disk has eight numbers, all below this one. Lies (a disk
+/// acknowledges what it did not do, or its bytes rot) have the numbers from here on.
 pub(crate) const FIRST_LIE: u64 = 1000;
 
 /// The faults of one run.
@@ -146,26 +152,27 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<Fault>,
     /// Disks that are allowed to fail; all others must stay in the array.
     pub(crate) victims: BTreeSet<usize>,
-    /// Members that the operator set faulty.
+    /// Members that the operator has set faulty.
     pub(crate) failed_by_person: BTreeSet<MemberId>,
     pub(crate) errors_allowed: bool,
     pub(crate) lies: bool,
-    /// Faults that wait for a moment ([`crate::moments`]).
+    /// Faults that happen when the array reaches a chosen phase ([`crate::moments`]).
     pub(crate) held: Vec<Fault>,
-    /// Several disks fail at one step.
+    /// Several disks fail at the same step.
     pub(crate) is_ruin: bool,
 }
 
 /// The array's state when a run begins.
 pub(crate) struct ArrayCondition {
     pub(crate) geometry: Geometry,
-    /// By slot, the disk in it.
+    /// The disk in each slot.
     pub(crate) occupants: Vec<Option<usize>>,
     pub(crate) spares: BTreeSet<usize>,
-    /// The disk with the write journal: no redundancy covers it.
+    /// The disk with the write journal. No redundancy covers the loss of this disk.
     pub(crate) journal: Option<usize>,
     pub(crate) is_dirty: bool,
-    /// Sets of disks that cannot be read in one place at once, by their bad-block logs.
+    /// Sets of disks whose bad-block logs name sectors of the same row (in a mirror: of any place),
+    /// so that these disks cannot be read together there.
     pub(crate) logged: BTreeSet<BTreeSet<usize>>,
 }
 
@@ -183,7 +190,7 @@ impl ArrayCondition {
             return false;
         }
         if harmed.is_subset(&self.spares) {
-            // A dirty and degraded array cannot recover some rows, whatever happens to spares.
+            // A dirty and degraded array cannot recover some rows, even if only spares are harmed.
             return !(is_dirty && is_degraded);
         }
         if is_dirty {
@@ -237,7 +244,7 @@ pub(crate) fn plan(
     for disk in victims {
         faults.extend(faults_of(disk, &disks[disk], times, chances));
     }
-    // A start refuses an array with an unreadable journal, as one without its journal.
+    // A start refuses an array whose journal cannot be read, as if the journal were missing.
     let is_unread = |fault: &Fault| matches!(fault.mishap, Mishap::BadSectors { .. });
     faults.retain(|fault| !(is_unread(fault) && is_journal(&fault.disk)));
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);
@@ -246,8 +253,8 @@ pub(crate) fn plan(
     Plan { faults, victims, errors_allowed, is_ruin, ..Plan::default() }
 }
 
-/// Several disks suffer the same fault at one early step: a simultaneous loss breaks an array
-/// whatever was missing before. Each fault has the last ordinal of its disk.
+/// Several disks suffer the same fault at one early step. Such a simultaneous loss breaks an array,
+/// even if no member was missing before. Each fault has the last ordinal of its disk.
 fn strike(victims: &BTreeSet<usize>, (now, steps): (u64, u64), chances: &Chances) -> Vec<Fault> {
     let mut random = chances.of(Purpose::Faults, u64::MAX);
     let step = now + random.below(steps.div_ceil(3));
@@ -265,7 +272,7 @@ fn strike(victims: &BTreeSet<usize>, (now, steps): (u64, u64), chances: &Chances
     faults.filter(|fault| !chances.leaves_out(Kind::Fault, fault.ordinal)).collect()
 }
 
-/// The faults of one disk, without those that the cut leaves out.
+/// Draws the faults of one disk, without those that the cut leaves out.
 fn faults_of(index: usize, disk: &Disk, (now, steps): (u64, u64), chances: &Chances) -> Vec<Fault> {
     let first = index as u64 * ORDINALS_PER_DISK;
     let mut random = chances.of(Purpose::Faults, 1 + index as u64);

@@ -1,4 +1,4 @@
-//! Held writes: acknowledged before the members have them, and the rules for them.
+//! Held writes: writes that the array acknowledged before the members have them, and their rules.
 //!
 //! ```text
 //!   reply, keeps its payload ──▶ held ──every piece released──▶ on the members, covered by a later write, or lost
@@ -6,14 +6,14 @@
 //!                                 └─ the process ends: lost or not
 //! ```
 //!
-//! A held payload stays in [`crate::memory`]. After its release no request may name it. The other
-//! rules:
+//! A shard keeps the payload of a held write in [`crate::memory`]. Once it has released the
+//! payload, no request may name it. The other rules:
 //!
-//! - Only a write is acknowledged early, if the cache's mode says so and the level tolerates one
-//!   more loss.
-//! - No payload is kept beyond the current limit, and none at the end.
-//! - A successful flush leaves nothing held that was acknowledged before the flush was submitted.
-//! - Held writes are due: while nothing else happens, their shard asks for a near time.
+//! - The array acknowledges only writes early, and only if the cache's mode says so and the level
+//!   tolerates one more loss.
+//! - Shards keep no payload beyond the current limit, and none at the end.
+//! - A successful flush leaves no held write that was acknowledged before the flush was submitted.
+//! - Held writes are due: while nothing else happens, their shard asks for a near timeout.
 
 mod world;
 
@@ -25,7 +25,7 @@ use braid_engine::request::RequestId;
 #[derive(Debug)]
 struct HeldRequest {
     shards: BTreeSet<usize>,
-    /// Its name in the model.
+    /// The write's name in the model.
     write: u64,
     range: (u64, u64),
     /// The step at which the last piece was acknowledged.
@@ -35,9 +35,11 @@ struct HeldRequest {
 #[derive(Debug, Default)]
 pub(crate) struct HeldWrites {
     requests: BTreeMap<RequestId, HeldRequest>,
-    /// Pieces whose payload is named after their answer, by held writes or members that left.
+    /// By request: how many of its answered pieces still have a payload in use, by a held write or
+    /// by a member that left.
     users: BTreeMap<RequestId, u32>,
-    /// An acknowledged write was lost. Its client is unknown, so every flush fails from now on.
+    /// An acknowledged write was lost. The array does not know its client, so every flush fails
+    /// from now on.
     pub(crate) has_lost: bool,
 }
 
@@ -46,17 +48,17 @@ impl HeldWrites {
         self.requests.is_empty()
     }
 
-    /// Whether only the process has a write, by its name in the model.
+    /// Whether only the process, and no member, has a write. `write` is its name in the model.
     pub(crate) fn is_held(&self, write: u64) -> bool {
         self.requests.values().any(|held| held.write == write)
     }
 
-    /// Names in the model of all held writes.
+    /// The model's names of all held writes.
     pub(crate) fn writes(&self) -> impl Iterator<Item = u64> {
         self.requests.values().map(|held| held.write)
     }
 
-    /// Sectors that can still be unwritten.
+    /// The sectors of each held write, which members may lack.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (RequestId, (u64, u64))> {
         self.requests.iter().map(|(id, held)| (*id, held.range))
     }
@@ -66,12 +68,12 @@ impl HeldWrites {
         held.count() as u32
     }
 
-    /// Number of held pieces, to notice changes.
+    /// Number of held pieces. It changes whenever the set of held writes does.
     pub(crate) fn pieces(&self) -> u64 {
         self.requests.values().map(|held| held.shards.len() as u64).sum()
     }
 
-    /// Whether the payload of a request is named after its answer.
+    /// Whether the payload of an answered request is still in use.
     pub(crate) fn uses_payload(&self, request: RequestId) -> bool {
         self.users.contains_key(&request)
     }

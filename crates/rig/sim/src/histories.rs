@@ -1,8 +1,8 @@
 //! Histories of whole arrays: clones, halves that ran apart, strangers, torn tables, wrong clocks.
 //!
-//! Here a disk is its superblock and the last write that it holds: cheap enough for very many
-//! histories. The array's machine, the superblocks and assembly are the shipped ones. Shards and
-//! data are in [`crate::cycle`], not here.
+//! Here a disk is only its superblock and the last write that it holds, so that very many histories
+//! can run. The array's machine, the superblocks and assembly are the shipped ones. Shards and data
+//! are in [`crate::cycle`], not here.
 //!
 //! ```text
 //!   writes form a tree:   w1 ── w2 ── w4 (half A ran alone)        every start chooses disks
@@ -11,12 +11,12 @@
 //!
 //! A write goes to every member of the view, in any order, and is acknowledged when the machine
 //! allows it. So two disks belong together exactly if the last *acknowledged* write on each is the
-//! same. A disk is stale beside another exactly if the other's write is a later one of the same
-//! branch. Assembly never sees writes; the simulator never looks at events.
+//! same. A disk is stale beside another disk exactly if the other's write is a later one of the
+//! same branch. Assembly never sees writes, and the simulator never looks at event counts.
 //!
-//! md's format cannot tell one case: a clone *instead* of its member, within one event, looks like
-//! a member that a power cut left behind by one update. The tally counts it
-//! (`clone-instead-believed`), and the history ends.
+//! md's format cannot tell one case: a clone is presented *instead* of its member, within one
+//! event. It looks like a member that a power cut left behind by one update. The tally counts the
+//! case (`clone-instead-believed`), and the history ends.
 //!
 //! # Invariants
 //! - Assembly never mixes branches, never chooses stale disks or strangers, and refuses nothing
@@ -39,7 +39,7 @@ use disks::{ArrayKind, Device, STRANGER, UUID};
 
 const STARTS: u64 = 14;
 
-/// A write: its predecessor, and whether a client saw it acknowledged.
+/// A write in the tree: the write before it, and whether a client got its acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     after: usize,
@@ -49,16 +49,17 @@ struct Write {
 struct History {
     kind: ArrayKind,
     devices: Vec<Device>,
-    /// The first is the content at creation; it follows itself.
+    /// The first write stands for the content at creation, and is its own predecessor.
     writes: Vec<Write>,
-    /// Device numbers of the disks that ran to the end of the last start without harm, if all of
-    /// the array did. Then they must be chosen again.
+    /// Device numbers of the disks that ran to the end of the last start without harm. Empty unless
+    /// all of the array did. The next start must choose these disks again.
     sound: BTreeSet<u16>,
     seconds: u64,
-    /// Whether the last state is recorded elsewhere, as the command does in its state folder.
+    /// Whether the last state is also recorded outside the array, as the command does in its state
+    /// folder.
     keeps_record: bool,
     known: Option<RecordedState>,
-    /// Interrupted updates, and losses.
+    /// How many updates were interrupted and how many members were lost so far.
     disturbances: u64,
     random: Random,
     tally: Tally,
@@ -94,7 +95,7 @@ pub fn explore(seed: u64) -> Tally {
 }
 
 impl History {
-    /// The last acknowledged write that a disk with `write` holds.
+    /// The last acknowledged write that a disk holds if its newest write is `write`.
     fn answered(&self, mut write: usize) -> usize {
         while !self.writes[write].answered {
             write = self.writes[write].after;
@@ -102,7 +103,7 @@ impl History {
         write
     }
 
-    /// Whether `later` descends from `earlier`.
+    /// Whether the write `later` descends from the write `earlier`.
     fn follows(&self, mut later: usize, earlier: usize) -> bool {
         while later > earlier {
             later = self.writes[later].after;
@@ -113,7 +114,7 @@ impl History {
         false
     }
 
-    /// Presents disks, checks the choice, runs the array. False at the end of the history.
+    /// Presents disks, checks assembly's choice, and runs the array. False ends the history.
     fn start(&mut self) -> bool {
         self.mischief();
         let presented = self.who_is_presented();
@@ -155,7 +156,7 @@ impl History {
         true
     }
 
-    /// Takes clones, adds strangers, sets the clock.
+    /// Sometimes clones disks, adds disks of another array, or sets the clock.
     fn mischief(&mut self) {
         if self.random.chance(25) {
             let index = self.random.below(self.devices.len() as u64) as usize;
@@ -177,7 +178,7 @@ impl History {
         };
     }
 
-    /// Any disks in any order; often all disks of the array.
+    /// Draws the disks to present, in any order; often all disks of the array.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let own = 0..self.kind.disks_count();
         let mut presented: Vec<usize> = own.collect();
@@ -220,7 +221,8 @@ impl History {
         presented.iter().any(|other| *other != index && self.devices[*other].is_twin_of(device))
     }
 
-    /// False in the case that md's format cannot tell.
+    /// Checks which disks assembly chose. False if it chose a clone instead of its member and md's
+    /// format could not tell the two apart.
     fn check_choice(
         &mut self,
         chosen: &[usize],
@@ -241,14 +243,14 @@ impl History {
         if mixed.is_some() || newer.is_some() {
             let is_instead = |index: &usize| {
                 let device = &self.devices[*index];
-                // A torn superblock does not say which array it is of.
+                // A disk with a torn superblock does not say which array it belongs to.
                 let is_silent = |other: &usize| {
                     !presented.contains(other) || self.devices[*other].superblock().is_none()
                 };
                 let mut others = (0..self.devices.len()).filter(is_silent);
                 others.any(|other| self.devices[other].is_twin_of(device))
             };
-            // All disks except clones that replace a member belong to one branch.
+            // All chosen disks belong to one branch, except clones that replace a member.
             let (instead, own): (Vec<usize>, Vec<usize>) =
                 chosen.iter().partition(|i| is_instead(i));
             let is_of_one = own.iter().all(|index| answered(index) == answered(&own[0]));
@@ -277,15 +279,16 @@ impl History {
         true
     }
 
-    /// Whether assembly can tell a clone from the member that it replaces, though it misses writes.
-    /// `told` is the number of updates of the members beside it.
+    /// Whether assembly can tell a clone, which misses writes, from the member that it replaces.
+    /// `told` is the number of updates of the members beside the clone.
     ///
-    /// - A record tells it, unless different updates with one event count have one time, because
-    ///   the clock stands still.
-    /// - Without a spare each change is written twice, so the count tells it, unless an interrupted
-    ///   update had reached the clone alone.
-    /// - With a spare, the count returns after as many updates back as forward, and then the times
-    ///   differ. This holds if nothing was lost or interrupted since.
+    /// - The record in the state folder shows it, unless two different updates have the same event
+    ///   count and the same time, because the clock stands still.
+    /// - Without a spare each change is written twice, so the event count shows it, unless an
+    ///   interrupted update had reached the clone alone.
+    /// - With a spare, the event count goes back and forth. After an even number of updates the
+    ///   counts are equal and the times differ. This holds if nothing was lost or interrupted
+    ///   since.
     fn can_be_told(&self, clone: &Device, told: Option<u64>) -> bool {
         let is_undisturbed = clone.taken_at == Some(self.disturbances);
         let since = told.map_or(0, |told| told.saturating_sub(clone.updates));
@@ -334,7 +337,8 @@ impl History {
         assert!(!(alone && self.is_sound(presented)), "the disks are sound: {refusal}");
     }
 
-    /// Whether these include all disks that ended the last start without harm, and those suffice.
+    /// Whether `presented` includes all disks that ran to the end of the last start without harm.
+    /// False if the last start left no such set of disks.
     fn is_sound(&self, presented: &[usize]) -> bool {
         let own = presented.iter().filter(|index| !self.devices[**index].is_clone);
         let numbers: BTreeSet<u16> = own.map(|index| self.devices[*index].number).collect();
@@ -342,7 +346,7 @@ impl History {
     }
 }
 
-/// First index in the list of the disk at this index.
+/// The first index in `labelled` that has the same identity as the disk at `index`.
 fn first_of(labelled: &[braid_assembly::ProbedMember], index: usize) -> usize {
     let identity = &labelled[index].identity;
     let first = labelled.iter().position(|member| member.identity == *identity);
@@ -406,14 +410,14 @@ mod tests {
         history
     }
 
-    /// A member's write is older than its superblock says: the checker notices the wrong choice.
+    /// The checker notices a wrong choice. Here a member's write is older than its superblock says.
     #[test]
     #[should_panic(expected = "mixed Some")]
     fn a_mixed_choice_is_noticed() {
         mixed().check_choice(&[0, 1], &[0, 1], &BTreeSet::new());
     }
 
-    /// A clone in place of its member excuses no other disk.
+    /// A clone in place of its member does not excuse the wrong choice of another disk.
     #[test]
     #[should_panic(expected = "mixed Some")]
     fn a_mixed_choice_beside_a_clone_is_noticed() {

@@ -4,8 +4,9 @@
 //!   out, or withheld ──▶ a new disk, full of garbage ──Array::handle_member_added──▶ spare ──▶ slot ──▶ recovered
 //! ```
 //!
-//! The disk keeps its index here: once superblocks say so, the checkers take it for the disk of its
-//! slot again. Until recovery completes, nothing is read of it beyond its recovery offset. A crash
-//! leaves it in or out, and never believed too far.
+//! In the simulator the new disk has the index of the old one. Once superblocks say so, the
+//! checkers take it for the disk of its slot again. Until recovery completes, no request reads it
+//! beyond its recovery offset. After a crash assembly may choose it or not, but never believes it
+//! beyond that offset.
 
 mod world;

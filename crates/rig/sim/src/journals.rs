@@ -1,8 +1,8 @@
 //! Write journals in the simulator: how they are written and torn, and replayed at a start.
 //!
-//! An interrupted array is replayed onto the disks as a server does it, and a power cut can
-//! interrupt the replay. Then the checker of clean arrays must find parity right everywhere:
-//! superblocks of an array with a journal always say clean.
+//! After an unclean end the simulator replays the journal onto the disks as a server does, and a
+//! power cut can interrupt the replay. Afterwards the checker of clean arrays must find parity
+//! right everywhere, because superblocks of an array with a journal always say clean.
 //!
 //! # Invariants
 //! - No acknowledged write is lost, whichever members are missing
@@ -81,7 +81,8 @@ impl Devices for JournalDevices<'_> {
 }
 
 impl World {
-    /// Replays the journal before anything else, as a server does. False after a power cut.
+    /// Replays the journal before anything else, as a server does. False if power was cut
+    /// meanwhile.
     ///
     /// # Panics
     /// If the journal names places that the array does not have.
@@ -95,7 +96,8 @@ impl World {
         else {
             return true;
         };
-        // A killed process can leave a record in the disk's cache, which the replay believed.
+        // The replay believed what it read from the journal. A killed process can have left a
+        // record in that disk's cache, so the cache is made durable.
         self.disks[presented[journal.member]].settle();
         let (geometry, log) = (*geometry, &journal.log);
         let members = members(assembled);
@@ -128,7 +130,8 @@ impl World {
         true
     }
 
-    /// The operator has the journal created on its disk, whatever that holds, or drops it.
+    /// The operator creates the journal on its disk, with old content there or not (`makes`), or
+    /// drops the journal.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn changes_journal(&mut self, makes: bool) -> Result<(), LogRefusal> {
         let (design, now) = (self.metadata.design, self.clock.now);
@@ -140,7 +143,8 @@ impl World {
             let member = MemberId(machines.members.len() as u16);
             assert!(machines.members.len() < self.engine.elevators.members(), "there is room");
             let (device_number, is_used) = (design.number(disk), false);
-            // No old block there continues this sequence.
+            // With this sequence number, a replay does not take old blocks on the disk for
+            // successors.
             let end_sequence = 1_000_000 * machines.array.events();
             let setup =
                 JournalSetup { member, device_number, area, end_sectors: 0, end_sequence, is_used };
@@ -159,7 +163,7 @@ impl World {
         changed
     }
 
-    /// Whether the array has a journal, while nothing is in flight.
+    /// Whether the array has a journal. Settles `Either` while nothing is in flight.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn has_journal(&mut self) -> bool {
         let array = &self.engine.machines.array;

@@ -2,7 +2,7 @@
 //! fail, crash and tear. One seed drives it, and a model checks it.
 //!
 //! Where it stands: beside the runtime, on top of engine, elevator, geometry, parity, ondisk and
-//! assembly. It replaces everything that talks to the world: threads, clocks, devices, clients.
+//! assembly. It replaces everything that talks to the outside: threads, clocks, devices, clients.
 //!
 //! docs/simulator.md lists the things that it does not do.
 //!
@@ -16,13 +16,13 @@
 //!                                 checker ◀─────┘
 //! ```
 //!
-//! Each subject has its data in a file of its own, below the world, which owns them all. The
-//! world's actions on it are in its child `world.rs`, above the world. No two files import each
-//! other.
+//! The struct `World` owns the data of a simulation. The data of each subject is in a file of its
+//! own, which does not use the world. The world's actions on that data are in the subject's child
+//! `world.rs`. No two files import each other.
 //!
 //! # Invariants
 //! - A seed gives the same run, step for step, each time [check: a_seed_repeats_bit_for_bit].
-//! - A checker panics at the first error; nothing is repaired behind its back
+//! - A checker panics at the first error, and no checker repairs anything
 //!   [check: a_disk_that_loses_a_flushed_write_is_noticed].
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
@@ -95,18 +95,19 @@ use create::{Design, designs, smallest};
 use trace::Trace;
 use world::World;
 
-/// One simulation.
+/// The settings of one simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The seed decides everything.
+    /// The seed that decides every draw.
     pub seed: u64,
     /// Crash-and-recover cycles, at most.
     pub cycles: u64,
     /// Always the smallest world (4 members of 64 KiB, RAID-5), on which speed is measured.
     pub is_smallest: bool,
-    /// Print each event.
+    /// Whether to print each event.
     pub is_traced: bool,
-    /// The engine makes rare choices; needs a build with hooks.
+    /// Whether hooks in the engine make rare choices by the seed (`--shake`). Needs a build with
+    /// hooks.
     pub is_shaken: bool,
     /// The parts that the run leaves out.
     pub cut: Cut,
@@ -122,7 +123,8 @@ impl Settings {
         format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{shaken}{cut}")
     }
 
-    /// Takes an argument of the command if the settings have it; `value` returns the word after it.
+    /// Takes a command-line argument if it belongs to the settings. `value` returns the next word
+    /// of the command line.
     ///
     /// # Errors
     /// The reason why the value is invalid.
@@ -159,7 +161,7 @@ impl std::str::FromStr for Settings {
     }
 }
 
-/// Levels by how often worlds have them: levels with more states more often.
+/// The levels that worlds draw from. A level with more states stands in the list more often.
 const LEVELS: [Level; 24] = {
     use Level::{Linear, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
     [
@@ -208,7 +210,8 @@ impl World {
             let designs = designs(rows, chunk_sectors, version);
             let mut designs: Vec<Design> =
                 designs.into_iter().filter(|design| design.level == level).collect();
-            // In a third of the worlds parity is fixed, so that a dirty array can lack it.
+            // In a third of the worlds parity is on fixed slots, so that a dirty array can start
+            // without it.
             if random.chance(33) && designs.iter().any(Design::keeps_parity_still) {
                 designs.retain(Design::keeps_parity_still);
             }

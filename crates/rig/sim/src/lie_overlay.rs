@@ -1,4 +1,4 @@
-//! The fault overlay of a disk: the content of an honest disk, wherever this one differs.
+//! The fault overlay of a disk that lies: the content of an honest disk, wherever this one differs.
 //!
 //! It stands beside [`crate::disk`], which updates it with every write, flush and power cut. It
 //! decides nothing: [`crate::lie_plan`] decides which disk lies, when and about what.
@@ -11,11 +11,11 @@
 //!   honest write   seen = honest: healed
 //! ```
 //!
-//! A sector is *tainted* while the two differ. A power cut that undoes a write restores both the
-//! bytes seen before it and the bytes that an honest disk held before it.
+//! A sector is *tainted* while its seen and its honest bytes differ. A power cut that undoes a
+//! write restores both the seen and the honest bytes from before that write.
 //!
 //! # Invariants
-//! - A sector is in the overlay exactly while it differs
+//! - A sector is in the overlay exactly while it is tainted
 //!   [check: the_overlay_holds_exactly_what_differs].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ use std::ops::Range;
 pub(crate) enum Change {
     /// The sector became tainted.
     Tainted,
-    /// The sector stays tainted, with other bytes.
+    /// The sector stays tainted, but its bytes changed.
     Other,
     /// An honest write healed the sector.
     Healed,
-    /// A power cut undid the write, and the lie with it.
+    /// A power cut undid the write that had tainted the sector.
     Undone,
-    /// A power cut undid the write that had healed the sector: the earlier lie shows again.
+    /// A power cut undid the write that had healed the sector, so that it is tainted again.
     Back,
 }
 
@@ -42,26 +42,27 @@ pub(crate) enum Fate {
     Lands,
     /// The write is acknowledged and never lands.
     Lost,
-    /// The write is acknowledged and lands from this sector on.
+    /// The write is acknowledged and lands at this sector instead.
     Astray(u64),
 }
 
-/// The overlay, and the writes that a disk falsely claimed durable.
+/// The honest bytes of tainted sectors, and the writes that the disk falsely claimed to be durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LieOverlay {
     honest: BTreeMap<u64, Box<[u8]>>,
-    /// By index in the log: the honest disk's bytes before that write, where they differed.
+    /// By index in the disk's log: the honest bytes before that write, if they differed from the
+    /// seen.
     before: BTreeMap<usize, Box<[u8]>>,
-    /// Entries of the log that a false FUA covers.
+    /// Entries of the disk's log that the disk claimed to be durable, for a FUA write.
     claimed: BTreeSet<usize>,
-    /// Entries below this index are covered by a false flush.
+    /// The disk claimed that all entries of its log below this index are durable, for a flush.
     claimed_end: usize,
-    /// Changes since the world last looked.
+    /// Changes of taint that the world has not seen yet.
     pub(crate) changes: Vec<(u64, Change)>,
 }
 
 impl LieOverlay {
-    /// Whether nothing differs, and nothing is claimed.
+    /// Whether no sector is tainted and no write is falsely claimed to be durable.
     pub(crate) fn is_silent(&self) -> bool {
         self.honest.is_empty() && self.before.is_empty() && !self.has_claims()
     }
@@ -88,7 +89,8 @@ impl LieOverlay {
         self.differ(sector, (honest, seen), Change::Tainted);
     }
 
-    /// As [`diverge`](Self::diverge); `new` is the change if the two did not differ before.
+    /// As [`diverge`](Self::diverge). `new` is the change to note if the sector was not tainted
+    /// before.
     fn differ(&mut self, sector: u64, (honest, seen): (&[u8], &[u8]), new: Change) {
         if honest == seen {
             self.agree(sector..sector + 1, Change::Healed);
@@ -98,7 +100,7 @@ impl LieOverlay {
         self.changes.push((sector, if before.is_some() { Change::Other } else { new }));
     }
 
-    /// These sectors agree with an honest disk again.
+    /// These sectors have the bytes of an honest disk again.
     pub(crate) fn agree(&mut self, sectors: Range<u64>, change: Change) {
         if self.honest.is_empty() {
             return;
@@ -110,14 +112,16 @@ impl LieOverlay {
         }
     }
 
-    /// Logs the honest bytes of `sector` with the write at `index`, so that they can be restored.
+    /// Keeps the honest bytes of `sector` from before the write at `index` of the disk's log, so
+    /// that they can be restored.
     pub(crate) fn remember(&mut self, index: usize, sector: u64) {
         if let Some(honest) = self.honest.get(&sector) {
             self.before.insert(index, honest.clone());
         }
     }
 
-    /// Undoes the write at `index` on the honest disk, too.
+    /// A power cut undid the write at `index` of the disk's log: undoes it on the honest disk as
+    /// well.
     pub(crate) fn undo(&mut self, index: usize, sector: u64, seen: &[u8]) {
         match self.before.remove(&index) {
             Some(honest) => self.differ(sector, (&honest, seen), Change::Back),
@@ -137,7 +141,7 @@ impl LieOverlay {
         index < self.claimed_end || self.claimed.contains(&index)
     }
 
-    /// Empties the log.
+    /// The disk has emptied its log: forgets everything by index in that log.
     pub(crate) fn settle(&mut self) {
         self.before.clear();
         self.claimed.clear();

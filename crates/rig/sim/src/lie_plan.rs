@@ -1,8 +1,8 @@
 //! The third kind of run in the fault atlas, `run-lying`: which disk lies, when and about what.
 //!
 //! It stands beside [`crate::fault`], which decides about faults that disks report. Lies come on
-//! top of those, in chosen worlds, from a stream of their own: other worlds are not disturbed.
-//! [`crate::taint`] works out which bytes can be wrong because of them.
+//! top of those faults, in chosen worlds, from a random stream of their own, so that other worlds
+//! do not change. [`crate::taint`] works out which bytes can be wrong because of lies.
 //!
 //! | Lie | Amount, target |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | a superblock rots (one bit), is lost, or lands elsewhere | a disk that the array can do without |
 //! | flushes and FUA are only claimed | as for superblocks: one of them can be lost |
 //!
-//! Data lies can hit any number of disks: the only promise is that they spread nowhere. Superblocks
-//! say which member missed a write. If no disk told the truth about that, a stale member would
-//! rightly be believed. So disks that lie about superblocks count as harmed.
+//! Data lies can hit any number of disks: the array promises only that wrong bytes do not spread.
+//! Superblocks say which member missed a write. If every superblock lied about that, assembly would
+//! rightly believe a stale member. So disks that lie about superblocks count as harmed.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ use crate::world::World;
 const LYING_WORLDS_PERCENT: u64 = 20;
 /// Longest pause of a slow disk: longer than the array waits before it turns clean.
 const SLOW_MAX_MS: u64 = 500;
-/// Time that passes whenever a slow disk is polled.
+/// Time that passes whenever the schedule tries an event that waits for a slow disk.
 const SLOW_STEP_NS: u64 = 10_000_000;
 
 pub(crate) fn is_lying_world(mut random: Random) -> bool {
@@ -92,18 +92,19 @@ impl World {
         }
     }
 
-    /// Rots sectors at once.
+    /// Flips bits of these sectors now.
     pub(crate) fn rot(&mut self, disk: usize, (start, sectors): (u64, u64), seed: u64) {
         let superblock = self.taint.superblock.clone();
         if start == superblock.start && self.is_superblock_tainted(disk) {
-            // A second bit could cancel out the first.
+            // The superblock has a flipped bit already, and a second flip could undo the first.
             return;
         }
         for sector in start..start + sectors {
-            // A superblock's checksum notices one flipped bit. Larger rot spares superblocks.
+            // A superblock's checksum is sure to notice one flipped bit, so larger rot spares
+            // superblocks.
             let one_bit = sectors == 1;
             if start == superblock.start && self.is_superblock_tainted(disk) {
-                // A second bit could cancel out the first.
+                // The superblock has a flipped bit already, and a second flip could undo the first.
                 continue;
             }
             if start == superblock.start || !superblock.contains(&sector) {
@@ -113,7 +114,7 @@ impl World {
         self.hear_of_lies(disk);
     }
 
-    /// Writes to a disk, as the disk's fate for that write says.
+    /// Writes to a disk, or loses or misplaces the write if the disk is to lie about it.
     pub(crate) fn write_to(
         &mut self,
         disk: usize,
@@ -130,7 +131,8 @@ impl World {
         let is_able = !one.ills.gone && !one.ills.writes_fail;
         let hits =
             |to: u64| to < self.taint.superblock.end && self.taint.superblock.start < to + sectors;
-        // Only lies about superblocks may hit one. No disk lies about its bad-block log.
+        // A misplaced write must not hit a superblock, unless the lie is about superblocks, and
+        // never a bad-block log.
         let is_logged = |to: u64| self.bad_logs.is_in(disk, &(to..to + sectors));
         let is_allowed = match fate {
             Fate::Astray(to) => (about_superblock || !hits(to)) && !is_logged(to),
@@ -157,7 +159,7 @@ impl World {
         result
     }
 
-    /// Whether a disk is still busy pausing; time passes.
+    /// Whether a slow disk is still pausing. If it is, a little time passes.
     pub(crate) fn is_late(&mut self, disk: usize) -> bool {
         let is_late = self.disks[disk].ills.slow_until_ns > self.clock.now.0;
         if is_late {

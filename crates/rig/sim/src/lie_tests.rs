@@ -1,6 +1,6 @@
-//! Disks that lie, one story a test, and the checkers blinded on purpose.
+//! Stories of disks that lie, one in each test, and tests that the checkers notice each lie.
 //!
-//! The stories use the same functions as the random worlds: a fault hits a disk, clients write and
+//! A story uses the same functions as the random worlds: a fault hits a disk, clients write and
 //! read, the array is stopped and started.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::taint::{columns, strip};
 use crate::trace::Trace;
 use crate::world::World;
 
-/// Sector of every disk where data begins, in arrays of version 1.2.
+/// The sector of a disk where its data area begins, in arrays of version 1.2.
 const DATA: u64 = 40;
 
 fn world_of(design: &Design) -> World {
@@ -63,7 +63,7 @@ fn open(world: &mut World) {
     assert!(world.open(&all, false).is_ok(), "all disks are there");
 }
 
-/// Disk, and its sector, that hold a sector of the array.
+/// The disk that holds a sector of the array, and the sector of that disk.
 fn place(world: &World, logical: u64) -> (usize, u64) {
     let (slot, sector) = crate::content::places(&world.geometry, logical)[0];
     (slot.index(), DATA + sector.0)
@@ -76,7 +76,7 @@ fn rot(world: &mut World, logical: u64) -> (usize, u64) {
     (disk, start)
 }
 
-/// Changes a byte behind the back of engine and model.
+/// Changes a byte on a disk without the knowledge of engine and model.
 fn spoil(world: &mut World, logical: u64) {
     let (disk, sector) = place(world, logical);
     world.disks[disk].seen[bytes(sector, 1)][100] ^= 1;
@@ -121,7 +121,8 @@ fn parity_that_rots_unknown_beside_a_lie_in_another_row_is_noticed() {
     open(&mut world);
 }
 
-/// Flips a bit of one column in every strip of every array: only honest bytes make it fit.
+/// Flips a bit of one column in every strip of every array. The check must report every such strip,
+/// since parity fits only honest bytes.
 #[test]
 fn every_single_tainted_column_is_found() {
     let mut found = 0;
@@ -182,7 +183,8 @@ fn rot_is_served_found_offline_and_healed_by_the_next_write() {
     assert!(world.taint.is_calm() || world.taint.doubtful.len() == 1, "rmw may keep parity wrong");
 }
 
-/// A column rots, and its row loses another: the error of computed data stays in its strip.
+/// A column rots, and another column of its row is lost. The computed data is wrong in the rotten
+/// column's strip and nowhere else.
 #[test]
 fn what_is_computed_from_a_rotten_column_is_wrong_in_its_strip_only() {
     let mut world = raid5();
@@ -280,8 +282,9 @@ fn a_loss_in_a_row_that_nobody_wrote_is_noticed() {
     });
 }
 
-/// Seed 2415: a write is lost, and a write astray makes the sector right by chance. A power cut
-/// undoes the second one. It loses no sector of a row without writes: that sector was lost before.
+/// Seed 2415: a disk loses a write, and later a misplaced write happens to make the sector right. A
+/// power cut undoes the misplaced write. That is no new loss in a row without writes, because the
+/// sector was lost before.
 #[test]
 fn a_lie_that_a_power_cut_brings_back_is_no_new_loss() {
     let mut brought_back = 0;
@@ -302,9 +305,9 @@ fn a_lie_that_a_power_cut_brings_back_is_no_new_loss() {
     assert!(brought_back > 0);
 }
 
-/// Seed 7011433: a write is lost, and a power cut undoes the one before it. An honest disk could
-/// have lost both writes, so the sector is no longer tainted. A read that began before saw the lie,
-/// and the checker compared it with the honest bytes.
+/// Seed 7011433: a disk loses a write, and a power cut undoes the write before it. An honest disk
+/// could have lost both, so the sector is no longer tainted. A read that began before the cut
+/// returned the wrong bytes, and the checker compared them with the honest bytes.
 #[test]
 fn what_was_read_before_a_power_cut_took_a_lie_back_may_be_wrong() {
     let mut taken_back = 0;
@@ -335,14 +338,15 @@ fn a_rotten_superblock_is_seen_and_its_disk_is_left_out() {
         open(&mut world);
         let is_in = world.taint.occupants[2].is_some();
         let is_unreadable = world.tally.of("superblock-unreadable") > before;
-        // Behind the roles, and in timestamps, which no checksum covers, rot has no effect.
+        // Rot has no effect behind the table of roles, or in timestamps, which no checksum covers.
         assert!(is_in != is_unreadable, "seed {seed}");
         world.read_all();
         assert_eq!(world.tally.of("wrong-sectors-served"), 0);
     }
 }
 
-/// A member that missed the step to dirty is not newer, and a stale superblock admits no member.
+/// Disk 1 loses the superblock that says dirty. Its old superblock must not count as newer, and
+/// must not let another member in.
 #[test]
 fn a_lost_superblock_makes_nobody_newer() {
     let mut stale = 0;
@@ -356,17 +360,19 @@ fn a_lost_superblock_makes_nobody_newer() {
             world.step(false);
         }
         assert_eq!(world.tally.of("superblock-lost"), 1);
-        // Time can have passed, and the next superblock landed.
+        // If time passed, a later superblock may have reached the disk, which ends the lie.
         let is_stale = world.is_superblock_tainted(1);
         stale += u64::from(is_stale);
         world.crash(false);
         let opened = world.open(&[0, 1, 2, 3], false);
         if is_stale && matches!(opened, Err(Refusal::DirtyAndDegraded(_))) {
-            // The others have written theirs again: this one is two updates behind.
+            // The other disks have written their superblocks again, so disk 1 is two updates behind
+            // and stale.
             continue;
         }
         assert!(opened.is_ok(), "all disks are there");
-        // A cached acknowledged write was written back since, and the array turned clean.
+        // After the start an acknowledged write from the cache file may have been written back, and
+        // the array turned clean.
         let is_written = world.tally.of("cached-write-written-back") > 0;
         let is_dirty = world.standing().is_dirty || is_written;
         assert!(!is_stale || is_dirty, "the others know better");
@@ -376,7 +382,8 @@ fn a_lost_superblock_makes_nobody_newer() {
     assert!(stale > 0);
 }
 
-/// A superblock that lands in the place of version 1.1 names another place as its own.
+/// A superblock is misplaced to where version 1.1 has its superblock. Assembly must not believe it,
+/// because it names another place as its own.
 #[test]
 fn a_superblock_that_landed_elsewhere_is_not_believed_there() {
     let mut world = raid5();

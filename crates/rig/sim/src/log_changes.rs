@@ -1,8 +1,8 @@
-//! The operator has parity logs created, or drops them, while the array runs.
+//! The operator creates or drops parity logs while the array runs.
 //!
 //! # Invariants
-//! - The log is written before the first superblock that names a log of md's, or says that the own
-//!   log counts [check: random_worlds_hold_and_meet_every_kind_of_fault].
+//! - A log is written before the first superblock that names a PPL of md, or that calls the own log
+//!   valid [check: random_worlds_hold_and_meet_every_kind_of_fault].
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::fault::{Fault, Mishap};
 use crate::open;
 use crate::world::World;
 
-/// First ordinal of log changes among the faults of a cycle, behind the bitmap's.
+/// Faults of a cycle are numbered. Numbers from here on are changes of parity logs.
 const FIRST_ORDINAL: u64 = 9100;
-/// Percentage of runs in which logs are created or dropped.
+/// Percentage of runs in which parity logs are created or dropped.
 const CHANGES_PERCENT: u64 = 15;
 
 impl World {
-    /// Adds log changes to the plan of a run of about `steps` steps from `now` on: the operator
-    /// drops logs, or has them created. Only arrays that were created with logs have room for them.
+    /// Adds such changes to the plan of a run of about `steps` steps from `now` on. Only arrays
+    /// that were created with parity logs have room for them.
     pub(crate) fn plan_log_changes(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::ParityLogs, 3);
         if self.metadata.design.log_sectors == 0 || !random.chance(CHANGES_PERCENT) {
@@ -37,7 +37,8 @@ impl World {
         }
     }
 
-    /// The operator creates the kind and size of logs that the array began with, or drops them.
+    /// The operator creates parity logs of the kind and size that the array was created with
+    /// (`makes`), or drops them.
     pub(crate) fn changes_logs(&mut self, makes: bool) -> Result<(), LogRefusal> {
         let design = self.metadata.design;
         let machines = &self.engine.machines;
@@ -57,7 +58,7 @@ impl World {
             None => machines.array.members(),
         };
         let places: Option<BTreeMap<MemberId, LogPlace>> = targets.into_iter().map(place).collect();
-        // A bitmap that was created since can leave too little room.
+        // A bitmap created meanwhile can leave too little room for logs.
         if makes && places.is_none() {
             return Err(LogRefusal::Bitmap);
         }
@@ -69,10 +70,10 @@ impl World {
         changed
     }
 
-    /// Checks that the log that a new superblock names exists.
+    /// Checks that the parity log that a new superblock names exists on the disk.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the log does not exist.
     pub(crate) fn check_log_is_there(&self, member: MemberId, state: &SuperblockState) {
         let side = &self.engine.machines.members[usize::from(member.0)];
         let disk = &self.disks[side.disk];

@@ -4,9 +4,10 @@
 //!   reported lost ──▶ only an error ──a write of it begins──▶ either ──it is answered well──▶ no error any more
 //! ```
 //!
-//! A report names sectors and no writes, and of several writes to a sector an early one can be lost
-//! and a later one not. So if another write of a reported sector is in flight or held, reads of it
-//! return either. The end of the process forgets all reports: md's format has no place for them.
+//! The array reports lost sectors, not writes. Of several writes to a sector an early one can be
+//! lost and a later one not. So if another write of a reported sector is in flight or held, a read
+//! may fail or succeed. The end of the process forgets all reports: md's format has no place for
+//! them.
 
 mod world;
 
@@ -14,23 +15,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_engine::request::RequestId;
 
-/// A lost sector.
+/// A sector of which the array lost an acknowledged write.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
-    /// The step at which it was reported.
+    /// The step at which the array reported the loss.
     at: u64,
-    /// Another write has reached the members, or still can.
+    /// Another write of the sector has reached the members, or can still reach them.
     may_be_rewritten: bool,
-    /// The step at which a later write of it succeeded.
+    /// The step at which a later write of the sector succeeded.
     rewritten: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct LostSectors {
     sectors: BTreeMap<u64, Loss>,
-    /// Writes with a part that was acknowledged early and lost: their answer must report it.
+    /// Unanswered writes of which a part was acknowledged early and lost: they must not succeed.
     to_be_told: BTreeSet<RequestId>,
-    /// Ranges reported together with the answers being checked; noted after these.
+    /// Ranges whose loss was reported together with the answers being checked. They are noted in
+    /// `sectors` after these answers.
     pub(crate) reported_now: Vec<(u64, u64)>,
 }
 
@@ -45,13 +47,13 @@ impl LostSectors {
         }
     }
 
-    /// Whether a report that came with an answer covers any of these sectors.
+    /// Whether a report that came together with an answer covers any of these sectors.
     fn is_reported_now(&self, (start, sectors): (u64, u64)) -> bool {
         let meets = |(from, count): &(u64, u64)| *from < start + sectors && start < from + count;
         self.reported_now.iter().any(meets)
     }
 
-    /// A write that began at step `began` succeeded.
+    /// A write of these sectors, begun at step `began`, succeeded at step `now`.
     fn written(&mut self, (start, sectors): (u64, u64), (began, now): (u64, u64)) {
         let losses = self.sectors.range_mut(start..start + sectors).map(|(_, loss)| loss);
         for loss in losses.filter(|loss| loss.at < began) {

@@ -32,7 +32,8 @@ pub(crate) fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSecto
     }
 }
 
-/// P, and Q where there is one, of a row's data columns in the order of the array.
+/// The parity columns of a row for its data columns, which are in the array's order: P, and Q on
+/// RAID-6.
 ///
 /// # Panics
 /// When there are no columns.

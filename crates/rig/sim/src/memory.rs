@@ -1,7 +1,7 @@
 //! Payloads and arenas: the memory that the engine's buffers name.
 //!
-//! Safe and plain: sources are copied out before targets are touched. Assertions catch every step
-//! that leaves its block, leaves its payload, or writes into the payload of a write.
+//! A step copies its sources before it touches its targets, without unsafe code. Assertions catch
+//! every step that leaves its block, leaves its payload, or writes into the payload of a write.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::members::SECTOR;
 pub(crate) struct Payload {
     /// Whole sectors.
     pub(crate) data: Vec<u8>,
-    /// The payload of a read.
+    /// Whether a step may change the payload: it belongs to a read.
     pub(crate) may_change: bool,
     /// The shadow buffer after an abandoned read, and which of its sectors were filled.
     shadow: Option<(Vec<u8>, Vec<bool>)>,
@@ -23,7 +23,8 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Memory of a read, or of a write, which no step changes.
+    /// A client's memory. If `may_change`, it belongs to a read; else to a write, and no step
+    /// changes it.
     pub(crate) fn new(data: Vec<u8>, may_change: bool) -> Self {
         Self { data, may_change, shadow: None, is_left: false }
     }
@@ -40,7 +41,8 @@ impl Payload {
     }
 }
 
-/// Clients' memory by request. Buffers left to abandoned reads can change at any time, unread.
+/// Clients' memory by request, and buffers left to abandoned reads. Late reads may still change
+/// such a buffer, and no client reads it.
 #[derive(Default)]
 pub(crate) struct Payloads {
     live: BTreeMap<RequestId, Payload>,
@@ -53,7 +55,8 @@ impl Payloads {
         Self::default()
     }
 
-    /// Leaves the client's own buffer to an abandoned read.
+    /// Abandons a read of this request: the late read keeps the client's buffer, and the request
+    /// goes on in a shadow buffer.
     ///
     /// # Panics
     /// If the request has no payload.
@@ -61,10 +64,10 @@ impl Payloads {
         self.live.get_mut(&request).expect("the payload of a read").is_left = true;
     }
 
-    /// The request is answered: the bytes of the shadow buffer count.
+    /// The request is answered: the bytes of its shadow buffer are the client's data.
     ///
     /// # Panics
-    /// If a shadow buffer exists although the client's own was not left.
+    /// If a shadow buffer exists although no read was abandoned.
     pub(crate) fn join(&mut self, request: RequestId) {
         let Some(payload) = self.live.get_mut(&request) else { return };
         if !payload.is_left {
@@ -96,9 +99,9 @@ impl std::ops::DerefMut for Payloads {
     }
 }
 
-/// The memory within a shard's reach.
+/// The memory that a shard may read and write.
 pub(crate) struct ReachableMemory<'a> {
-    /// Its blocks, one after the other.
+    /// The shard's blocks, one after the other.
     pub(crate) arena: &'a mut Vec<u8>,
     pub(crate) block_bytes: usize,
     pub(crate) payloads: &'a mut Payloads,
@@ -108,7 +111,8 @@ impl ReachableMemory<'_> {
     /// The first `length` bytes of the memory that a buffer names.
     ///
     /// # Panics
-    /// If they leave block or payload, were returned, or if a write's payload would change.
+    /// If the bytes leave the buffer's block or payload, if the payload was returned to its client,
+    /// or if a write's payload would change.
     pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {

@@ -1,10 +1,10 @@
-//! The simulator's knowledge of superblocks: torn ones, disks that they call out, and the rules for
-//! spares.
+//! The simulator's knowledge of superblocks: which are torn, which disks they call out, and the
+//! rules for spares.
 //!
-//! Assembly decides by superblocks alone. Here the history of each is kept, without looking at
-//! events. A superblock of more than one sector tears: some of its sectors are new, some old, and
-//! its checksum fails. Two disks *ran apart* if each recorded that the other is out, in different
-//! interrupted runs. Then assembly rightly refuses to believe either.
+//! Assembly decides by superblocks alone. This module keeps the history of each superblock, without
+//! looking at event counts. A superblock of more than one sector tears: some of its sectors are
+//! new, some old, and its checksum fails. Two disks *ran apart* if each recorded that the other is
+//! out, in different interrupted runs. Then assembly rightly refuses to believe either.
 //!
 //! ```text
 //!   run 1, b withheld:  a records "b is out" ── power cut        a ≠ b: the array is refused,
@@ -12,11 +12,11 @@
 //! ```
 //!
 //! # Invariants
-//! - A superblock of one sector never tears. A torn one is never believed, and its disk is not
-//!   called stale before another disk records it
+//! - A superblock of one sector never tears. Assembly never believes a torn one, and does not call
+//!   its disk stale before another disk records that
 //!   [check: worlds_with_long_superblocks_and_spares_hold].
-//! - Superblocks that tear together belong to members that the level can miss, or to one alone
-//!   [check: superblocks_that_tear_together_are_noticed].
+//! - Superblocks that tear together belong to members that the level can miss, or to a single
+//!   member [check: superblocks_that_tear_together_are_noticed].
 //! - A spare's data area never changes, and a spare records each loss before the array goes on
 //!   [check: a_spare_that_is_written_is_noticed].
 
@@ -35,10 +35,11 @@ pub(crate) struct Metadata {
     pub(crate) design: Design,
     /// Disks whose superblock has sectors of two versions, or can have them after a power cut.
     torn: BTreeSet<usize>,
-    /// Slots without a member when superblocks were last in flight, and those torn by that cut.
+    /// The slots without a member when superblocks were last in flight. `torn_together` has the
+    /// disks whose superblocks the power cut tore then.
     pub(crate) missing: BTreeSet<u16>,
     torn_together: BTreeSet<usize>,
-    /// `(one, other)`: `one` recorded that `other` is out.
+    /// Pairs `(one, other)`: disk `one` recorded that disk `other` is out.
     apart: BTreeSet<(usize, usize)>,
     pub(crate) journal: JournalPresence,
 }
@@ -65,7 +66,7 @@ impl Metadata {
         }
     }
 
-    /// All disks were made whole.
+    /// A rebuild gave all disks whole, equal superblocks.
     pub(crate) fn forget(&mut self) {
         self.torn.clear();
         self.apart.clear();
@@ -75,14 +76,14 @@ impl Metadata {
         self.torn.contains(&disk)
     }
 
-    /// A new disk has no superblock before its first update.
+    /// The disk was replaced by a new one, which has no superblock before its first update.
     pub(crate) fn is_blank(&mut self, disk: usize) {
         self.torn.insert(disk);
         self.torn_together.remove(&disk);
         self.apart.retain(|(one, other)| *one != disk && *other != disk);
     }
 
-    /// Two disks exchange numbers.
+    /// Two disks exchange their indices in the simulator.
     pub(crate) fn exchange(&mut self, one: usize, other: usize) {
         let to = |disk: usize| match disk {
             _ if disk == one => other,
@@ -94,12 +95,12 @@ impl Metadata {
         self.apart.retain(|(a, b)| ![one, other].contains(a) && ![one, other].contains(b));
     }
 
-    /// A failed write tore this disk's superblock, not a power cut.
+    /// This disk's superblock was torn by a failed write, not by a power cut.
     pub(crate) fn tore_by_error(&mut self, disk: usize) {
         self.torn_together.remove(&disk);
     }
 
-    /// Whether two of these each recorded that the other is out.
+    /// Whether any two of the presented disks each recorded that the other is out.
     pub(crate) fn ran_apart(&self, presented: &[usize]) -> bool {
         let is_there = |disk: &usize| presented.contains(disk);
         self.apart.iter().any(|(one, other)| {
@@ -107,7 +108,7 @@ impl Metadata {
         })
     }
 
-    /// Slots without a member by a superblock's table.
+    /// Slots that have no member, by the table of roles in a superblock.
     fn missing_in(&self, superblock: &Superblock) -> BTreeSet<u16> {
         let is_in = |slot: &u16| {
             let number = usize::from(self.design.number(usize::from(*slot)));
@@ -116,7 +117,7 @@ impl Metadata {
         (0..self.design.slots).filter(|slot| !is_in(slot)).collect()
     }
 
-    /// This superblock was written to a disk, certainly or perhaps.
+    /// A superblock was written to a disk: wholly if `for_sure`, else any part of it.
     pub(crate) fn told(&mut self, disk: usize, superblock: &Superblock, for_sure: bool) {
         if for_sure {
             self.torn.remove(&disk);
@@ -159,7 +160,7 @@ mod tests {
         world.check_spares_are_untouched();
     }
 
-    /// A disk's superblock after an update that put another out.
+    /// The superblock of a disk after an update that calls disk `other` faulty.
     fn told_without(design: &Design, disk: usize, other: usize) -> Superblock {
         let mut superblock = design.superblock(disk);
         let mut roles = superblock.state.roles.clone();
@@ -176,7 +177,8 @@ mod tests {
         superblock
     }
 
-    /// Two crashes in updates, with another disk withheld each time; returns assembly's verdict.
+    /// Makes two disks run apart: two updates are cut off, with another disk withheld each time.
+    /// Returns assembly's verdict. If `is_known`, other disks know which of the two is right.
     fn present_two_that_ran_apart(is_known: bool) -> Refusal {
         let design = Design { first_number: 300, ..smallest() };
         let mut world = World::create(&design, Chances::new(1, Cut::default()), Trace::new(false));
@@ -199,7 +201,7 @@ mod tests {
         for disk in [1, 2] {
             let superblock = told_without(&design, disk, 0);
             world.tear_superblock(disk, &superblock, Purpose::Disks);
-            // Its second sector is new, and the first as before.
+            // The superblock's second sector is new, and its first is old.
             let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
             world.disks[disk].put(start + 1, &data[SECTOR..], true);
             world.disks[disk].put(start, &design.superblock(disk).to_bytes()[..SECTOR], true);

@@ -10,54 +10,59 @@
 //!   next read  returns one of them; the others are superseded (pinned)
 //! ```
 //!
-//! After an unclean stop a mirror can hold two values in two copies. Reading pins one, but losing a
-//! member can bring the other back. Such entries are superseded *by pin*, until [`Model::unpin`].
+//! After an unclean stop the two copies of a mirror can hold different values. A read pins one of
+//! them, but the loss of a member can bring the other back. Such entries are superseded *by pin*,
+//! until [`Model::unpin`].
 //!
 //! A write that was acknowledged early is *held* until the members have it. An entry that is
 //! superseded while no held write is current is *covered*: no kill restores it.
 //!
-//! A partly written sector is a version of its own, whose bytes are kept here. If they equal those
-//! of another version, it is that version.
+//! A partly written sector is a version of its own, and the model keeps its bytes. If they equal
+//! the bytes of another version, it is that version.
 
 use std::collections::BTreeMap;
 
 use crate::content::{FIRST, SECTOR, Version, ZEROES, fill, version_of};
 use crate::random::fold;
 
-/// The version of a sector without a client's write and without a promise: any bytes are right.
+/// The version of a sector that no client has written and that the bitmap calls unwritten: any
+/// bytes are right.
 pub(crate) const ANYTHING: Version = Version::MAX;
 
-/// First version for contents that were found where any bytes are allowed, and that then stay.
+/// The first version for bytes that were read where any bytes are allowed, and that a partial write
+/// of the sector then keeps.
 const FOUND: Version = 1 << 31;
 
-/// Not superseded.
+/// The step for an entry that is not superseded.
 const CURRENT: u64 = u64::MAX;
 
-/// The write of content on stable storage.
+/// The write's name for content that is on stable storage.
 const STABLE: u64 = 0;
-/// A write that no client waits for any more, while its sector can be in a cache.
+/// The write's name for content that can still be in a cache although no client waits for its
+/// write.
 const UNAWAITED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     write: u64,
     version: Version,
-    /// The step at which it was answered; none while in flight.
+    /// The step at which the write was answered; `None` while it is in flight.
     answered: Option<u64>,
     superseded: u64,
     by_pin: bool,
-    /// Not on stable storage any more; if superseded by pin: not in the copy that is read.
+    /// No longer on stable storage. If superseded by pin: not in the copy that is read.
     gone: bool,
-    /// The members have a later write; a power cut can still restore this one.
+    /// The members have a later write. Only a power cut can still restore this one.
     covered: bool,
-    /// Released while another write was in flight; only the process may have it.
+    /// The engine released this write while another write was in flight, so that members may lack
+    /// it.
     replaced: bool,
-    /// Lost after the array had acknowledged it and before the client knew.
+    /// The array acknowledged a part of this write and lost it before it answered the client.
     lost: bool,
 }
 
 impl Entry {
-    /// Whether the entry returns if its successor is lost before the members have it.
+    /// Whether this version returns if a later, held write is lost.
     fn is_below(&self) -> bool {
         self.superseded != CURRENT && !self.covered && !self.gone && !self.by_pin
     }
@@ -65,24 +70,25 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It supersedes writes that were acknowledged before it began.
+    /// The write succeeded, and supersedes writes that were acknowledged before it began.
     Done { durable: bool },
-    /// Its sectors may or may not be changed.
+    /// The write's sectors may or may not be changed.
     Unsure,
 }
 
 #[derive(Debug)]
 pub(crate) struct Model {
     cells: Vec<Vec<Entry>>,
-    /// Sectors made of two writes, by sector and version.
+    /// The bytes of sectors that are made of two writes, by sector and version.
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
-    /// Number of found versions.
+    /// How many versions from [`FOUND`] on are in use.
     found: Version,
-    /// By sector: the step of its last acknowledged trim; [`CURRENT`] before; `None` once written.
+    /// By sector: the step at which its last trim was acknowledged; [`CURRENT`] while that trim is
+    /// in flight; `None` once a client has written the sector.
     given_up: Vec<Option<u64>>,
 }
 
-/// Merged sectors to keep before unreadable ones are forgotten.
+/// With more merged sectors than this, the model forgets those that no read can return.
 const MERGED_MAX: usize = 64;
 
 impl Clone for Model {
@@ -95,7 +101,7 @@ impl Clone for Model {
         }
     }
 
-    /// Reuses memory if there is room.
+    /// Reuses the memory of `self`.
     fn clone_from(&mut self, source: &Self) {
         let Self { cells, merged, found, given_up } = source;
         self.found = *found;
@@ -126,7 +132,8 @@ impl Model {
             let mut equal = of_sector.filter(|(_, bytes)| ***bytes == *data);
             equal.next().map(|((_, version), _)| *version)
         };
-        // The head of a merged sector can name a version that the rest is not.
+        // The head of a merged sector can have the bytes of one version, and the rest those of
+        // another.
         let plain = version_of(sector, data);
         if self.merged.is_empty() {
             return plain;
@@ -134,7 +141,7 @@ impl Model {
         plain.filter(|version| !self.merged.contains_key(&(sector, *version))).or_else(merged)
     }
 
-    /// Begins a write of a part of a sector, whose new bytes these are.
+    /// Begins a write that changes a part of a sector. `bytes` is the sector's whole new content.
     pub(crate) fn begin_merged(
         &mut self,
         sector: u64,
@@ -161,7 +168,8 @@ impl Model {
         }
     }
 
-    /// Checks a read that began at step `began` and returned `data` for some bytes of a sector.
+    /// Checks a read of the bytes `range` of a sector, which began at step `began` and returned
+    /// `data`.
     pub(crate) fn check_part(
         &self,
         sector: u64,
@@ -193,7 +201,8 @@ impl Model {
     pub(crate) fn end(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
         let (began, now) = times;
         for cell in self.range(range) {
-            // A durable write is not lost.
+            // If a part of the write was lost, its success means nothing, unless the write was
+            // durable.
             let is_lost = |entry: &Entry| entry.write == write && entry.lost;
             let is_lost = end == (End::Done { durable: false }) && cell.iter().any(is_lost);
             let end = if is_lost { End::Unsure } else { end };
@@ -213,7 +222,8 @@ impl Model {
     }
 
     /// A flush submitted at step `asked` was acknowledged. `oldest` is the step at which the oldest
-    /// read in flight began: that read can still see entries that are gone since.
+    /// read in flight began: that read can still return entries that are gone from stable storage
+    /// now.
     pub(crate) fn flushed(&mut self, asked: u64, oldest: u64) {
         for cell in self.cells.iter_mut().filter(|cell| cell.len() > 1) {
             for entry in cell.iter_mut() {
@@ -229,23 +239,24 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && entry.superseded >= began)
     }
 
-    /// A trim begins, or is acknowledged.
+    /// A trim of these sectors begins (`None`), or was acknowledged at a step.
     pub(crate) fn gives_up(&mut self, (start, sectors): (u64, u64), answered: Option<u64>) {
         let at = answered.unwrap_or(CURRENT);
         self.given_up[start as usize..(start + sectors) as usize].fill(Some(at));
     }
 
-    /// A write that began at this step was acknowledged. Its order to a concurrent trim is unknown.
+    /// A write that began at step `began` was acknowledged, so clients need its sectors again. If a
+    /// trim ran at the same time, their order is unknown, and the trim may count.
     pub(crate) fn needs_again(&mut self, (start, sectors): (u64, u64), began: u64) {
         for given_up in &mut self.given_up[start as usize..(start + sectors) as usize] {
             *given_up = given_up.filter(|answered| *answered > began);
         }
     }
 
-    /// The array says that no client needs the sector.
+    /// The array calls a sector unwritten: no client needs it.
     ///
     /// # Panics
-    /// If a client does.
+    /// If a client needs the sector.
     pub(crate) fn is_unwritten(&mut self, sector: u64) {
         if self.may_be_anything(sector) {
             return;
@@ -257,13 +268,14 @@ impl Model {
         cell.push(settled(ANYTHING));
     }
 
-    /// Whether the sector has no promise.
+    /// Whether a read of the sector may return any bytes.
     pub(crate) fn may_be_anything(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.iter().any(|entry| entry.version == ANYTHING && entry.superseded == CURRENT)
     }
 
-    /// A version for the found bytes of a sector that is to be rewritten in part.
+    /// The version with these bytes, which were read from a sector that is about to be rewritten in
+    /// part. Creates a version if the model knows none.
     pub(crate) fn name_of(&mut self, sector: u64, data: &[u8]) -> Version {
         if let Some(version) = self.identify(sector, data) {
             return version;
@@ -272,13 +284,15 @@ impl Model {
         let version = FOUND + self.found;
         self.found += 1;
         self.merged.insert((sector, version), data.into());
-        // Kept as long as a request can name it.
+        // No read may return this entry. It only keeps the bytes for the request that names the
+        // version.
         let is_over = Entry { superseded: 0, ..settled(version) };
         self.cells[sector as usize].insert(0, is_over);
         version
     }
 
-    /// Whether a write was possibly in flight: several versions, or zeroes over zeroes.
+    /// Whether a write of the sector may have been in flight: the sector has several versions, or
+    /// zeroes (which may have been written over zeroes).
     pub(crate) fn is_unsure(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.len() > 1 || cell.iter().all(|entry| entry.version == ZEROES)
@@ -290,9 +304,9 @@ impl Model {
         cell.filter(|entry| entry.superseded >= began).map(|entry| entry.version).collect()
     }
 
-    /// A read that began at step `began` returned `version`: without writes meanwhile, the sector
-    /// is that version. `firmly` unless another copy can hold another value. `lasts` unless the
-    /// bytes read can be in a cache although no client wrote them.
+    /// A read that began at step `began` returned `version`. If no write ran meanwhile, the sector
+    /// is that version from now on. `firmly` is false if another copy can hold another value.
+    /// `lasts` is false if the bytes can be in a cache although no client wrote them.
     pub(crate) fn pin(
         &mut self,
         sector: u64,
@@ -318,15 +332,16 @@ impl Model {
         }
     }
 
-    /// A copy was lost: another copy's version can be read again.
+    /// A copy was lost: reads may return the other copy's version.
     pub(crate) fn unpin(&mut self) {
         for entry in self.cells.iter_mut().flatten().filter(|entry| entry.by_pin) {
             (entry.superseded, entry.by_pin, entry.gone) = (CURRENT, false, false);
         }
     }
 
-    /// Power was cut: any version that can be on stable storage can be read. With `of_all` no cache
-    /// holds anything; otherwise the versions can still be lost.
+    /// Power was cut: reads may return any version that can be on stable storage. With `of_all`
+    /// every disk lost power, so that no cache holds data; otherwise a later cut can still lose
+    /// these versions.
     pub(crate) fn lose_power(&mut self, of_all: bool) {
         let write = if of_all { STABLE } else { UNAWAITED };
         for cell in &mut self.cells {
@@ -348,12 +363,13 @@ impl Model {
         }
     }
 
-    /// The process ends, the disks do not. Writes in flight, and acknowledged ones that are held
-    /// (`is_held`), may be lost or not. `None` if a cache file keeps all acknowledged writes.
+    /// The process ends, and the disks keep power. Writes in flight may be lost or not. So may
+    /// acknowledged writes for which `is_held` is true. `is_held` is `None` if a cache file keeps
+    /// all acknowledged writes.
     pub(crate) fn lose_process(&mut self, now: u64, is_held: Option<&dyn Fn(u64) -> bool>) {
         for (cell, given_up) in self.cells.iter_mut().zip(&mut self.given_up) {
             if cell.iter().any(|entry| entry.answered.is_none()) {
-                // A trim was possibly in flight, or a write after it.
+                // A trim, or a write after a trim, may have been in flight.
                 *given_up = given_up.filter(|answered| *answered == CURRENT).map(|_| now);
             }
             cell.iter_mut().for_each(|entry| _ = entry.answered.get_or_insert(now));
@@ -371,7 +387,7 @@ impl Model {
         }
     }
 
-    /// An acknowledged write that only the process had was lost, or perhaps not.
+    /// An acknowledged write that only the process had may have been lost.
     pub(crate) fn lose_answered(&mut self, is_held: &dyn Fn(u64) -> bool) {
         for cell in self.cells.iter_mut().filter(|cell| has_held(cell, is_held)) {
             uncover(cell);
@@ -380,7 +396,8 @@ impl Model {
         }
     }
 
-    /// Releases a held write: the members have it, unless another write in flight took its place.
+    /// The engine releases a held write: the members have it, unless another write in flight took
+    /// its place.
     pub(crate) fn released(&mut self, range: (u64, u64), write: u64) {
         for cell in self.range(range) {
             let is_other = |entry: &Entry| entry.write != write && entry.answered.is_none();
@@ -391,7 +408,7 @@ impl Model {
         }
     }
 
-    /// Whether members can hold `version`: it is readable, or only the process has its successor.
+    /// Whether a member may hold `version`: a read may return it, or all later writes are held.
     pub(crate) fn may_be_stored(
         &self,
         sector: u64,
@@ -404,7 +421,8 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && may_be(entry))
     }
 
-    /// A write was acknowledged or released: unless another is held, the members have the last.
+    /// A write of these sectors was acknowledged or released. If no write of them is held, the
+    /// members have the last one, and a kill restores no earlier version.
     pub(crate) fn cover(&mut self, range: (u64, u64), is_held: &dyn Fn(u64) -> bool) {
         for cell in self.range(range) {
             let is_still = cell.iter().all(|entry| entry.answered.is_some());
@@ -415,14 +433,14 @@ impl Model {
         }
     }
 
-    /// Time begins anew, with no read in flight: superseded versions cannot be read.
+    /// Steps are counted anew, with no read in flight, so no read may return a superseded version.
     pub(crate) fn begin_anew(&mut self) {
         let entries = self.cells.iter_mut().flatten();
         let superseded = entries.filter(|entry| entry.superseded != CURRENT);
         superseded.for_each(|entry| entry.superseded = 0);
     }
 
-    /// A hash of the possible versions of all sectors, after a power cut or a kill.
+    /// A hash of the versions that each sector may have after a power cut or a kill.
     pub(crate) fn digest(&self) -> u64 {
         let mut hash = 0;
         for (sector, cell) in (0_u64..).zip(&self.cells) {
@@ -435,7 +453,7 @@ impl Model {
         hash
     }
 
-    /// The sector has this version on every member and on stable storage.
+    /// Every member holds this version of the sector, on stable storage.
     pub(crate) fn settle(&mut self, sector: u64, version: Version) {
         let cell = &mut self.cells[sector as usize];
         cell.clear();
@@ -443,13 +461,13 @@ impl Model {
     }
 }
 
-/// Whether only the process has a current version.
+/// Whether a current version of the sector is held: the process has it, and members lack it.
 fn has_held(cell: &[Entry], is_held: &dyn Fn(u64) -> bool) -> bool {
     let may_be = |entry: &Entry| entry.replaced || is_held(entry.write);
     cell.iter().any(|entry| entry.superseded == CURRENT && may_be(entry))
 }
 
-/// A current version can be lost: its predecessors can return.
+/// The held version of a sector can be lost: reads may return earlier versions again.
 fn uncover(cell: &mut [Entry]) {
     cell.iter_mut().filter(|entry| entry.is_below()).for_each(|entry| entry.superseded = CURRENT);
 }
@@ -518,7 +536,7 @@ mod tests {
         Model::new(1).check_part(0, 0..4, &[1, 2, 3, 4], 1);
     }
 
-    /// Three writes: on the members, held, held.
+    /// Three writes of one sector: the members have the first, and the process holds the other two.
     #[test]
     fn a_kill_takes_what_is_held_and_nothing_below() {
         let is_held = |write: u64| write > 10;
@@ -535,7 +553,7 @@ mod tests {
         let mut cut = model.clone();
         cut.lose_power(true);
         assert!(cut.may_read(0, FIRST, 8), "but it was not flushed");
-        // 12 replaces 11 and is written.
+        // Write 12 takes the place of write 11, and reaches the members.
         let is_held = |_| false;
         model.cover((0, 1), &is_held);
         model.lose_process(7, Some(&is_held));
@@ -553,7 +571,7 @@ mod tests {
         assert!(!model.may_read(0, FIRST, 8) && model.may_read(0, 11, 8));
     }
 
-    /// 10 is held; 11 had taken its place and failed.
+    /// Write 10 is held. Write 11 took its place and failed.
     #[test]
     fn what_was_replaced_by_a_write_that_failed_may_be_lost() {
         let mut model = Model::new(1);
@@ -600,7 +618,8 @@ mod tests {
         let mut mirror = Model::new(1);
         written(&mut mirror, 10, (1, 2), false);
         mirror.lose_power(true);
-        // One copy could not be read; the array wrote it from the other, into its cache.
+        // One copy could not be read. The array rewrote it from the other copy, into the disk's
+        // cache.
         mirror.pin(0, 10, (3, 4), (false, false));
         assert!(!mirror.may_read(0, FIRST, 5));
         mirror.lose_power(true);

@@ -1,8 +1,8 @@
-//! Moments too short for chance to meet: the array is turning, or has just broken.
+//! Moments too short for chance to meet: the array is just turning clean, or has just broken.
 //!
-//! In some runs the last of the work waits for a phase. When the array reaches it, the faults that
-//! were held back happen, a few more requests come, and the run ends soon. Only the time is decided
-//! here; the plan decides which disks fail.
+//! Some runs, when their work is done, wait for a phase. When the array reaches it, the faults that
+//! were held back happen, a few more requests come, and the run ends soon. This module decides only
+//! the time; the plan decides which disks fail.
 
 use braid_engine::request::ByteOperation;
 
@@ -13,14 +13,15 @@ use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
 use crate::world::{StepResult, World};
 
-/// Percentage of runs that wait for a moment, and of runs that break the array.
+/// Percentage of runs that wait for such a moment, unless several disks fail at one step.
 const PERCENT: u64 = 45;
+/// Percentage of runs that wait for such a moment if several disks fail at one step.
 const RUINED_PERCENT: u64 = 80;
-/// First ordinal of its requests, behind those of the clients.
+/// Requests of a cycle are numbered. Numbers from here on are the requests that come at the moment.
 const FIRST_ORDINAL: u64 = 500;
 const STEPS_MAX: u64 = 400;
 
-/// The phase that the last of a run waits for, and how much follows.
+/// The phase that a run waits for at its end, and how many requests and steps follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     phase: Phase,
@@ -29,7 +30,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// The moment of the planned run, if it waits for one; holds back some of the faults.
+    /// Draws the moment that the planned run waits for, if any, and holds back some of its faults.
     pub(crate) fn any(world: &mut World) -> Option<Self> {
         let mut random = world.chances.of(Purpose::Ends, 2);
         let plan = &mut world.engine.plan;
@@ -43,7 +44,8 @@ impl Moment {
             4..6 => Phase::Active,
             _ => Phase::Clean,
         };
-        // Every second fault waits; but not a simultaneous failure of all victims, and not lies.
+        // Faults with even numbers wait for the moment. Simultaneous failures (odd numbers) and
+        // lies do not.
         let waits = |fault: &Fault| fault.ordinal.is_multiple_of(2) && !fault.is_lie();
         (plan.held, plan.faults) = std::mem::take(&mut plan.faults).into_iter().partition(waits);
         plan.held.retain(|fault| fault.mishap != Mishap::Wakes);
@@ -52,7 +54,7 @@ impl Moment {
 }
 
 impl World {
-    /// Waits for the moment, and then does the rest.
+    /// Waits for the moment, then lets the held-back faults, requests and steps happen.
     pub(crate) fn seize(&mut self, moment: Moment) {
         let end = self.clock.step + STEPS_MAX;
         while self.engine.phase != moment.phase && self.clock.step < end {

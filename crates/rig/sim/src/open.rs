@@ -1,11 +1,12 @@
-//! From simulated disks to a running engine, the way the runtime and the command go.
+//! Starts an engine on simulated disks, with the same steps as the runtime and the command.
 //!
 //! ```text
 //!   bytes of disks ──probe──▶ superblocks ──assemble──▶ verdicts, array ──▶ Array, Shards
 //! ```
 //!
-//! The engine's own `open` decides how it learns of an assembled array, and which writes members
-//! get before it starts. Here disks do these, and a power cut can come in between.
+//! The engine's own `open` decides which settings an assembled array starts with, and which writes
+//! members get before the start. Simulated disks do these writes, and a power cut can interrupt
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use braid_ondisk::{
 use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
 
-/// A disk that takes part, by [`MemberId`].
+/// A disk that takes part in the array. A [`MemberId`] is its index in the list of members.
 #[derive(Clone)]
 pub(crate) struct Member {
     pub(crate) disk: usize,
@@ -47,7 +48,7 @@ impl Member {
         start..start + (self.superblock.to_bytes().len() / SECTOR) as u64
     }
 
-    /// The superblock for `state`, as its sector and bytes.
+    /// The superblock for `state`: the sector where it belongs, and its bytes.
     pub(crate) fn superblock_for(
         &mut self,
         disks: &[Disk],
@@ -72,7 +73,7 @@ pub(crate) enum Message {
     Logged(LogTicket),
 }
 
-/// A shard with its memory, its inbox and its reports.
+/// A shard, its memory, its unread messages, and its unread reports.
 pub(crate) struct ShardSide {
     pub(crate) shard: Shard,
     pub(crate) arena: Vec<u8>,
@@ -80,19 +81,19 @@ pub(crate) struct ShardSide {
     pub(crate) view: Arc<ArrayView>,
     pub(crate) cache: CacheConfig,
     pub(crate) mode_at_start: CacheMode,
-    /// The last step at which a write could be acknowledged early; the end of time while it can.
+    /// The last step at which the shard could acknowledge a write early; `u64::MAX` while it can.
     pub(crate) early_until: u64,
-    /// Consecutive times that it asked for a moment which had come already.
+    /// How many times in a row the shard asked for a timeout that was past already.
     pub(crate) unheeded: u32,
-    /// Dirty sectors when it last reported them.
+    /// The shard's dirty sectors when they were last checked.
     pub(crate) dirty: u64,
-    /// The longest age that was the limit in this run.
+    /// The longest age limit that this run had so far.
     pub(crate) age_before_ms: u64,
     pub(crate) inbox: VecDeque<Message>,
     pub(crate) reports: VecDeque<Report>,
 }
 
-/// The time of day never advances: updates still get later times, one after the other.
+/// The time of day, which never advances. Updates of superblocks still get increasing times.
 pub(crate) const NOW: Timestamp =
     Timestamp { seconds: crate::create::MADE_AT_SECONDS, microseconds: 0 };
 
@@ -105,11 +106,11 @@ pub(crate) struct Machines {
 }
 
 impl ShardSide {
-    /// Whether it may acknowledge a write early, by its view and settings.
+    /// Whether the shard may acknowledge a write early, by its view and settings.
     fn may_answer_early(&self, geometry: &Geometry) -> bool {
         let Geometry::Stripe(stripe) = geometry else { return false };
         let Self { view, cache, .. } = self;
-        // A member under recovery counts, because it does count below its recovery offset.
+        // A member under recovery counts as present, because below its recovery offset it is.
         let present = view.slots.iter().flatten().count();
         let is_redundant =
             usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());
@@ -117,7 +118,7 @@ impl ShardSide {
         is_kept && view.gate == Gate::Open && is_redundant
     }
 
-    /// From step `now` on, a message allows or forbids early acknowledgement.
+    /// A message at step `now` may have allowed or forbidden early acknowledgement: notes which.
     pub(crate) fn note_early(&mut self, geometry: &Geometry, now: u64) {
         if self.may_answer_early(geometry) {
             self.early_until = u64::MAX;
@@ -132,7 +133,7 @@ impl Machines {
         self.times.of(state.events, NOW)
     }
 
-    /// The next moment at which a machine wants to hear the time.
+    /// The next timeout of the array or of a shard.
     pub(crate) fn due(&self) -> Option<Instant> {
         let shards = self.shards.iter().filter_map(|side| side.shard.poll_timeout());
         shards.chain(self.array.poll_timeout()).min()
@@ -200,7 +201,7 @@ fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, Ppl
     Some(PplLog::read(bytes, place, &superblock.uuid_as_stored()))
 }
 
-/// The own parity log, if its head exists.
+/// The own parity log on a disk, if the log's head exists.
 pub(crate) fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
     let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
         let start = usize::try_from(start).expect("disks are in memory");
@@ -210,7 +211,7 @@ pub(crate) fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
     found
 }
 
-/// The log counts only while the superblock says that it is not empty.
+/// The records of a disk's bad-block log; none unless the superblock says that the log is in use.
 fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRecord>, BadBlockLogError> {
     let is_used = superblock.state.features.contains(Features::BAD_BLOCKS);
     let place = superblock.device.bad_block_log.filter(|_| is_used);
@@ -220,12 +221,13 @@ fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRecord>,
     BadBlockLog::parse(&disk.seen[bytes(start, u64::from(place.size_sectors))], place)
 }
 
-/// Assembles the presented disks, in this order; a bitmap file is the last.
+/// Assembles the presented disks, in this order. A bitmap file must be the last of them.
 pub(crate) fn assemble_disks(disks: &[Disk], presented: &[usize]) -> (Vec<ProbedMember>, Assembly) {
     assemble_as(disks, presented, None)
 }
 
-/// The same, if the operator accepts that so many stripes can read wrong.
+/// Assembles the presented disks. With `accept_risk` the operator accepts that so many stripes can
+/// read wrong.
 pub(crate) fn assemble_as(
     disks: &[Disk],
     presented: &[usize],
@@ -250,7 +252,8 @@ pub(crate) fn given_file(disk: &Disk) -> GivenBitmapFile {
     GivenBitmapFile { label: "file".to_owned(), file }
 }
 
-/// The superblocks of the presented disks, by index, and the stand-in for one of the bitmap file.
+/// The superblocks of the presented disks, in order. The last one stands in for the superblock that
+/// a bitmap file lacks.
 pub(crate) fn superblocks(
     probed: &[ProbedMember],
     array: Option<&AssembledArray>,
@@ -267,7 +270,7 @@ pub(crate) fn start(
     mut manner: Manner,
 ) -> Machines {
     if assembled.journal.is_some() {
-        // A journal has whole blocks.
+        // A journal stores whole blocks of 8 sectors.
         manner.cache.unit_sectors_max = manner.cache.unit_sectors_max.max(8);
     }
     let wanted = open::OpeningSettings {

@@ -1,13 +1,13 @@
-//! Parity logs in the simulator, md's and our own: written, torn, and replayed at a start.
+//! Parity logs in the simulator, md's PPL and our own: written, torn, and replayed at a start.
 //!
-//! An array interrupted during its writes is replayed onto the disks as by a server, and a power
-//! cut can interrupt the replay. Then parity must be right everywhere.
+//! After an interruption during writes the simulator replays the logs onto the disks as a server
+//! does, and a power cut can interrupt the replay. Afterwards parity must be right everywhere.
 //!
-//! Some starts ignore our own logs, as other servers do, whose writes bypass them. Superblocks then
-//! lose the stamp.
+//! At some starts the server ignores our own logs, as md does, and its writes bypass them. The
+//! superblocks that it writes then lack the stamp that marks these logs as valid.
 //!
 //! # Invariants
-//! - Where logs were kept, replay makes an uncleanly stopped array clean, whichever members are
+//! - If logs were kept, replay makes an uncleanly stopped array clean, whichever members are
 //!   missing [check: random_worlds_hold_and_meet_every_kind_of_fault].
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::model::End;
 use crate::slot_disks::{SlotDisks, members};
 use crate::world::World;
 
-/// Percentage of starts whose server does not know our own logs, unless a story sets it.
+/// Percentage of starts at which the server does not know our own logs. A story can set another.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
 struct ParityLogDevices<'a>(SlotDisks<'a>);
@@ -79,7 +79,8 @@ fn setup(assembled: &AssembledArray) -> Option<Setup> {
     Some(Setup { geometry: *geometry, members, logs, finish: Finish::Flushed })
 }
 
-/// A data column of a row's sector, computed from the columns of `seen`; `None` if too few.
+/// One sector of a data column, computed from the row's other columns; `None` if `seen` has too
+/// few.
 fn solved<'a>(
     geometry: &StripeGeometry,
     row: ChunkRow,
@@ -117,7 +118,8 @@ fn solved<'a>(
 }
 
 impl World {
-    /// Replays the logs before anything else, as a server does. False if power was cut meanwhile.
+    /// Replays the parity logs before anything else, as a server does. False if the array does not
+    /// start after it: power was cut, or a sector could not be read.
     ///
     /// # Panics
     /// If logs name places that the array does not have.
@@ -140,8 +142,9 @@ impl World {
             SlotDisks { disks, assembled, presented, data_offset, powered, is_cut: false };
         let mut on_disks = ParityLogDevices(slot_disks);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
-        // Sectors in flight read as their members have them. Until superblocks record the missing
-        // members, the next start can lack others and compute other bytes.
+        // Sectors that were in flight read as their members have them. If the next start lacks
+        // other members than this one, it can compute other bytes, until superblocks record the
+        // missing members.
         self.is_unsettled |= assembled.degraded > 0;
         if on_disks.0.is_cut {
             self.tally.count("power-cut-in-replay");
@@ -157,7 +160,8 @@ impl World {
         if !report.unread.is_empty() {
             self.tally.count("replay-lacks-a-sector");
             if assembled.degraded > 0 {
-                // A server refuses to start here. The operator then copies the disk to a sound one.
+                // A server refuses to start if a degraded array has an unreadable sector here. The
+                // operator then copies the disk to a sound one.
                 presented.iter().for_each(|disk| self.disks[*disk].bad.clear());
                 return false;
             }
@@ -166,11 +170,11 @@ impl World {
         true
     }
 
-    /// Whether another server without our own logs, such as md, runs the array: it resyncs their
-    /// stripes with all others, and the logs count no longer.
+    /// Draws whether the next server does not know our own logs, as md does not. It resyncs the
+    /// whole array, and the logs are no longer valid.
     pub(crate) fn may_ignore_own_logs(&mut self, assembled: &mut AssembledArray) -> bool {
-        // Dirty and degraded, an array needs the logs. A sector in flight can read as old until the
-        // resync ends, or as new without its member: only stories handle that.
+        // A dirty and degraded array needs the logs. Until the resync ends, a sector in flight can
+        // read as old, or as new without its member. Only stories handle that.
         let is_story = self.others_percent == 100;
         let needs_them = assembled.dirty && (assembled.degraded > 0 || !is_story);
         let may = self.metadata.design.log_is_own && !needs_them;
@@ -183,14 +187,15 @@ impl World {
         ignores
     }
 
-    /// The member of a sector in flight is missing, and its parity may lack other columns' writes.
-    /// So the computed bytes are possible, unless no write of the sector was in flight.
+    /// A sector was in flight and its member is missing. Its parity may lack writes of other
+    /// columns, so the model allows the computed bytes, unless no write of this sector was in
+    /// flight.
     fn is_anything(&mut self, sector: u64, assembled: &AssembledArray, presented: &[usize]) {
         let Geometry::Stripe(geometry) = &assembled.geometry else { return };
         let address = geometry.locate(LogicalSector(sector));
         let at = geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let place = content::bytes(self.taint.data_offset + at, 1);
-        // A sector that is unreadable for now can be readable later.
+        // An unreadable sector counts as seen, because it can be readable later.
         let seen = |slot: Slot| {
             let one = assembled.slots[slot.index()].as_ref()?;
             let is_bad = one.bad_sectors().iter().any(|bad| bad.contains(&at));

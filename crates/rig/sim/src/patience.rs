@@ -1,16 +1,17 @@
 //! How long requests wait before a disk: the elevator's order, and the multiplexer's holds.
 //!
-//! A simulated disk takes as long as the seed says, so a bound in nanoseconds alone says nothing.
-//! The checks here add up to a bound. An aged request goes before every younger one, so it waits
-//! only for earlier ones and for the disk. A held request is let go within [`HELD_PERIODS_MAX`]
-//! periods. No dispatcher idles while a request is free to go. All of this is the simulator's own
-//! arithmetic, by the rules in the headers of the elevator and the multiplexer.
+//! A simulated disk takes as long as the seed says, so no fixed limit in nanoseconds makes sense.
+//! The checks here add up to a bound instead. An aged request goes before every younger one, so it
+//! waits only for earlier ones and for the disk. The multiplexer lets a held request go within
+//! [`HELD_PERIODS_MAX`] periods. No dispatcher idles while a request is free to go. The simulator
+//! does all of this arithmetic itself, by the rules in the headers of elevator and multiplexer.
 //!
-//! - No request of any class passes an aged one.
-//! - Fewer than a batch of younger requests of its class and direction pass an expired one.
-//! - At most as many batches of reads of its class pass a write as writes may be starved.
-//! - The multiplexer lets one side go, names a moment within a period, gives idle slices away, and
-//!   holds no side long.
+//! - No request of any class passes an aged request.
+//! - An expired request is passed by fewer than a batch of younger requests of its class and
+//!   direction.
+//! - A write is passed by at most as many batches of reads of its class as the settings allow.
+//! - The multiplexer lets reads or writes (a *side*) go, names its next moment within a period,
+//!   gives idle slices away, and holds no side long.
 //! - An urgent side gets more than the least share.
 
 use braid_elevator::{
@@ -18,8 +19,8 @@ use braid_elevator::{
     Settings, Turn,
 };
 
-/// Periods that a side is held at most, without the multiplexer's delay: one and a half, the time
-/// until the next look, and the other side's turn if that was owed one.
+/// How many periods a side (reads, or writes) is held at most, without the multiplexer's own delay:
+/// one and a half, the time until its next run, and any turn that it owed to the other side.
 const HELD_PERIODS_MAX: u64 = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +31,12 @@ pub(crate) struct QueuedRequest {
     is_read: bool,
     class: Class,
     came_ns: u64,
-    /// It came while the elevator was idle: it goes at once.
+    /// The request came while the elevator was idle, so it goes at once.
     is_straight: bool,
-    /// Younger requests of its class and direction that passed it after expiry, or an older one.
+    /// How many younger requests of its class and direction passed this request since it expired,
+    /// or since an older one went.
     passed: u32,
-    /// Reads of its class that went before this write.
+    /// For a write: how many reads of its class went before it.
     yielded: u32,
 }
 
@@ -73,7 +75,8 @@ impl QueuedRequest {
     }
 }
 
-/// Whether a tag is free for a read, or for a write, with so many reads and writes out.
+/// Whether a read (or write) may still be dispatched while so many reads and writes are at the
+/// disk.
 fn has_tag(settings: &Settings, (reads, writes): (u32, u32), is_read: bool) -> bool {
     let allows = |depth: Depth| {
         let (own, kept) =
@@ -81,11 +84,13 @@ fn has_tag(settings: &Settings, (reads, writes): (u32, u32), is_read: bool) -> b
         let own_max = depth.total.saturating_sub(kept).max(1);
         reads + writes == 0 || reads + writes < depth.total && own < own_max
     };
-    // Earlier entries decide which of both counts.
+    // Two depths are possible. Earlier requests decide which one is in force, so both must allow
+    // it.
     allows(settings.depth) && allows(settings.depth_alone)
 }
 
-/// The largest batch, how often a write may be passed, and the longest hold.
+/// For one member: the largest batch, how many batches of reads may pass a write, and the longest
+/// hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
     batch: u32,
@@ -93,23 +98,24 @@ struct Limits {
     hold_ns: u64,
 }
 
-/// State that a run keeps to check the order.
+/// The state of a run that the checks of order and holds need.
 #[derive(Debug)]
 pub(crate) struct Patience {
     settings: MultiplexerSettings,
-    /// The longest period of the run: entries in flight keep the settings that they began with.
+    /// The longest period that was set in this run, since waiting requests can have begun under it.
     period_max_ns: u64,
-    /// By member; earlier limits count for requests that wait since then.
+    /// By member: the loosest limits so far, since waiting requests can have begun under them.
     limits: Vec<Limits>,
-    /// Since when reads, and writes, are held, and the multiplexer's total delay until then.
+    /// For reads, and for writes: since when they are held, and the multiplexer's total delay then.
     held_since: [Option<(u64, u64)>; 2],
-    /// The same at each member, while a tag is free.
+    /// By member: since when reads, and writes, are held there although a tag is free, and the
+    /// multiplexer's total delay then.
     held_at: Vec<[Option<(u64, u64)>; 2]>,
     late_ns: u64,
     until_ns: u64,
     /// Start of the last completed period.
     ended_ns: Option<u64>,
-    /// The current period's share must exceed this, if a request waits for the flusher.
+    /// The current period's share must exceed this. `None` if no request is urgent.
     share_above: Option<u32>,
 }
 
@@ -148,7 +154,7 @@ impl Patience {
         self.held_since[usize::from(!is_read)] = None;
     }
 
-    /// Checks the multiplexer's decision whose turn it is.
+    /// Checks the multiplexer's decision whether reads, writes or both may go.
     pub(crate) fn check_turn(
         &mut self,
         now_ns: u64,
@@ -199,7 +205,8 @@ impl Patience {
         self.share_above = (demand.is_urgent && differs).then_some(share_min_permille);
     }
 
-    /// The disk gets no more now: checks that no free request is left, and none is held for long.
+    /// The dispatch to a disk has ended: checks that no request was free to go, and that none is
+    /// held for long.
     pub(crate) fn check_left(
         &mut self,
         now_ns: u64,
@@ -212,7 +219,7 @@ impl Patience {
         let could = [waits.reads && could(true), waits.writes && could(false)];
         let is_left = could[0] && allowed.reads || could[1] && allowed.writes;
         assert!(!is_left, "a request waits without need: {waits:?} wait, {:?} out", elevator.out());
-        // The next look notices it.
+        // The multiplexer notices an exceeded hold when it runs next, within a period.
         let most_ns = self.limits[member].hold_ns.saturating_add(self.period_max_ns);
         for (since, is_held) in self.held_at[member].iter_mut().zip(could) {
             *since = is_held.then(|| since.unwrap_or((now_ns, self.late_ns)));
@@ -247,7 +254,8 @@ impl Patience {
                 other.yielded = 0;
             }
             let is_passed = other.came_ns < oldest.came_ns;
-            // Even without room for both: an older request has begun another batch.
+            // An older request of this kind has gone first, even if no tag was free for `other`: a
+            // new batch begins.
             if is_like && !is_passed {
                 other.passed = 0;
             }

@@ -1,9 +1,10 @@
-//! Disks that pause: in most runs members are watched, and a disk answers nothing for a while. No
-//! read is allowed to wait for it longer than detection takes.
+//! Disks that pause: in most runs slow members may sit out, and a disk answers nothing for a while.
+//! No read is allowed to wait for the disk longer than the engine needs to notice.
 //!
-//! Before the disk goes on, all else proceeds until no read is in flight. The checker demands this
-//! if the array says that the member sits out and no other fault is known: then every read can be
-//! made without it. A read moved here from another member that sat out is not moved again.
+//! Before the disk answers again, the simulator runs all else until no read is in flight. The
+//! checker demands that this ends if the array says that the member sits out and no other fault is
+//! known: then every read can go around it. The engine does not move a read twice: a read that came
+//! here because another member sat out stays.
 //!
 //! # Invariants
 //! - A read that can avoid a pausing disk does not wait for it
@@ -18,10 +19,11 @@ use braid_engine::array::MemberId;
 /// The array's reports about slow members.
 #[derive(Default)]
 pub(crate) struct SlowReports {
-    /// Members that are read around.
+    /// Members that sit out now: reads go around them.
     pub(crate) sitting_out: BTreeSet<MemberId>,
-    /// Disks that were read around at any time of this run.
+    /// Disks whose members sat out at any time of this run.
     pub(crate) were_out: BTreeSet<usize>,
-    /// A member that sits out is probed: no further probe goes out until the last one returns.
+    /// A probe of a member that sits out is in flight. Time stands still, so that no further probe
+    /// goes out before this one returns.
     pub(crate) time_stands: bool,
 }

@@ -1,7 +1,7 @@
 //! Requests in whole sectors: handed to the engine in pieces, answered once.
 //!
-//! Where it stands: below [`crate::call`], whose steps they are. The checkers' own requests
-//! (reading everything, the small worlds) come here directly.
+//! Where it stands: below [`crate::call`], whose requests in bytes consist of such requests. The
+//! checkers' own requests (reading everything, the small worlds) come here directly.
 
 mod world;
 
@@ -12,16 +12,17 @@ use braid_engine::request::{Fault, Progress, Request, RequestId, WriteAdmission}
 use crate::call::{Call, CallClient};
 use crate::wire::Connection;
 
-/// A client's request in flight.
+/// A request in whole sectors that is in flight.
 pub(crate) struct Flight {
     pub(crate) request: Request,
     pub(crate) progress: Progress,
     pub(crate) began: u64,
-    /// Whether to keep the bytes of a read.
+    /// Whether to keep the bytes that a read returns.
     pub(crate) keep: bool,
-    /// The request in bytes that this is a step of.
+    /// The request in bytes of which this request is a step.
     pub(crate) call: Option<RequestId>,
-    /// It writes a write back that an earlier process had acknowledged; the model knows of it.
+    /// The request repeats a write that an earlier process acknowledged, from the cache file. The
+    /// model knows that write already.
     pub(crate) writes_back: bool,
 }
 
@@ -41,15 +42,16 @@ pub(crate) enum FlushFor {
 #[derive(Default)]
 pub(crate) struct Clients {
     pub(crate) flights: BTreeMap<RequestId, Flight>,
-    /// Flushes in flight, the step at which each was submitted, and by whom.
+    /// Flushes in flight: the step at which each was submitted, and which request waits for it.
     pub(crate) flushes: BTreeMap<RequestId, (u64, FlushFor)>,
     /// Requests in bytes that the array has not answered.
     pub(crate) calls: BTreeMap<RequestId, Call>,
     pub(crate) admission: WriteAdmission,
-    /// Calls that wait for their turn, in order.
+    /// Requests in bytes that wait for write admission, in order.
     pub(crate) waiting: VecDeque<RequestId>,
     pub(crate) connections: Vec<Connection>,
-    /// Results of requests in whole sectors that belong to no call, and of clients' flushes.
+    /// Results of flushes by clients, and of requests in whole sectors that belong to no request in
+    /// bytes.
     pub(crate) answers: BTreeMap<RequestId, Result<(), Fault>>,
 }
 
@@ -60,7 +62,7 @@ impl Clients {
         wired + self.calls.values().filter(direct).count() + self.flushes.len()
     }
 
-    /// Requests in whole sectors, and flushes.
+    /// How many requests in whole sectors and flushes are in flight.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn in_flight_whole(&self) -> usize {
         self.flights.len() + self.flushes.len()
@@ -74,7 +76,7 @@ impl Clients {
             && self.connections.iter().all(Connection::is_idle)
     }
 
-    /// The step at which the oldest read in flight began; the end of time if there is none.
+    /// The step at which the oldest read in flight began; `u64::MAX` if no read is in flight.
     pub(crate) fn oldest_read(&self) -> u64 {
         let reads = self.flights.values().filter(|flight| !flight.request.operation.is_write());
         let of_calls = self.calls.values().filter(|call| call.is_read()).map(|call| call.asked);
