@@ -31,7 +31,7 @@ pub(crate) struct QueuedRequest {
     is_read: bool,
     class: Class,
     came_ns: u64,
-    /// The request came while the elevator was idle, so it goes at once.
+    /// The elevator had no policy when the request came, so the checks of order skip the request.
     is_straight: bool,
     /// How many younger requests of its class and direction passed this request since it expired,
     /// or since an older one went.
@@ -115,7 +115,8 @@ pub(crate) struct Patience {
     until_ns: u64,
     /// Start of the last completed period.
     ended_ns: Option<u64>,
-    /// The current period's share must exceed this. `None` if no request is urgent.
+    /// The current period's share must exceed this. `None` if nothing was urgent when the period
+    /// began, or the settings leave no room above the least share.
     share_above: Option<u32>,
 }
 

@@ -1,9 +1,9 @@
-//! Starts at which the operator accepts that some sectors can read wrong: which, and the promise
-//! for others.
+//! Starts at which the operator accepts that some sectors can read wrong: which sectors, and the
+//! promise for the others.
 //!
-//! When the array ended, rows with writes in flight could disagree. Parity can then yield anything
-//! for a missing member there. All other sectors read as ever, then and later: rows that disagree
-//! are resynced before any other job, before a further loss costs more.
+//! When the array ended, rows with writes in flight could disagree. If a member is missing, the
+//! data computed for it there can be anything. All other sectors read as ever, then and later: rows
+//! that disagree are resynced before any other job, so that a further loss costs nothing more.
 //!
 //! - No sector reads wrong except in a row that the refusal named, and there only with a write in
 //!   flight at the end [check: what_was_being_written_is_resynced_after_its_risk_was_accepted].
@@ -23,7 +23,8 @@ impl World {
     pub(crate) fn note_half_written(&mut self) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
         let view = &self.engine.machines.shards[0].view;
-        // Without further tolerance nothing is resynced; the missing member can return.
+        // Rows that disagree stay noted until the array is in sync with all members. Before that
+        // nothing may have been resynced, and a missing member can return.
         if view.resync_offset == u64::MAX && view.slots.iter().all(Option::is_some) {
             self.half_written.clear();
         }
@@ -34,8 +35,8 @@ impl World {
         }
     }
 
-    /// How many stripes the operator accepts of a refused array. Where disks lie nothing is
-    /// accepted, because the consequences are not tracked.
+    /// How many stripes the operator accepts to read wrong, after this refusal. `None` in worlds
+    /// where disks lie, because the simulator does not track the consequences there.
     pub(crate) fn may_accept(&self, refusal: &Refusal) -> Option<u64> {
         let Refusal::DirtyAndDegraded(risk) = refusal else { return None };
         let is_honest = self.may_have_jobs && self.taint.is_calm();
@@ -43,7 +44,8 @@ impl World {
         (is_honest && is_willing).then_some(risk.stripes)
     }
 
-    /// Rows with writes in flight can hold anything in the slots that lack a member.
+    /// The array starts with an accepted risk. In rows with writes in flight, sectors of a slot
+    /// without a member may then read as anything.
     pub(crate) fn accept_risk(&mut self, assembled: &AssembledArray) {
         self.has_accepted = assembled.accepted_risk.is_some();
         let Some(risk) = &assembled.accepted_risk else { return };

@@ -1,9 +1,10 @@
 //! The schedule: which events can happen next, and which of them does.
 //!
-//! All pending events wait in one of four classes. The seed gives each class a weight for a run,
-//! picks a class by weight and one of its events at random. So any order can come, and some runs
-//! are all answers first, some all superblocks last. Without a seed ([`Order::Fixed`]) the oldest
-//! or newest event of the first class that has one happens, as in the exhaustive worlds.
+//! Every pending event is in one of four classes. The seed gives each class a weight for a run.
+//! Each step picks a class by weight, and one of its events at random. So any order can come, and
+//! in some runs all answers come first, in some all superblocks last. Without a seed
+//! ([`Order::Fixed`]) the oldest or newest event of the first class that has one happens, as in the
+//! exhaustive worlds.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use braid_ondisk::{JournalPiece, JournalRecord, Timestamp};
 use crate::elevators::Vector;
 use crate::random::Random;
 
-/// An event that has begun and will happen.
+/// An event that has begun and waits to happen.
 pub(crate) enum Event {
     Piece { shard: usize, piece: Piece },
     Computation { shard: usize, computation: Computation },
@@ -53,7 +54,7 @@ impl Event {
         }
     }
 
-    /// The member whose disk has to act.
+    /// The member whose disk has to act for this event to happen.
     pub(crate) fn waits_for(&self) -> Option<MemberId> {
         match self {
             Self::Io(vector) => Some(vector.member),
@@ -86,7 +87,7 @@ impl PendingEvents {
         self.classes.iter().flatten()
     }
 
-    /// The event that [`PendingEvents::take`] would take.
+    /// The event that [`PendingEvents::take`] would take from this class.
     pub(crate) fn peek(&self, class: usize, fixed: &FixedOrder) -> &Event {
         let events = &self.classes[class];
         &events[fixed.index(events)]
@@ -111,7 +112,8 @@ impl PendingEvents {
     }
 }
 
-/// The choices: classes of events, and others.
+/// A choice for the next step: an event of one class, a message, a client's turn, bytes on a wire,
+/// or the passing of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Event(usize),
@@ -136,24 +138,25 @@ const CHOICES: [Choice; 9] = [
 
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// Always the same.
+    /// Without chance.
     Fixed(FixedOrder),
-    /// Random, with these weights.
+    /// At random, with a weight for each of [`CHOICES`].
     Seeded([u64; 9]),
 }
 
-/// A schedule without chance: the list's first possible choice. Time passes last.
+/// A schedule without chance: it takes the first possible one of `choices`. Time passes only if no
+/// other choice is possible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixedOrder {
     choices: [Choice; 9],
-    /// Within a class, the newest event happens, not the oldest.
+    /// Of the events in a class the newest happens first, instead of the oldest.
     is_newest_first: bool,
-    /// Its disk acts only when nothing else can happen.
+    /// The disk of this member acts only when nothing else can happen.
     slow: Option<MemberId>,
 }
 
 impl FixedOrder {
-    /// The classes in order, messages, then time; the oldest first.
+    /// Classes of events in order, then messages, then time; of each class the oldest event first.
     pub(crate) const PLAIN: Self = Self { choices: CHOICES, is_newest_first: false, slow: None };
 
     pub(crate) fn newest_first(self) -> Self {
@@ -164,7 +167,7 @@ impl FixedOrder {
         Self { slow: Some(member), ..self }
     }
 
-    /// Answers arrive before any disk acts: one disk acts at a time.
+    /// Answers arrive before any disk acts, so that one disk acts at a time.
     pub(crate) fn answers_first() -> Self {
         let events = [2, 0, 3, 1].map(Choice::Event);
         Self::in_order([events[0], events[1], Choice::Inbox, Choice::Report, events[2], events[3]])
@@ -175,7 +178,8 @@ impl FixedOrder {
         Self::in_order([events[0], Choice::Inbox, Choice::Report, events[1], events[2], events[3]])
     }
 
-    /// Disks do all they can before any answer arrives, and the array comes last.
+    /// Disks do all that they can before any message arrives, and superblocks and flushes come
+    /// last.
     pub(crate) fn superblocks_last() -> Self {
         let events = [0, 1, 2, 3].map(Choice::Event);
         Self::in_order([events[0], events[1], events[2], Choice::Inbox, Choice::Report, events[3]])
@@ -202,7 +206,7 @@ impl FixedOrder {
         prompt.unwrap_or(otherwise)
     }
 
-    /// The next choice; none if nothing can happen.
+    /// The next choice; `None` if nothing can happen.
     pub(crate) fn choose(&self, pending: &PendingEvents, offer: Offer) -> Option<Choice> {
         let is_prompt = |choice: &Choice| match choice {
             Choice::Event(class) => {
@@ -231,13 +235,13 @@ impl Order {
     pub(crate) fn seeded(random: &mut Random) -> Self {
         let mut weights = [0; 9];
         weights.fill_with(|| *random.pick(&[1, 4, 16, 64]));
-        // Time jumps are mostly long beside all other events, but not always.
+        // Time mostly has a small weight beside other events, but not always.
         weights[8] = *random.pick(&[1, 1, 4, 16]);
         Self::Seeded(weights)
     }
 }
 
-/// Possible choices besides events.
+/// Which choices besides pending events are possible in a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) inbox: bool,
@@ -247,7 +251,7 @@ pub(crate) struct Offer {
     pub(crate) tick: bool,
 }
 
-/// The next choice; none if nothing can happen.
+/// The next choice by `order`; `None` if nothing can happen.
 pub(crate) fn choose(
     pending: &PendingEvents,
     offer: Offer,

@@ -1,4 +1,5 @@
-//! The disks in their slots, for a replay that loses power after so many operations.
+//! The disks of an array by slot, for a replay of a log, with power for a limited number of
+//! operations.
 
 use std::ops::Range;
 
@@ -13,21 +14,21 @@ pub(crate) struct SlotDisks<'a> {
     pub(crate) assembled: &'a AssembledArray,
     pub(crate) presented: &'a [usize],
     pub(crate) data_offset: u64,
-    /// Operations left before power fails.
+    /// Operations that disks still do before power fails.
     pub(crate) powered: u64,
-    /// A request came after power had failed.
+    /// An operation came after power had failed.
     pub(crate) is_cut: bool,
 }
 
 impl SlotDisks<'_> {
-    /// Whether the next operation is carried out.
+    /// Counts an operation; whether power lasts for it.
     pub(crate) fn is_powered(&mut self) -> bool {
         self.is_cut |= self.powered == 0;
         self.powered = self.powered.saturating_sub(1);
         !self.is_cut
     }
 
-    /// The disk in a slot, and its replacement.
+    /// The disk of the member in a slot, then the disk of any replacement.
     fn of(&self, slot: Slot) -> Vec<usize> {
         let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
         let member = self.assembled.slots[slot.index()].iter();
@@ -58,7 +59,7 @@ impl SlotDisks<'_> {
     }
 }
 
-/// The members in their slots, as a replay needs them.
+/// The member of each slot, as a replay needs it: recovery offset and bad sectors.
 pub(crate) fn members(assembled: &AssembledArray) -> Vec<Option<Member>> {
     let member = |occupant: &Occupant| Member {
         recovered_sectors: occupant.recovered_until,

@@ -1,7 +1,7 @@
 //! Taint: which bytes of the array can be wrong, given which sectors of its disks lie.
 //!
 //! It stands between the overlays of the disks ([`crate::lie_overlay`]) and the checkers. The
-//! levels here have no checksums, so lies can be read, but they can be confined.
+//! levels here have no checksums, so clients can read wrong bytes, but only in certain sectors:
 //!
 //! ```text
 //!   column ─┬─ tainted ──────────▶ a healthy read of it may be wrong
@@ -10,10 +10,11 @@
 //!   everything else is exact
 //! ```
 //!
-//! A *strip* is one sector of every slot of a row, at one offset; in mirrors one sector and its
-//! copies; elsewhere one sector. A strip stops being doubtful when, at rest, all its columns are
-//! present, none is tainted and they fit. A sector stops being polluted when right bytes are
-//! written. The model, which knows nothing of lies, says which bytes are right.
+//! A column is *tainted* while it differs from an honest disk's bytes. A *strip* is one sector of
+//! every slot of a row, at one offset; in mirrors one sector and its copies; elsewhere one sector.
+//! A strip stops being doubtful when, at rest, all its columns are present, none is tainted and
+//! they fit. A sector stops being polluted when right bytes are written. The model, which does not
+//! know about lies, says which bytes are right.
 //!
 //! # Invariants
 //! - Wrong bytes come from lies and nothing else [check: a_lie_that_nobody_knows_of_is_noticed].
@@ -30,21 +31,22 @@ use crate::content::places;
 
 #[derive(Debug)]
 pub(crate) struct Taint {
-    /// Lies are planned in this world.
+    /// Disks may lie in this world.
     pub(crate) may_lie: bool,
-    /// By slot, the disk that took part when the run began.
+    /// By slot: the disk of the member when the run began.
     pub(crate) occupants: Vec<Option<usize>>,
-    /// Sector of every disk where data begins.
+    /// The sector of each disk where its data area begins.
     pub(crate) data_offset: u64,
-    /// Sectors of every disk with its superblock.
+    /// The sectors of each disk that hold its superblock.
     pub(crate) superblock: Range<u64>,
     pub(crate) doubtful: BTreeSet<u64>,
     pub(crate) polluted: BTreeSet<u64>,
-    /// No longer polluted, unless a power cut undoes the healing, or a disk returns without it.
+    /// Sectors that are no longer polluted. They can be again, if a power cut undoes the right
+    /// write, or a disk returns that missed it.
     cleansed: BTreeSet<u64>,
-    /// By disk and sector: the last step of this run at which it became right or wrong.
+    /// By disk and sector: the last step of this run at which the sector became right or wrong.
     changed: BTreeMap<(usize, u64), u64>,
-    /// By disk: rows that clients wrote since its last real flush.
+    /// By disk: rows that clients wrote since the disk last flushed in truth.
     asked: Vec<BTreeSet<u64>>,
 }
 
@@ -67,7 +69,7 @@ impl Taint {
         }
     }
 
-    /// Whether no disk lies, or lied in this run.
+    /// Whether no disk lies now or lied earlier in this run.
     pub(crate) fn is_calm(&self) -> bool {
         self.doubtful.is_empty()
             && self.polluted.is_empty()
@@ -80,24 +82,24 @@ impl Taint {
         changed.any(|(_, at)| *at >= step)
     }
 
-    /// The slot and sector of the data area that a sector of a disk is.
+    /// The slot of a disk, and the sector of the data area, for a sector of the disk.
     pub(crate) fn column(&self, disk: usize, sector: u64) -> Option<(Slot, u64)> {
         let slot = self.occupants.iter().position(|occupant| *occupant == Some(disk))?;
         Some((Slot(slot as u16), sector.checked_sub(self.data_offset)?))
     }
 
-    /// A disk has really flushed while no client wrote.
+    /// A disk has flushed in truth, while no client wrote.
     pub(crate) fn forget_asked_of(&mut self, disk: usize) {
         self.asked[disk].clear();
     }
 
-    /// All disks have really flushed all rows.
+    /// All disks have flushed in truth, while no client wrote.
     pub(crate) fn forget_asked(&mut self) {
         self.asked.iter_mut().for_each(BTreeSet::clear);
     }
 }
 
-/// The sector of the array that a column holds, if any.
+/// The sector of the array that a member's sector holds, if it holds data.
 fn logical(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
     match geometry {
         Geometry::Direct(direct) => direct.logical(slot, MemberSector(sector)).map(|one| one.0),
@@ -116,7 +118,7 @@ fn logical(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
     }
 }
 
-/// The strip that a column belongs to, if the array uses it.
+/// The strip that a member's sector belongs to, if the array uses the sector.
 pub(crate) fn strip(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
     match geometry {
         Geometry::Stripe(stripe) => Some(sector).filter(|sector| *sector < stripe.used_sectors()),
@@ -133,7 +135,7 @@ pub(crate) fn columns(geometry: &Geometry, strip: u64) -> Vec<(Slot, MemberSecto
     }
 }
 
-/// The row of a strip: a falsely claimed flush harms only rows written since.
+/// The row of a strip. Only rows written since can lose writes by a falsely claimed flush.
 fn row(geometry: &Geometry, strip: u64) -> u64 {
     match geometry {
         Geometry::Stripe(stripe) => stripe.row_of(MemberSector(strip)).0,

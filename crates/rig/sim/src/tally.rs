@@ -1,4 +1,4 @@
-//! The tally: counts of events and actions.
+//! The tally: how often each event and action happened.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Tally {
         *self.counts.entry(name).or_default() += count;
     }
 
-    /// Count of a fault or an event.
+    /// The count of the fault or event with this name.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::cut::Number;
 
-/// Keeps the numbers of all events, even if the run ends in a panic.
+/// Keeps the numbers of all cycles, requests and faults, even if the run ends in a panic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Witness(Rc<RefCell<BTreeSet<Number>>>);
 
@@ -23,7 +23,7 @@ impl Witness {
 pub(crate) struct Trace {
     hash: u64,
     is_printed: bool,
-    /// Printed behind the next event.
+    /// The number to print behind the next event.
     label: Option<Number>,
     witness: Option<Witness>,
 }
@@ -33,7 +33,7 @@ impl Trace {
         Self { hash: 0xcbf2_9ce4_8422_2325, is_printed, label: None, witness: None }
     }
 
-    /// The witness sees every number.
+    /// Lets the witness keep every number that this trace labels an event with.
     pub(crate) fn seen_by(self, witness: &Witness) -> Self {
         Self { witness: Some(witness.clone()), ..self }
     }
@@ -46,7 +46,8 @@ impl Trace {
         }
     }
 
-    /// Notes one event: its step, its word, and up to three numbers that depend on the word.
+    /// Notes one event: its step, its name, and up to three numbers whose meaning depends on the
+    /// name.
     pub(crate) fn note(&mut self, step: u64, word: &'static str, numbers: [u64; 3]) {
         let mut hash = self.hash;
         let mut fold = |number: u64| {

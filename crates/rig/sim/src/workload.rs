@@ -1,9 +1,10 @@
 //! The clients' requests: shapes of work, and their way to the array.
 //!
-//! A run has one to three clients, each with a shape of its own. Each either submits to the array
-//! itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]).
-//! Requests are in bytes. Most begin and end at sectors; some shapes rarely do. Every request is
-//! numbered and draws from its own stream; one that is left out keeps its place.
+//! A run has one to three clients, each with a shape of its own. A client either submits to the
+//! array itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]).
+//! Requests are in bytes. Most begin and end at sectors; some shapes rarely do. Every request has a
+//! number and draws from its own stream. A run that leaves a request out gives no other request its
+//! number.
 //!
 //! | Shape | Requests |
 //! |---|---|
@@ -25,7 +26,7 @@ use crate::random::Random;
 use crate::wire::{ClientAction, InvalidRequest};
 use crate::world::World;
 
-/// The kind of a client's requests, and their frequency.
+/// A client's pattern of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Anything,
@@ -37,7 +38,7 @@ pub(crate) enum Shape {
     Free { start: u64 },
 }
 
-/// A request, before it has a name.
+/// A request before it has a `RequestId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestDraft {
     Flush,
@@ -46,27 +47,28 @@ pub(crate) enum RequestDraft {
         offset: u64,
         length: u64,
     },
-    /// Only on a connection: any other NBD message.
+    /// Any other NBD message; only clients on a connection send it.
     Say(ClientAction),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Client {
     shape: Shape,
-    /// Its connection's index in [`Workload::connections`]; none if it submits to the array itself.
+    /// The index of the client's connection in [`Workload::connections`]; `None` if the client
+    /// submits to the array itself.
     line: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     clients: Vec<Client>,
-    /// Connections by index, as they are made.
+    /// Connections by the clients' `line`; `None` until the first request opens the connection.
     connections: [Option<usize>; 3],
     pub(crate) requests: u64,
     pub(crate) in_flight_max: usize,
-    /// Requests drawn so far, including those left out.
+    /// How many requests were drawn, including those that the run leaves out.
     drawn: u64,
-    /// The next request: its number in this cycle, its client, its kind.
+    /// The next request: its number in this cycle, its client, and the request itself.
     ready: Option<(u64, usize, RequestDraft)>,
 }
 
@@ -78,7 +80,8 @@ impl Workload {
         let count = *random.pick(&[1, 1, 2, 3]);
         let clients = (0..count).map(|_| {
             let line = (is_wired && random.chance(75)).then(|| random.below(3) as usize);
-            // A patch would write back wrongly read bytes. So among lies clients use whole sectors.
+            // A patch of a sector would write wrongly read bytes back. So where disks lie, clients
+            // write whole sectors.
             let shape = match shape(capacity, &mut random) {
                 Shape::Bytes if world.taint.may_lie => Shape::Anything,
                 shape => shape,
@@ -95,7 +98,7 @@ impl Workload {
         }
     }
 
-    /// Draws a request if none is ready; whether there is one.
+    /// Whether a request is ready. Draws the next one if none is.
     pub(crate) fn is_ready(&mut self, world: &World) -> bool {
         while self.ready.is_none() && self.drawn < self.requests {
             let ordinal = self.drawn;
@@ -112,7 +115,7 @@ impl Workload {
         self.ready.is_some()
     }
 
-    /// All requests with their numbers.
+    /// All requests of a run, with their numbers.
     #[cfg(test)]
     pub(crate) fn all(mut self, world: &World) -> Vec<(u64, RequestDraft)> {
         let next = || {
@@ -152,7 +155,7 @@ impl Workload {
     }
 }
 
-/// The request as an NBD client makes it.
+/// The message by which an NBD client makes this request.
 fn on_a_wire(ask: RequestDraft) -> ClientAction {
     let (operation, offset, length) = match ask {
         RequestDraft::Say(say) => return say,
@@ -172,7 +175,7 @@ fn on_a_wire(ask: RequestDraft) -> ClientAction {
     })
 }
 
-/// Another message that a client on a connection sometimes sends instead.
+/// Sometimes, another message that a client on a connection sends instead of this request.
 fn else_on_a_wire(ask: RequestDraft, random: &mut Random) -> Option<ClientAction> {
     let RequestDraft::Bytes { offset, length, .. } = ask else { return None };
     let length = length as u32;
@@ -256,14 +259,15 @@ fn write(start: u64, sectors: u64, durable: bool) -> RequestDraft {
     ask(ByteOperation::Write { durable }, start, sectors)
 }
 
-/// Start of the next request of a sequence; 0 if no room is left.
+/// The start of the next request of a sequence; 0 if the array has no room behind the last one.
 fn follow(next: &mut u64, sectors: u64, capacity: u64) -> u64 {
     let start = if *next + sectors > capacity { 0 } else { *next };
     *next = start + sectors;
     start
 }
 
-/// A file system: the first quarter is its journal, the rest the places of its blocks.
+/// Requests of a file system: the first quarter of the array is its journal, the rest holds the
+/// blocks in their places.
 fn files(next: &mut u64, stage: &mut u64, capacity: u64, random: &mut Random) -> RequestDraft {
     let block = if capacity >= 64 { 8 } else { 1 };
     let journal = (capacity / 4).max(block);
@@ -296,7 +300,7 @@ fn anything(capacity: u64, random: &mut Random) -> RequestDraft {
     ask(operation, random.below(room), sectors)
 }
 
-/// Within a few sectors, so that they overlap.
+/// Requests of any alignment within a few sectors, so that they overlap.
 fn bytes(capacity: u64, random: &mut Random) -> RequestDraft {
     let size = capacity * SECTOR as u64;
     let durable = random.chance(25);

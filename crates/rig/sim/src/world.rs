@@ -7,10 +7,10 @@
 //!                     array ─superblocks, flushes─▶ disks
 //! ```
 //!
-//! A request to a disk is drawn twice: once when the disk acts, once when the engine hears of it.
-//! Time advances a little with every step, and jumps to the array's next timeout when that is
-//! drawn. The disks, the model, the step count and the random streams outlive the engine:
-//! [`crate::cycle`] ends it and starts the next one.
+//! The schedule draws a request to a disk twice: once when the disk acts, once when the engine
+//! hears of the result. Time advances a little with every step, and jumps to the next timeout when
+//! the schedule draws the passing of time. The disks, the model, the step count and the random
+//! streams outlive the engine: [`crate::cycle`] ends it and starts the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,11 +54,11 @@ use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
 
-/// More steps than settling ever takes: beyond, an event repeats forever.
+/// More steps than a world ever needs to come to rest. Beyond this many, an event repeats forever.
 const SETTLE_STEPS_MAX: u64 = 200_000;
-/// Most reports in flight while time goes on.
+/// Time stops while more reports than this wait for the array.
 const REPORTS_MAX: usize = 20;
-/// Nanoseconds that a step takes.
+/// Nanoseconds that pass in a step.
 const STEP_NS: u64 = 1000;
 
 pub(crate) struct Clock {
@@ -66,21 +66,21 @@ pub(crate) struct Clock {
     pub(crate) now: Instant,
 }
 
-/// How far the model trusts this run.
+/// Which rules of the model hold in this run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trust {
     pub(crate) errors_allowed: bool,
-    /// A sector that was read once stays so.
+    /// A read pins its sectors: later reads return the same version, until a write.
     pub(crate) pins: bool,
-    /// Reads that began before this step do not pin: their sectors moved to another copy since.
+    /// Reads that began before this step pin nothing, because the array reads another copy since.
     pub(crate) pins_from: u64,
-    /// It stays so even if a member is lost.
+    /// A pinned version stays even if a member is lost.
     pub(crate) firmly: bool,
-    /// It stays so even after a power cut, unless something was written since the last cut.
+    /// A pinned version stays even after a power cut, unless a write came since the last cut.
     pub(crate) lasts: bool,
 }
 
-/// The engine of one run and everything in flight.
+/// The engine of one run, and everything that is in flight.
 pub(crate) struct Engine {
     pub(crate) machines: Machines,
     pub(crate) elevators: Elevators,
@@ -96,25 +96,26 @@ pub(crate) struct Engine {
     pub(crate) order: Order,
     pub(crate) trust: Trust,
     pub(crate) notices: Vec<Notice>,
-    /// A disk has lost unflushed writes: however the run ends, they can be missing.
+    /// A disk has lost unflushed writes, so they can be missing however the run ends.
     pub(crate) has_lost_cache: bool,
     /// The array has acknowledged a write.
     pub(crate) has_written: bool,
-    /// Disks that have failed a flush: the array drops them before it acknowledges a flush.
+    /// Disks that have failed a flush. The array must call them out before it acknowledges a flush.
     pub(crate) unflushed: BTreeSet<usize>,
     pub(crate) slow: SlowReports,
-    /// Members that have left: the array has failed their requests.
+    /// Members that have left. The array has failed their requests already, and ignores their
+    /// results.
     pub(crate) left: BTreeSet<MemberId>,
-    /// Hash of the bytes at submission, for each write in flight from a block.
+    /// For each write in flight whose data is in a block: the hash of its bytes at submission.
     written_from_blocks: BTreeMap<(usize, IoId, MemberId), u64>,
     pub(crate) failures: Failures,
-    /// The phase between clean and active.
+    /// The array's phase: clean, active, between the two, or broken.
     pub(crate) phase: Phase,
 }
 
 impl Engine {
     pub(crate) fn new(machines: Machines, order: Order, now: Instant) -> Self {
-        // A few more, for members that join.
+        // Twice as many elevators as members and two more, for disks that join.
         let elevators = Elevators::straight(2 * machines.members.len() + 2, now);
         let phase = Phase::Clean.after(machines.shards[0].view.gate);
         Self {
@@ -150,7 +151,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// When the next machine, or the multiplexer that holds requests, wants to hear the time.
+    /// The next timeout of the array, of a shard, or of a multiplexer that holds requests.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.machines.due().into_iter().chain(self.elevators.due()).min()
     }
@@ -158,7 +159,8 @@ impl Engine {
 
 impl Engine {
     /// Whether time stops: while too many reports wait for the array, since shards report at every
-    /// tick; and while only probes are awaited, since further ones would extend the wait.
+    /// tick; and while only probes of slow members are in flight, since each tick would send
+    /// another.
     fn stands_still(&self) -> bool {
         let reports: usize = self.machines.shards.iter().map(|side| side.reports.len()).sum();
         reports > REPORTS_MAX || self.slow.time_stands && self.elevators.due().is_none()
@@ -166,11 +168,12 @@ impl Engine {
 }
 
 pub(crate) struct World {
-    /// Some sectors in flight at the last start read as anything while their member is missing.
+    /// Some sectors that were in flight at the last start may read as anything while their member
+    /// is missing.
     pub(crate) is_unsettled: bool,
-    /// Parity logs were replayed since redundancy was made whole.
+    /// Parity logs were replayed since a rebuild or resync last made redundancy whole.
     pub(crate) was_replayed: bool,
-    /// Sectors of members with possibly interrupted writes, since redundancy last agreed.
+    /// Member sectors whose writes may have been interrupted since redundancy last agreed.
     pub(crate) half_written: BTreeSet<u64>,
     pub(crate) cache_file: CacheFile,
     /// At the last start the operator accepted that some sectors can read wrong.
@@ -178,24 +181,27 @@ pub(crate) struct World {
     pub(crate) geometry: Geometry,
     /// Whether the array is allowed to start jobs by itself.
     pub(crate) may_have_jobs: bool,
-    /// Percentage of starts at which the server does not know our own logs.
+    /// Percentage of starts at which the server does not know our own parity logs.
     pub(crate) others_percent: u64,
     pub(crate) disks: Vec<Disk>,
-    /// Disks that the array has declared out: not to be believed again until they are rebuilt.
+    /// Disks that the array has declared out. Assembly must not believe them until they are
+    /// rebuilt.
     pub(crate) out: BTreeSet<usize>,
-    /// Disks that failed or were absent, and of which the array said nothing: in or out.
+    /// Disks that failed or were absent while the array had not declared them out: assembly may
+    /// choose them or not.
     pub(crate) unsure: BTreeSet<usize>,
     /// Members that joined in this run.
     pub(crate) came: BTreeSet<MemberId>,
-    /// Disks that another one replaced: they are no spares, and are never chosen.
+    /// Disks that another disk replaced. They are no spares, and assembly must not choose them.
     pub(crate) replaced: BTreeSet<usize>,
-    /// Disks that do not take part in this run: out as soon as the array acknowledges a write.
+    /// Disks that do not take part in this run. They are out as soon as the array acknowledges a
+    /// write.
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,
     pub(crate) taint: Taint,
     pub(crate) metadata: Metadata,
     pub(crate) bad_logs: BadLogs,
-    /// Disks whose bitmaps the last server that wrote has kept.
+    /// Disks whose bitmap the last server kept up to date.
     pub(crate) keeps_bits: BTreeSet<usize>,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
@@ -210,15 +216,16 @@ pub(crate) struct World {
 pub(crate) enum StepResult {
     Nothing,
     Tick,
-    /// A client's turn.
+    /// It is a client's turn to submit a request.
     Issue,
-    /// The event waits for a disk that stalls.
+    /// The drawn event waits for a disk that stalls.
     Stalled,
     Something,
 }
 
 impl World {
-    /// Does one thing. [`StepResult::Nothing`] if nothing can happen.
+    /// Lets one event happen. `issue`: a client may submit. [`StepResult::Nothing`] if nothing can
+    /// happen.
     pub(crate) fn step(&mut self, issue: bool) -> StepResult {
         self.clock.step += 1;
         self.clock.now = Instant(self.clock.now.0 + STEP_NS);
@@ -257,7 +264,7 @@ impl World {
         }
     }
 
-    /// The event of the next step, if the schedule is without chance.
+    /// The event of the next step, if the schedule has no chance and chooses an event.
     pub(crate) fn next_event(&self) -> Option<&Event> {
         let Order::Fixed(fixed) = &self.engine.order else { return None };
         let choice = fixed.choose(&self.engine.pending, self.offer(false))?;
@@ -354,7 +361,7 @@ impl World {
         }
     }
 
-    /// Time jumps to the next timeout of any machine.
+    /// Time jumps to the next timeout of the array, a shard or the multiplexer.
     pub(crate) fn tick(&mut self) {
         self.check_due();
         let Some(due) = self.engine.due() else { return };
@@ -522,7 +529,7 @@ impl World {
         let (start, data) = side.superblock_for(&self.disks, member, (state, time));
         let ills = self.disks[index].ills;
         let written = if ills.superblocks_fail && !ills.gone {
-            // A failed write can still have reached the disk.
+            // A failed write may have reached the disk all the same.
             let superblock = side.superblock.clone();
             self.tear_superblock(index, &superblock, Purpose::Disks);
             false
@@ -548,7 +555,7 @@ impl World {
         Err(self.failed(member, (RequestKind::Superblock, kind), place))
     }
 
-    /// The bytes of a write, and whether they must be durable.
+    /// The bytes that a write stores, and whether they must be durable.
     pub(crate) fn bytes_to_write(&mut self, shard: usize, io: &MemberIo) -> (Vec<u8>, bool) {
         let length = io.sectors as usize * SECTOR;
         let side = &mut self.engine.machines.shards[shard];
@@ -574,7 +581,8 @@ impl World {
         }
     }
 
-    /// Checks that a block is unchanged since its write was submitted, even if its member left.
+    /// Checks that a block did not change since its write was submitted, even if the member has
+    /// left.
     fn check_blocks(&mut self, (shard, io): (usize, &MemberIo), data: &[u8]) {
         let key = (shard, io.id, io.member);
         let asked = self.engine.written_from_blocks.remove(&key);
@@ -582,13 +590,14 @@ impl World {
         assert!(is_same, "the block of {io:?} changed after its submission");
     }
 
-    /// Disk of a request, and its sector there.
+    /// The disk of a member request, and the first sector there.
     pub(crate) fn place_of(&self, io: &MemberIo) -> (usize, u64) {
         let member = &self.engine.machines.members[usize::from(io.member.0)];
         (member.disk, member.data_offset() + io.sector.0)
     }
 
-    /// Executes one request of a vector and queues its completion; returns whether it succeeded.
+    /// Executes one request of a vector and queues its completion. Returns whether the request
+    /// succeeded.
     pub(crate) fn do_part(&mut self, shard: usize, io: &MemberIo) -> bool {
         let result = self.act(shard, io).map_err(|kind| {
             let (_, start) = self.place_of(io);
@@ -601,7 +610,7 @@ impl World {
         result.is_ok()
     }
 
-    /// A disk executes a request.
+    /// The member's disk executes a request.
     fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), FaultKind> {
         let (index, start) = self.place_of(io);
         let (sectors, is_write) = (u64::from(io.sectors), io.operation.is_write());
@@ -746,7 +755,8 @@ impl World {
         }
     }
 
-    /// Ends all stalls and runs until every request is answered and only time could bring more.
+    /// Ends all stalls and runs until every request is answered, and nothing happens unless time
+    /// passes.
     pub(crate) fn settle(&mut self) {
         self.engine.plan.faults.clear();
         self.disks.iter_mut().for_each(|disk| disk.ills.stalled = false);
@@ -768,7 +778,7 @@ impl World {
         assert!(self.engine.background.is_over(), "background work hangs");
     }
 
-    /// Whether nothing is in flight, apart from the effects of time.
+    /// Whether nothing is in flight, apart from timeouts.
     pub(crate) fn is_quiet(&self) -> bool {
         let sides = &self.engine.machines.shards;
         self.engine.pending.is_empty()
@@ -777,7 +787,7 @@ impl World {
     }
 }
 
-/// A hash of bytes: other bytes nearly always have another.
+/// A hash of bytes: different bytes nearly always have different hashes.
 fn number_of(bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight of them"));
     let words = bytes.chunks_exact(8).map(word);

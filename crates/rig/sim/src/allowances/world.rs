@@ -9,14 +9,14 @@ use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
 use crate::world::World;
 
-/// First ordinal among the faults of a cycle, behind background work.
+/// Faults of a cycle are numbered. This is the number of the limit on jobs.
 const FIRST_ORDINAL: u64 = 5000;
 
 /// Percentage of runs in which a driver limits jobs.
 const PERCENT: u64 = 40;
 
 impl World {
-    /// Adds it to the plan of a run of about `steps` steps from `now` on.
+    /// Adds a limit on jobs to the plan of a run of about `steps` steps from `now` on.
     pub(crate) fn plan_allowances(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Allowances, 0);
         if !random.chance(PERCENT) {
@@ -30,13 +30,13 @@ impl World {
         }
     }
 
-    /// From now on a driver limits jobs to small allowances, beginning with none.
+    /// From now on a driver limits jobs to small allowances. The first allowance is zero.
     pub(crate) fn allow_little(&mut self, seed: u64) {
         self.engine.allowances = Some(Allowances::new(seed));
         self.allow(JobAllowance::default());
     }
 
-    /// The driver grants something, now and then.
+    /// In some steps the driver grants an allowance.
     pub(crate) fn allow_now_and_then(&mut self) {
         let Some(allowances) = &mut self.engine.allowances else { return };
         if allowances.random.below(allowances.one_in) == 0 {
@@ -44,14 +44,15 @@ impl World {
         }
     }
 
-    /// Nothing else can happen: the late driver grants something. True if the job asked for more.
+    /// Nothing but a grant can happen: the driver grants allowances. True if the job then asked for
+    /// work.
     pub(crate) fn allow_at_last(&mut self) -> bool {
         let machines = &self.engine.machines;
         if self.engine.allowances.is_none() || machines.array.job().is_none() {
             return false;
         }
         let before = machines.array.job_flow();
-        // The driver can grant nothing a few times in a row.
+        // A grant can be zero several times in a row.
         for _ in 0..10 {
             self.allow_some();
         }
@@ -75,7 +76,7 @@ impl World {
         self.drain_array();
     }
 
-    /// Checks that a job's new work is within its allowance.
+    /// Checks that the allowance covers a job's new work, and takes the work's sectors from it.
     pub(crate) fn check_allowed(&mut self, work: &Work) {
         let Some(allowances) = &mut self.engine.allowances else { return };
         let JobAllowance { idle_sectors, owed_sectors } = &mut allowances.left;

@@ -13,17 +13,17 @@ use crate::fault::{Fault, Mishap};
 use crate::open::Message;
 use crate::world::World;
 
-/// First ordinal of work among the faults of a cycle, behind elevators.
+/// Faults of a cycle are numbered. Numbers from here on are comparisons of bands.
 const FIRST_ORDINAL: u64 = 4000;
 
-/// First name of work without a job: names of jobs' work begin at 0.
+/// The first name for work that the simulator asks for. The names of jobs' work begin at 0.
 const FIRST_ID: u64 = 1 << 63;
 
-/// Percentage of runs with background work.
+/// Percentage of runs in which the simulator asks for background work.
 const PERCENT: u64 = 30;
 
 impl World {
-    /// Adds work to the plan of a run of about `steps` steps from `now` on.
+    /// Adds comparisons of bands to the plan of a run of about `steps` steps from `now` on.
     pub(crate) fn plan_background(&mut self, (now, steps): (u64, u64)) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
         let rows = stripe.rows();
@@ -33,7 +33,7 @@ impl World {
         }
         for ordinal in FIRST_ORDINAL..FIRST_ORDINAL + 1 + random.below(24) {
             let step = now + random.below(steps);
-            // Few rows, so that work meets writes.
+            // Only the first rows, so that comparisons meet clients' writes.
             let mishap = Mishap::Compares { row: random.below(rows.min(6)), seed: random.next() };
             if !self.chances.leaves_out(Kind::Fault, ordinal) {
                 self.engine.plan.faults.push(Fault { step, disk: 0, mishap, ordinal });
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Asks the owner of a chunk row to compare one of its bands.
+    /// Asks the shard that owns a chunk row to compare one band of that row.
     pub(crate) fn ask_for_comparison(&mut self, row: u64, seed: u64) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
         let row = braid_geometry::ChunkRow(row);
@@ -53,13 +53,15 @@ impl World {
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
-        // Only one job at a time: parity of a resync would make earlier work see rot.
+        // No comparison beside a resync: the parity that the resync writes would look like rot to
+        // work that began before.
         let band = start..start + u64::from(sectors);
         let may_be_synced = side.view.resync_offset != u64::MAX || !side.view.is_synced(&band);
         if self.may_have_jobs && may_be_synced {
             return;
         }
-        // A lying disk can mislead a repair (docs/operating.md); without lies it writes nothing.
+        // A lying disk can mislead a repair (docs/operating.md). Without lies a repair writes
+        // nothing.
         let repairs = seed >> 40 & 1 == 1 && !self.engine.plan.lies && self.taint.is_calm();
         let task = if repairs { Task::Repair } else { Task::Compare };
         let background = &mut self.engine.background;
@@ -96,7 +98,7 @@ impl World {
                 self.tally.count("work-refused");
                 return true;
             }
-            // A repair found an unreadable sector, and its member failed the write.
+            // A repair met an unreadable sector, and the member failed the rewrite.
             Outcome::Unwritten if work.task == Task::Repair => {
                 self.tally.count("work-unwritten");
                 return true;
@@ -123,7 +125,8 @@ impl World {
         true
     }
 
-    /// Work found a difference: a sign that parity is wrong. True if no job asked for the work.
+    /// A shard reports rot that work found: checks that parity can be wrong there. True if the
+    /// simulator, and no job, asked for the work.
     fn take_finding(&mut self, shard: usize, id: WorkId, found: Finding) -> bool {
         self.tally.count("findings");
         if id.0 < FIRST_ID {
@@ -139,7 +142,7 @@ impl World {
         true
     }
 
-    /// Counts each fifth of its range that a job passes, once.
+    /// A job reports progress: checks that it passed another fifth of its range.
     pub(crate) fn job_passed(&mut self, progress: &JobProgress) {
         self.note("job-passes", [progress.kind as u64, progress.done, progress.end]);
         self.tally.count("job-passed-a-fifth");
@@ -148,7 +151,7 @@ impl World {
         assert!(before < parts && parts < 5, "{parts} fifths after {before}: {progress:?}");
     }
 
-    /// A job begins: its offset is the end of all earlier progress.
+    /// A job begins at an offset. Fifths of its range below that offset count as passed.
     pub(crate) fn job_began(&mut self, progress: &JobProgress) {
         self.engine.background.passed = progress.done * 5 / progress.end.max(1);
         self.note("job", [progress.kind as u64, progress.done, progress.end]);
@@ -181,7 +184,7 @@ impl World {
         self.tally.count("member-recovered");
     }
 
-    /// Whether parity of these sectors can differ, or was never computed.
+    /// Whether parity of these member sectors may differ from the data, or was never computed.
     fn may_differ(&self, shard: usize, sectors: &Range<u64>) -> bool {
         let view = &self.engine.machines.shards[shard].view;
         let was_in_sync = view.resync_offset == u64::MAX && view.is_synced(sectors);

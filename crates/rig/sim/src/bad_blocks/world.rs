@@ -13,14 +13,14 @@ use crate::content::{SECTOR, places};
 use crate::open::Message;
 use crate::world::World;
 
-/// Percentage of restarts that find a log damaged.
+/// Percentage of restarts at which a bad-block log is damaged.
 const DAMAGED_PERCENT: u64 = 3;
 
-/// A record that md never writes: its length is zero.
+/// A record of length zero, which md never writes.
 const NONSENSE: u64 = 5 << 10;
 
 impl World {
-    /// Creates logs for the members of a new array, in some worlds.
+    /// In some worlds, creates bad-block logs for the members of a new array.
     pub(crate) fn new_bad_logs(
         chances: &Chances,
         geometry: &Geometry,
@@ -47,7 +47,7 @@ impl World {
         self.tally.count("bad-block-log-damaged");
     }
 
-    /// The engine writes a log: earlier writes become durable first.
+    /// The engine writes a bad-block log. The disk's earlier writes become durable first.
     pub(crate) fn write_bad_blocks(
         &mut self,
         member: MemberId,
@@ -92,7 +92,7 @@ impl World {
         (index, offset_bytes / SECTOR as u64, data)
     }
 
-    /// Settles which writes to logs arrived before the array ended.
+    /// The array has ended: finds out which of its last writes of bad-block logs reached the disks.
     pub(crate) fn look_at_bad_logs(&mut self) {
         self.bad_logs.look(&self.disks, &self.geometry);
     }
@@ -109,7 +109,8 @@ impl World {
         }
     }
 
-    /// Checks that no read covers a logged sector, unless a check tries it; writes pass.
+    /// Checks that no read covers a logged sector, unless the operator's check tries that sector.
+    /// Writes are allowed.
     pub(crate) fn check_logged(&mut self, io: &MemberIo) {
         if self.bad_logs.is_empty() {
             return;
@@ -119,7 +120,8 @@ impl World {
         if !self.bad_logs.names(disk, &sectors) {
             return;
         }
-        // The sector was logged just now, and a message to the reading shard is in flight.
+        // The sector was logged just now. The view that says so has not reached the reading shard
+        // yet.
         let is_news = |view: &ArrayView| {
             let named = view.bad_blocks_of(io.slot, io.member);
             named.is_some_and(|bad| bad.touches(io.sector, u64::from(io.sectors)))
@@ -134,7 +136,7 @@ impl World {
         self.tally.count("write-through-bad-blocks");
     }
 
-    /// Counts a client's read that covers logged sectors.
+    /// Counts a client's read if it covers logged sectors.
     pub(crate) fn count_routed(&mut self, (start, sectors): (u64, u64)) {
         if self.bad_logs.is_empty() {
             return;

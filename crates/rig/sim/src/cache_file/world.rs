@@ -1,4 +1,5 @@
-//! The world's copies of acknowledged writes: during the process, at its end, and in the next one.
+//! The world's cache file: it takes copies of acknowledged writes, keeps them when the process
+//! ends, and writes them back in the next process.
 
 use braid_assembly::AssembledArray;
 use braid_engine::effect::{CacheRecord, CachedContent, CachedRun};
@@ -13,18 +14,19 @@ use crate::memory::Payload;
 use crate::open::Message;
 use crate::world::World;
 
-/// Percentage of process ends after which another server has the array before the file is found.
+/// Percentage of process ends after which another server runs the array before the next process
+/// finds the cache file.
 const ELSEWHERE_PERCENT: u64 = 5;
-/// Percentage of found files during whose write-back the process is killed.
+/// Percentage of write-backs during which the process is killed.
 const CUT_OFF_PERCENT: u64 = 20;
 
 impl World {
-    /// Whether acknowledged writes survive the process in this run.
+    /// Whether this run has a cache file, so that acknowledged writes survive the process.
     fn has_cache_file(&self) -> bool {
         self.engine.machines.shards[0].cache.cached_blocks_max.is_some()
     }
 
-    /// Executes a shard's records about its copies.
+    /// Takes a shard's new records into the cache file.
     pub(crate) fn take_cache_records(&mut self, shard: usize) {
         while let Some(record) = self.engine.machines.shards[shard].shard.poll_cache_record() {
             match record {
@@ -54,7 +56,8 @@ impl World {
         }
     }
 
-    /// The process ended, or power was cut: settles acknowledged writes that members lack.
+    /// The process ended (`power`: by a power cut). Decides what happens to acknowledged writes
+    /// that members lack.
     pub(crate) fn end_process(&mut self, power: bool) {
         let held: Vec<u64> = self.engine.held.writes().collect();
         let copies = std::mem::take(&mut self.cache_file.copies);
@@ -102,7 +105,7 @@ impl World {
         }
     }
 
-    /// Another server goes on with the array, and does not know the file.
+    /// Another server runs the array now, and does not know the cache file.
     pub(crate) fn leave_cache_file_behind(&mut self) {
         if let Some(found) = self.cache_file.found.take() {
             self.tally.count("cache-file-left-behind");
@@ -112,7 +115,7 @@ impl World {
         }
     }
 
-    /// Power is cut during a start: the found copies are gone.
+    /// Power is cut during a start: the copies in the cache file are gone.
     pub(crate) fn lose_cache_file(&mut self) {
         if let Some(found) = self.cache_file.found.take() {
             let is_lost = |write| found.writes.contains(&write);
@@ -120,7 +123,8 @@ impl World {
         }
     }
 
-    /// Writes an earlier process's copies to the array. False if the process was killed meanwhile.
+    /// Writes the copies that an earlier process left to the array. False if the process was killed
+    /// meanwhile.
     pub(crate) fn write_back_found(&mut self, array: &AssembledArray) -> bool {
         if let (Some(stale), None) = (&self.cache_file.stale, &self.cache_file.found) {
             let newest = &array.newest.state;
@@ -179,7 +183,7 @@ impl World {
         true
     }
 
-    /// Sets shards to write-through, or back to their mode at the start.
+    /// Sets shards to write-through (`is_late`), or back to the mode that they started with.
     fn answer_late(&mut self, is_late: bool) {
         if self.geometry.level().family() != Family::Stripe {
             return;

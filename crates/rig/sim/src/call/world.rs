@@ -1,4 +1,4 @@
-//! The world's requests in bytes: it takes their steps, and tells the model.
+//! The world's requests in bytes: it takes the steps of each, and reports changes to the model.
 
 use braid_engine::request::{
     AdmissionMode, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch, RequestId,
@@ -13,7 +13,7 @@ use crate::requests::FlushFor;
 use crate::world::World;
 
 impl World {
-    /// A client submits to the array itself.
+    /// A client without a connection submits a request.
     pub(crate) fn ask(&mut self, operation: ByteOperation, offset: u64, length: u64) -> RequestId {
         self.tally.requests += 1;
         let id = self.name();
@@ -27,7 +27,7 @@ impl World {
         id
     }
 
-    /// A request arrives; a write brings its bytes.
+    /// A request arrives, with its bytes if it is a write.
     pub(crate) fn begin_call(
         &mut self,
         (id, request): (RequestId, ByteRequest),
@@ -104,7 +104,8 @@ impl World {
         }
     }
 
-    /// The previous step ended with `result`: takes the next one, or answers.
+    /// The request's previous step ended with `result`: takes the next step, or answers the
+    /// request.
     pub(crate) fn go_on(&mut self, id: RequestId, mut result: Result<(), Fault>) {
         loop {
             let call = self.engine.clients.calls.get_mut(&id).expect("a request under way");
@@ -165,7 +166,8 @@ impl World {
         self.start_flight(operation, range, payload, Some(id));
     }
 
-    /// Lays the client's bytes over the fetched ones, and tells the model the expected outcome.
+    /// Takes the step that stores a patch: lays the client's bytes over the fetched sectors, begins
+    /// the new versions in the model, and submits the write.
     fn take_store(&mut self, id: RequestId, patch: Patch, durable: bool) {
         self.begin_patch(id, patch);
         let began = self.clock.step;
@@ -205,7 +207,7 @@ impl World {
         self.start_flight(Operation::Write { durable }, range, payload, Some(id));
     }
 
-    /// A request in sectors of the call `id` is answered.
+    /// A step of request `id`, in whole sectors, is answered.
     pub(crate) fn step_answered(
         &mut self,
         id: RequestId,
@@ -229,7 +231,7 @@ impl World {
         self.go_on(id, result);
     }
 
-    /// Sectors around a client's bytes were read.
+    /// The sectors that a request covers in part were read.
     fn fetched(&mut self, id: RequestId, range: (u64, u64), began: u64, data: &[u8]) {
         let trust = self.trust_now();
         let call = self.engine.clients.calls.get_mut(&id).expect("a request under way");
@@ -247,7 +249,8 @@ impl World {
         }
     }
 
-    /// From now on no other request may change the sectors around the patch; checks that none does.
+    /// Request `id` begins to patch sectors. No other request may change them from now on; checks
+    /// that none is changing them already.
     fn begin_patch(&mut self, id: RequestId, patch: Patch) {
         let range = (patch.start.0, patch.sectors);
         self.check_nobody_patches(Some(id), range);
@@ -261,14 +264,14 @@ impl World {
         call.patching = Some(range);
     }
 
-    /// Checks all requests except `id` itself.
+    /// Checks that no request except `id` is patching one of these sectors.
     pub(crate) fn check_nobody_patches(&self, id: Option<RequestId>, range: (u64, u64)) {
         let mut others = self.engine.clients.calls.values().filter(|call| Some(call.id) != id);
         let beside = others.any(|call| call.patching.is_some_and(|other| overlap(range, other)));
         assert!(!beside, "a write begins while a sector of it is being patched");
     }
 
-    /// The array has answered; the client learns of it.
+    /// The array has answered a request: passes the answer to the client.
     fn hand_back(&mut self, call: Call, result: Result<(), CallError>) {
         match call.who {
             CallClient::Direct => {
@@ -280,7 +283,7 @@ impl World {
         }
     }
 
-    /// The client knows the answer.
+    /// A client got the answer to a request: checks the answer, and tells the model.
     pub(crate) fn conclude(&mut self, call: &Call, result: Result<(), CallError>) {
         let expected = self.denial_of(&call.request);
         match (result, expected) {

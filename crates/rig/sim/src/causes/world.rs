@@ -1,4 +1,5 @@
-//! The world's failures: it reports each to the engine, and checks the causes that come out.
+//! The world's failures: it reports each to the engine, and checks the causes that the engine
+//! names.
 
 use braid_engine::array::MemberId;
 use braid_engine::cause::{Answer, Cause, RequestKind};
@@ -8,7 +9,8 @@ use super::Failure;
 use crate::world::World;
 
 impl World {
-    /// A member's disk fails a request; returns the cause for the engine.
+    /// A member's disk fails a request: notes the failure, and returns the cause to report to the
+    /// engine.
     pub(crate) fn failed(
         &mut self,
         member: MemberId,
@@ -22,7 +24,7 @@ impl World {
         Cause { member, asked, sector: start, sectors: sectors as u32, answer }
     }
 
-    /// Checks that a cause matches a noted failure.
+    /// Checks that a cause matches the noted failure with its number.
     fn check_cause(&self, cause: &Cause) -> Failure {
         let number = cause.answer.os_error().expect("disks fail with a number");
         let number = usize::try_from(number).expect("numbers count from 1");
@@ -36,7 +38,7 @@ impl World {
         failure
     }
 
-    /// Checks the cause by which a member goes out, or is missed.
+    /// Checks the cause that the engine names when a member goes out, or is missed.
     pub(crate) fn check_loss(&mut self, member: MemberId, cause: &Cause) {
         assert_eq!(cause.member, member, "{cause:?} is no reason for another member's loss");
         if self.engine.plan.failed_by_person.contains(&member) {
@@ -49,16 +51,18 @@ impl World {
         self.tally.count("losses-with-their-cause");
     }
 
-    /// Checks the cause of a client's error, or of the loss of an acknowledged write.
+    /// Checks the cause that the engine names for a client's error, or for a lost acknowledged
+    /// write.
     pub(crate) fn check_error_cause(&mut self, cause: Option<&Cause>) {
         match cause {
-            // Its member had left before it answered.
+            // The member left before its disk answered, so no failure was noted.
             Some(Cause { answer: Answer::Left, .. }) => self.tally.count("errors-of-members-left"),
             Some(cause) => {
                 self.check_cause(cause);
                 self.tally.count("errors-with-their-cause");
             }
-            // No request failed: too many members are out, or bad-block logs name the sectors.
+            // No member request failed: too many members are out, or bad-block logs name the
+            // sectors.
             None => self.tally.count("errors-without-a-cause"),
         }
     }

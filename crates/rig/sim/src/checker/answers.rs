@@ -1,4 +1,5 @@
-//! Answers: no error within tolerance, no bytes that never existed, no member lost without cause.
+//! The checker of answers: no error within tolerance, no bytes that never existed, no member lost
+//! without cause.
 
 use braid_engine::array::{MemberId, MemberView, Notice};
 use braid_engine::effect::MemberIo;
@@ -12,7 +13,8 @@ use crate::schedule::Event;
 use crate::world::{Trust, World};
 
 impl Model {
-    /// Checks that a read returned an allowed version, which then stays.
+    /// Checks that a read returned a version that the model allows. Pins that version, if reads
+    /// pin.
     pub(crate) fn check_read(
         &mut self,
         (start, sectors): (u64, u64),
@@ -42,7 +44,8 @@ impl Model {
 }
 
 impl World {
-    /// Checks a read among lies of this run: doubtful bytes can be wrong, all others are exact.
+    /// Checks a read in a run with lying disks: sectors that a lie may have reached can be wrong,
+    /// all others are exact.
     pub(crate) fn check_read_among_lies(&mut self, start: u64, data: &[u8], times: (u64, u64)) {
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
             let version = self.model.identify(sector, data);
@@ -65,7 +68,8 @@ impl World {
         }
     }
 
-    /// Checks that a member request stays in the array's part, on the member of the view (I6).
+    /// Checks that a member request goes to a member of the view, and stays within the sectors that
+    /// the array uses (I6).
     pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
         let view = &self.engine.machines.shards[shard].view;
         let is_in = match io.operation.is_write() {
@@ -85,8 +89,9 @@ impl World {
         assert!(readable.is_some() || is_tried, "{io:?} reads unreadable sectors");
     }
 
-    /// Checks that no other write in flight overlaps this one on its member: chance would decide
-    /// the last. On a level without redundancy clients order their own writes.
+    /// Checks that no other write in flight overlaps this one on its member, because chance would
+    /// decide which is last. Levels without redundancy are exempt: there clients order their own
+    /// writes.
     fn check_alone(&self, io: &MemberIo) {
         if self.geometry.level().family() == Family::Direct {
             return;
@@ -106,7 +111,7 @@ impl World {
         assert!(met.is_none(), "{io:?} overlaps {met:?}, in undefined order");
     }
 
-    /// The array sends a request to a whole member: it has not declared the member out.
+    /// Checks that the array has not declared out a member to which it sends a request.
     pub(crate) fn check_is_in(&self, member: MemberId) {
         let is_it = |notice: &Notice| match notice {
             Notice::MemberOut { member: out, .. }
@@ -118,7 +123,7 @@ impl World {
         assert!(!is_out, "the array sends a request to {member:?}, which is out");
     }
 
-    /// A member begins to sit out: the level can do without all that do.
+    /// A member begins to sit out: checks that the level can do without all members that sit out.
     fn sits_out(&mut self, member: MemberId) {
         let disk = self.disk_index(member);
         self.note("sits-out", [disk as u64, 0, 0]);
@@ -135,10 +140,11 @@ impl World {
         assert!(self.engine.slow.sitting_out.remove(&member), "disk {disk} did not sit out");
     }
 
-    /// Checks that nothing depends on a member that sits out.
+    /// Checks that the level can do without the members that sit out or are missing.
     fn check_rest_suffices(&self) {
         let side = &self.engine.machines.shards[0];
-        // The array decides by its last published view; shards get views in that order.
+        // The array decides by the view that it published last. That view can still be in a shard's
+        // inbox.
         let published = side.inbox.iter().rev().find_map(|message| match message {
             Message::View(view) => Some(view),
             _ => None,

@@ -1,9 +1,10 @@
-//! Places of bytes, drawn a second time: md's layouts as rows of cells that turn.
+//! The checker of layouts: compares places of bytes with drawings of md's layouts.
 //!
-//! Everything else here computes with the engine's geometry, and would be wrong together with it.
-//! This checker compares the geometry of each world with drawings that share nothing with it: a
-//! first row that is turned by one slot for each row, or parity put among ascending data; for
-//! raid10 a deal of cards. It compares only worlds with members of equal size.
+//! All other checks use the engine's geometry, and would be wrong together with it. This checker
+//! compares the geometry of each world with drawings that share no code with it. For most layouts
+//! the first row is drawn, and turns by one slot for each row. For the others parity is put among
+//! ascending data, and for raid10 chunks are dealt like cards. Only worlds with members of equal
+//! size are compared.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +53,8 @@ fn check_mirror(design: &Design, mirror: &MirrorGeometry) {
         let copies = |sector| (0..slots).map(move |slot| (sector, slot, sector));
         expected.extend((0..mirror.capacity_sectors()).flat_map(copies));
     } else {
-        // Cards are dealt round the slots, each `near` times; then the deal again, moved on.
+        // Deals chunks like cards round the slots, each `near` times. Then repeats the deal `far`
+        // times, each moved on.
         let (near, far, is_offset) = (byte(0), byte(8), byte(16) == 1);
         let rows = design.rows / far;
         let cards = (0..rows * slots).filter(|card| card / near < rows * slots / near);
@@ -102,7 +104,8 @@ fn check_stripe(design: &Design, stripe: &StripeGeometry) {
     }
 }
 
-/// Data counts in Q from the slot after Q on, round the end; in ddf layouts by its slot.
+/// Checks the exponents of Q's sum: data columns count from the slot after Q on, round the end; in
+/// ddf layouts each column counts by its slot.
 fn check_exponents(layout: u32, cells: &[Role], map: &RowMap) {
     let Some(q) = cells.iter().position(|cell| *cell == Role::Q) else { return };
     let round = (q + 1..cells.len()).chain(0..q);
@@ -117,7 +120,7 @@ fn check_exponents(layout: u32, cells: &[Role], map: &RowMap) {
     }
 }
 
-/// A chunk row, slot by slot.
+/// The roles of the slots in a chunk row, in order.
 fn cells(layout: u32, slots: usize, has_q: bool, row: usize) -> Vec<Role> {
     if layout >= 16 {
         let mut cells = cells(layout - 16, slots - 1, false, row);

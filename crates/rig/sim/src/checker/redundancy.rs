@@ -1,8 +1,9 @@
-//! The promises of "clean": copies are equal and parity fits, on the disks themselves (I5).
+//! The checker of redundancy. "Clean" promises that copies are equal and parity fits, on the disks
+//! themselves (I5).
 //!
 //! [`agrees`] checks one strip ([`crate::taint`]), with the bytes of the disks or those of honest
-//! disks. Exempt are only strips that lies have touched, and logged sectors that no client has
-//! written.
+//! disks. Only strips that lies have touched, and logged sectors that no client has written, are
+//! exempt.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,13 +18,14 @@ use crate::disk::Disk;
 
 pub(crate) struct Areas<'a> {
     pub(crate) disks: &'a [Disk],
-    /// By slot: its disk, and the sector there where data begins.
+    /// By slot: the disk of its member, and the sector of that disk where data begins.
     pub(crate) slots: Vec<Option<(usize, u64)>>,
-    /// By slot: sectors of the data area with a promise; empty if all have one.
+    /// By slot: how many sectors of the data area hold content; empty if all do.
     pub(crate) promised: Vec<u64>,
-    /// By slot: sectors of its bad-block log, written since or not; empty if these must fit.
+    /// By slot: the sectors that its bad-block log names, which need not fit. Empty if only poison
+    /// is exempt.
     pub(crate) logged: Vec<Vec<Range<u64>>>,
-    /// One sector has the bytes of an honest disk instead of its own.
+    /// Single sectors are read as an honest disk would hold them, not as the disk returns them.
     pub(crate) is_honest: bool,
 }
 
@@ -49,7 +51,8 @@ impl<'a> Areas<'a> {
     }
 }
 
-/// Whether a strip's copies are equal, or its parity fits; `None` if nothing there can differ.
+/// Whether the copies of a strip are equal, or its parity fits. `None` if nothing in the strip is
+/// redundant.
 pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Option<bool> {
     match geometry {
         Geometry::Direct(_) => None,
@@ -77,12 +80,12 @@ pub(crate) struct CheckExemptions<'a> {
     /// Strips that lies have touched.
     pub(crate) doubtful: &'a BTreeSet<u64>,
     pub(crate) logs: &'a BadLogs,
-    /// Parity logs were replayed since redundancy was last complete.
+    /// Parity logs were replayed since redundancy was last whole.
     pub(crate) was_replayed: bool,
 }
 
 impl CheckExemptions<'_> {
-    /// One sector, unless it is logged and was not written since.
+    /// One sector of a slot; `None` if a bad-block log names it and no client has written it since.
     fn sound<'a>(&self, areas: &Areas<'a>, slot: Slot, sector: u64) -> Option<&'a [u8]> {
         let (disk, _) = areas.slots[slot.index()]?;
         let data = areas.get(slot, sector, 1)?;
@@ -91,7 +94,7 @@ impl CheckExemptions<'_> {
     }
 }
 
-/// Checks an array that assembly found clean, except for exempt strips.
+/// Checks the redundancy of an array that assembly found clean, except in exempt strips.
 ///
 /// # Panics
 /// If redundancy does not agree.
@@ -104,7 +107,7 @@ pub(crate) fn check_clean(
 ) {
     let slots = || assembled.slots.iter().map(Option::as_ref);
     let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
-    // A member under recovery promises nothing beyond its recovery offset.
+    // The sectors of a member under recovery count only up to its recovery offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
     // Replay skips sectors that a member's bad-block log names. Their content then comes from
     // parity for as long as the log names them, whether parity logs are kept since or were dropped.
@@ -119,7 +122,7 @@ pub(crate) fn check_clean(
         Geometry::Stripe(stripe) => check_stripe(stripe, areas, exempt),
     };
     check(&areas);
-    // Up to its offset a replacement is as good as the member.
+    // Up to its recovery offset a replacement must hold the same bytes as the member.
     for (slot, one) in &assembled.replacements {
         let (mut slots, mut promised) = (areas.slots.clone(), areas.promised.clone());
         slots[slot.index()] = Some((presented[one.member], data_offset));
@@ -156,7 +159,8 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &CheckExempt
         let chunk = |slot| areas.get(slot, start, sectors);
         let columns: Option<Vec<&[u8]>> =
             (0..map.data_slots()).map(|index| chunk(map.data_slot(index))).collect();
-        // With a data column missing, reads check the data computed for it.
+        // If a data column is missing, this check is left to reads, which compare the computed
+        // data.
         let Some(columns) = columns else { continue };
         for (slot, expected) in parity(stripe, row, &columns) {
             let agrees = chunk(slot).is_none_or(|found| {
@@ -174,7 +178,8 @@ fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &CheckExemptions<'_
     is_named || slots.into_iter().any(|slot| areas.is_logged(slot, &sectors))
 }
 
-/// Checks a strip with possible poison: one data column is solved from P, then Q must fit.
+/// Checks a strip in which a bad-block log names sectors. If one data column is unknown, it is
+/// computed from P, and then Q must fit.
 fn check_strip(
     stripe: &StripeGeometry,
     areas: &Areas<'_>,
@@ -191,7 +196,7 @@ fn check_strip(
     match (columns.len() - known.len(), sound(map.p_slot())) {
         (0, _) => {}
         (1, Some(p)) => definition::xor(&mut solved, &[&known[..], &[p]].concat()),
-        // No redundancy is left to check with.
+        // Too many columns are unknown for a check.
         _ => return,
     }
     let columns: Vec<&[u8]> = columns.into_iter().map(|one| one.unwrap_or(&solved)).collect();
@@ -205,7 +210,7 @@ fn check_strip(
     }
 }
 
-/// Whether two versions of a chunk differ in doubtful strips only.
+/// Whether the found and the expected bytes of a chunk differ in doubtful strips only.
 fn differ_in_doubt(
     start: MemberSector,
     found: &[u8],

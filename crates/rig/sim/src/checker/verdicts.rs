@@ -1,4 +1,5 @@
-//! The disks that assembly is allowed to believe, and the refusals that are right.
+//! The checker of verdicts: which disks assembly is allowed to believe, and which refusals are
+//! right.
 //!
 //! Superblocks only imply which disks missed an acknowledged write; the simulator knows. So it
 //! checks, without looking at event counts:
@@ -6,7 +7,8 @@
 //! - A disk that is `out` is never chosen.
 //! - A disk that never failed is always chosen.
 //! - A refusal needs a reason that the simulator sees, too.
-//! - A stripe that may be inconsistent is not served if a column must be computed (write hole).
+//! - An array whose missing column must be computed is not served if that stripe may be
+//!   inconsistent (write hole).
 
 use std::collections::BTreeSet;
 
@@ -16,25 +18,26 @@ use braid_ondisk::{Role as MemberRole, Superblock};
 
 use crate::metadata::{JournalPresence, Metadata};
 
-/// The simulator's knowledge when disks are presented.
+/// The simulator's knowledge about the presented disks.
 pub(crate) struct DiskKnowledge<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) presented: &'a [usize],
     /// Disks that missed an acknowledged write.
     pub(crate) out: &'a BTreeSet<usize>,
-    /// Disks that failed in the run before: in or out.
+    /// Disks that failed in the last run: assembly may choose them or not.
     pub(crate) unsure: &'a BTreeSet<usize>,
-    /// The superblocks of the presented disks, in the same order, if sound.
+    /// The superblock of each presented disk, if it is sound.
     pub(crate) superblocks: &'a [Option<Superblock>],
-    /// Disks that another one replaced.
+    /// Disks that another disk has replaced.
     pub(crate) replaced: &'a BTreeSet<usize>,
-    /// Disks whose superblock is not the one last written to them.
+    /// Disks that lied about their superblock: it is not the one last written to them.
     pub(crate) lying: &'a BTreeSet<usize>,
     pub(crate) metadata: &'a Metadata,
 }
 
 impl DiskKnowledge<'_> {
-    /// Slots for which a disk is presented that assembly must choose. A disk's number is its slot.
+    /// Slots whose disk is presented and unharmed, so that assembly must choose it. In the
+    /// simulator a disk's number is its slot.
     fn sure_slots(&self) -> BTreeSet<u16> {
         let is_sure = |disk: &&usize| {
             let is_harmed = self.out.contains(disk) || self.unsure.contains(disk);
@@ -45,7 +48,7 @@ impl DiskKnowledge<'_> {
         members.filter(is_sure).map(|disk| *disk as u16).collect()
     }
 
-    /// Slots whose member says itself that it is not recovered yet.
+    /// Slots whose member has a recovery offset in its superblock: it is not recovered yet.
     fn recovering_slots(&self) -> BTreeSet<u16> {
         let presented = self.presented.iter().zip(self.superblocks);
         let is_recovering =
@@ -62,7 +65,8 @@ impl DiskKnowledge<'_> {
     }
 }
 
-/// Checks spares: one with a readable superblock waits, replaces a member, or did and is out.
+/// Checks the verdicts on disks beyond the slots. A spare with a sound superblock must wait as a
+/// spare, serve as a replacement, or be out. Replaced disks must not be chosen.
 fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
     let slots = usize::from(knowledge.geometry.slots());
     let presented = knowledge.presented.iter().zip(knowledge.superblocks).zip(&assembly.verdicts);
@@ -96,7 +100,8 @@ fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             );
             continue;
         }
-        // It failed; or at the power cut other superblocks gave it a slot, and its own did not.
+        // The spare failed. Or, at a power cut, other superblocks gave it a slot and its own did
+        // not.
         let is_called_up = matches!(reason, Reason::NumberTaken { .. });
         if knowledge.out.contains(disk) || knowledge.unsure.contains(disk) || is_called_up {
             continue;
@@ -118,7 +123,7 @@ pub(crate) fn holds_data(geometry: &Geometry, slot: u16) -> bool {
 /// Checks the decision of assembly.
 ///
 /// # Panics
-/// If a stale disk is chosen, a sound one is not, or a refusal has no reason.
+/// If assembly chose a stale disk, left out a sound one, or refused without a reason.
 pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
     let sure = knowledge.sure_slots();
     let recovering = knowledge.recovering_slots();
@@ -144,7 +149,7 @@ pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             let left = sure.difference(&chosen).next();
             assert!(left.is_none(), "disk {left:?} was left out: {:?}", assembly.verdicts);
             let mut lost = all.filter(|slot| !chosen.contains(slot) || recovering.contains(slot));
-            // Every needed log can be read.
+            // Replay closes the write hole if every log that it needs can be read.
             let is_logged = array.replay.as_ref().is_some_and(|replay| replay.unread.is_empty());
             let hole = is_stripe && knowledge.may_be_dirty() && array.dirty && !is_logged;
             let is_named = array.bitmap.as_ref().is_none_or(|bitmap| {
@@ -160,7 +165,8 @@ pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             let survives = knowledge.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
             assert!(!survives, "not too few: {sure:?} suffice: {:?}", assembly.verdicts);
         }
-        // If the array has logs: logs of an array that was not in sync say nothing.
+        // Logs of an array that was not in sync do not help, so the refusal is right with or
+        // without logs.
         Err(Refusal::DirtyAndDegraded(_) | Refusal::PplNotReplayed { .. }) => {
             let mut lost = all.filter(|slot| !holds_all(slot));
             let is_hole = lost.any(|slot| holds_data(knowledge.geometry, slot));
@@ -168,7 +174,7 @@ pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             assert!(right, "no write hole: {sure:?} are present: {:?}", assembly.verdicts);
         }
         Err(Refusal::RolesContradict { .. }) => {
-            // A disk that undid an update has the table of the previous one.
+            // A disk that lost an update, and lied about it, has the table of the previous update.
             let lies = knowledge.presented.iter().any(|disk| knowledge.lying.contains(disk));
             let apart = lies || knowledge.metadata.ran_apart(knowledge.presented);
             assert!(apart, "contradictory? no disks ran apart: {:?}", assembly.verdicts);

@@ -1,4 +1,4 @@
-//! The states that the world visits: the array's state at each action or fault.
+//! The states that the world visits: an action or fault, in the array's state at that moment.
 
 use super::{ArrayAction, name};
 use crate::world::World;

@@ -1,4 +1,5 @@
-//! The world's elevators: it fills them, gives disks their dispatches, and checks waits.
+//! The world's elevators: it queues requests in them, passes their dispatches to disks, and checks
+//! how long requests wait.
 
 use braid_elevator::{Demand, Directions, Entry, EntryId, Operation, Policy, QueuePosition, Tag};
 use braid_engine::array::MemberId;
@@ -14,17 +15,18 @@ use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::World;
 
-/// First ordinal of elevator changes among the faults of a cycle, behind the cache's.
+/// Faults of a cycle are numbered. Numbers from here on are changes of the elevators' settings.
 const FIRST_ORDINAL: u64 = 3000;
 
-/// Percentage of runs in which elevators and multiplexer are set anew.
+/// Percentage of runs in which elevators and multiplexer get new settings.
 const PERCENT: u64 = 40;
 
-/// Neither side is allowed to go.
+/// Neither reads nor writes may go.
 const NONE: Directions = Directions { reads: false, writes: false };
 
 impl World {
-    /// Adds changes of the elevators to the plan of a run of about `steps` steps from `now` on.
+    /// Adds new settings of the elevators to the plan of a run of about `steps` steps from `now`
+    /// on.
     pub(crate) fn plan_elevators(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Elevators, 0);
         if !random.chance(PERCENT) {
@@ -39,7 +41,7 @@ impl World {
         }
     }
 
-    /// Draws new settings for elevators and multiplexer; requests that were held can go now.
+    /// Draws new settings for elevators and multiplexer. Requests that were held may go now.
     pub(crate) fn set_elevators(&mut self, random: &mut Random) {
         if !self.chances.cut.straight {
             self.engine.elevators.set_any(random);
@@ -52,7 +54,7 @@ impl World {
         let id = EntryId(elevators.next);
         elevators.next += 1;
         let operation = match io.operation {
-            // The engine does not say why it reads; a read into a block mostly serves a write.
+            // The engine does not say why it reads, but a read into a block mostly serves a write.
             MemberOperation::Read { buffer: Buffer::Block { .. } } if elevators.names_pre_reads => {
                 Operation::PreRead
             }
@@ -72,8 +74,9 @@ impl World {
         self.dispatch();
     }
 
-    /// The demand of each side. The flusher's backlog is the dirty part of the allowed dirty
-    /// sectors. A request that a client waits for is urgent.
+    /// The demand of reads and of writes. The flusher's backlog is the share of the dirty limit
+    /// that is in use. Flushes, durable writes, and dirty sectors beyond the limit make the demand
+    /// urgent.
     fn demand(&self) -> Demand {
         let elevators = &self.engine.elevators;
         let reads = elevators.each.iter().any(|elevator| elevator.waits().reads);
@@ -101,7 +104,7 @@ impl World {
         }
     }
 
-    /// Gives the disks all requests that their elevators dispatch and the multiplexer lets go.
+    /// Passes to the disks all requests that the elevators dispatch and the multiplexer lets go.
     fn dispatch(&mut self) {
         loop {
             let demand = self.demand();
@@ -155,7 +158,7 @@ impl World {
         }
     }
 
-    /// The time that the multiplexer named has come.
+    /// Dispatches again, if the time that the multiplexer named has come.
     pub(crate) fn wake_elevators(&mut self) {
         if self.engine.elevators.due().is_some_and(|due| due <= self.clock.now) {
             self.tally.count("dispatcher-woken");
@@ -163,7 +166,7 @@ impl World {
         }
     }
 
-    /// The disk has completed a vector.
+    /// A disk has completed a vector: frees the tag, and dispatches again.
     pub(crate) fn vector_done(&mut self, member: MemberId, tag: Tag, is_read: bool) {
         let elevators = &mut self.engine.elevators;
         let index = usize::from(member.0);
@@ -175,7 +178,7 @@ impl World {
         self.dispatch();
     }
 
-    /// A disk does a vector, part by part.
+    /// A disk executes the parts of a vector, one by one.
     pub(crate) fn do_vector(&mut self, vector: Vector) {
         let Vector { member, tag, is_read, parts } = vector;
         let (count, mut failed) = (parts.len(), 0);

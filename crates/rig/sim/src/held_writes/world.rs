@@ -1,4 +1,5 @@
-//! The world's held writes, and their rules at each moment.
+//! The world's held writes (acknowledged before members have them): it notes each until members
+//! have it, and checks their rules after every action of a shard.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +9,11 @@ use braid_engine::request::RequestId;
 use super::HeldRequest;
 use crate::world::World;
 
-/// Times in a row that a shard may ask for the same moment.
+/// How many times in a row a shard may ask for a timeout that is past already.
 const UNHEEDED_MAX: u32 = 8;
 
 impl World {
-    /// A piece was answered while its shard, or a member that left, still names its payload.
+    /// A piece was answered while its shard, or a member that left, still uses its payload.
     pub(crate) fn keep(&mut self, shard: usize, reply: &PieceReply) {
         let id = reply.request;
         *self.engine.held.users.entry(id).or_default() += 1;
@@ -35,7 +36,7 @@ impl World {
         held.answered = self.clock.step;
     }
 
-    /// A piece of a request no longer names its payload.
+    /// A shard, or a member that left, no longer uses the payload of a piece.
     pub(crate) fn release(&mut self, id: RequestId) {
         let users = self.engine.held.users.get_mut(&id);
         let users = users.unwrap_or_else(|| panic!("a shard releases {id:?} without use"));
@@ -49,7 +50,7 @@ impl World {
         }
     }
 
-    /// Requests of which this shard no longer keeps anything.
+    /// Held requests of which this shard has released its pieces.
     pub(crate) fn no_longer_kept(&self, shard: usize) -> Vec<RequestId> {
         let engine = &self.engine;
         let is_over = |id: &RequestId| !engine.machines.shards[shard].shard.keeps(*id);
@@ -57,7 +58,8 @@ impl World {
         held.map(|(id, _)| *id).filter(is_over).collect()
     }
 
-    /// A shard no longer keeps anything of a request.
+    /// A shard has released its pieces of a held request. After the last shard, the members have
+    /// the write.
     pub(crate) fn reaches_members(&mut self, shard: usize, id: RequestId) {
         let held = self.engine.held.requests.get_mut(&id).expect("it was kept");
         held.shards.remove(&shard);
@@ -70,19 +72,20 @@ impl World {
         self.cover(range);
     }
 
-    /// Tells the model that members have the current version, unless a held write is current.
+    /// Tells the model that members have the current version of these sectors, unless it is held.
     pub(crate) fn cover(&mut self, range: (u64, u64)) {
         let held = &self.engine.held;
         self.model.cover(range, &|write| held.is_held(write));
     }
 
-    /// A lost acknowledged write leaves its sectors changed or not.
+    /// The array lost an acknowledged write: tells the model that any held write may be lost.
     pub(crate) fn lose_answered(&mut self) {
         let held = &self.engine.held;
         self.model.lose_answered(&|write| held.is_held(write));
     }
 
-    /// After each message or action of a shard: its dirty sectors are within the limit, or shrink.
+    /// After each message to a shard, or action of it: checks that its dirty sectors are within the
+    /// limit, or did not increase.
     pub(crate) fn check_held(&mut self, shard: usize) {
         let pieces = self.engine.held.pieces_of(shard);
         let side = &mut self.engine.machines.shards[shard];
@@ -93,7 +96,8 @@ impl World {
         side.dirty = dirty;
     }
 
-    /// A shard's time has come: checks that sooner or later it asks for another.
+    /// A shard's timeout passed: checks that the shard does not ask for past timeouts again and
+    /// again.
     pub(crate) fn heed(&mut self, index: usize) {
         let now = self.clock.now;
         let side = &mut self.engine.machines.shards[index];
@@ -103,7 +107,8 @@ impl World {
         assert!(is_heeded, "the shard ignores a timeout: {left:?} at {now:?}");
     }
 
-    /// Before time passes without anything in flight: shards with held writes have a timeout.
+    /// Nothing is in flight and time is about to pass: checks that every shard with held writes
+    /// asks for a timeout, within twice the age limit.
     pub(crate) fn check_due(&self) {
         if self.engine.held.is_empty() || !self.is_quiet() {
             return;
@@ -122,7 +127,8 @@ impl World {
         }
     }
 
-    /// A flush submitted at step `asked` succeeded.
+    /// A flush submitted at step `asked` succeeded: checks that no write acknowledged before is
+    /// held.
     pub(crate) fn check_flushed(&self, asked: u64) {
         let mut held = self.engine.held.requests.iter();
         let left = held.find(|(_, held)| held.answered < asked);

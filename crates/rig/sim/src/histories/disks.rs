@@ -1,4 +1,4 @@
-//! The disks of a history: a superblock's bytes, which can tear, and its last write.
+//! The disks of a history: each has a superblock's bytes, which can tear, and its last write.
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Level, default_layout};
@@ -10,9 +10,9 @@ use braid_ondisk::{
 use crate::content::{SECTOR, bytes};
 use crate::random::Random;
 
-/// The array of the history.
+/// The UUID of a history's own array.
 pub(super) const UUID: [u8; 16] = [0xB7; 16];
-/// Another array.
+/// The UUID of another array, whose disks are presented as well.
 pub(super) const STRANGER: [u8; 16] = [0x57; 16];
 const DEVICE_BYTES: u64 = 8 << 20;
 
@@ -21,7 +21,8 @@ pub(super) struct ArrayKind {
     level: Level,
     pub(super) slots: u16,
     pub(super) spares: u16,
-    /// The first device number: from 128 on the table reaches the superblock's second sector.
+    /// The first disk's device number. From 128 on the superblock's table of roles needs a second
+    /// sector.
     first_number: u16,
     version: Version,
 }
@@ -49,12 +50,12 @@ impl ArrayKind {
         usize::from(self.slots + self.spares)
     }
 
-    /// Device numbers of the members in slots.
+    /// Device numbers of the disks in slots.
     pub(super) fn numbers(self) -> impl Iterator<Item = u16> {
         self.first_number..self.first_number + self.slots
     }
 
-    /// The disks of a new array of this kind.
+    /// The disks of a new array of this kind, with this UUID.
     pub(super) fn disks(self, uuid: [u8; 16]) -> Vec<Device> {
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { 8 };
         let placement = placement(&PlacementRequest {
@@ -121,22 +122,22 @@ pub(super) struct Device {
     pub(super) number: u16,
     version: Version,
     offset_bytes: u64,
-    /// Its superblock's bytes.
+    /// The bytes of the disk's superblock.
     stored: Vec<u8>,
-    /// The last write on the disk.
+    /// Index of the last write that the disk holds.
     pub(super) write: usize,
     pub(super) is_clone: bool,
-    /// Superblock updates that it had together with all others.
+    /// Updates of the superblock that reached this disk and all others.
     pub(super) updates: u64,
-    /// An interrupted update reached it: it has one event more than others know of.
+    /// An interrupted update reached this disk, so that it has one event more than disks beside it.
     pub(super) is_ahead: bool,
-    /// The number of interruptions and losses when it was cloned.
+    /// When the disk was cloned: how many interruptions and losses the history had had then.
     pub(super) taken_at: Option<u64>,
     pub(super) is_spare: bool,
 }
 
 impl Device {
-    /// Its superblock, if the checksum fits.
+    /// The disk's superblock, if its checksum fits.
     pub(super) fn superblock(&self) -> Option<Superblock> {
         self.probed(0).probe.newest().cloned()
     }

@@ -1,4 +1,4 @@
-//! One run of a history's array: writes, rest, losses, and an end at any moment.
+//! One run of a history's array: writes, rests, losses, and an end at any moment.
 
 use std::sync::Arc;
 
@@ -25,18 +25,18 @@ struct Run {
     array: Array,
     geometry: Geometry,
     view: Arc<ArrayView>,
-    /// By [`MemberId`]: disk and superblock.
+    /// The disk and the superblock of each member, by [`MemberId`].
     members: Vec<(usize, Superblock)>,
     spares: Vec<usize>,
     is_broken: bool,
     now: Instant,
     times: UpdateTimes,
-    /// The state last written to superblocks.
+    /// The state that was last written to all superblocks.
     state: Option<Arc<SuperblockState>>,
 }
 
 impl History {
-    /// Runs an assembled array for a while. `disk_of` has the disk of each of assembly's members.
+    /// Runs an assembled array for a while. `disk_of` maps assembly's member indices to disks.
     pub(super) fn run(&mut self, assembled: &AssembledArray, disk_of: &[usize]) {
         self.sound.clear();
         let Ok(mut run) = self.open(assembled, disk_of) else { return };
@@ -118,7 +118,8 @@ impl History {
         })
     }
 
-    /// Writes all superblocks at once; power can be cut meanwhile. `held`: slots with a member.
+    /// Writes all superblocks at once; power can be cut meanwhile. `held`: the slots that have a
+    /// member.
     fn store(
         &mut self,
         batch: &[(usize, Superblock)],
@@ -141,7 +142,8 @@ impl History {
         Err(Cut)
     }
 
-    /// Checks that a cut costs at most the members that the level tolerates, or one.
+    /// Checks that superblocks torn by a power cut cost at most the members that the level
+    /// tolerates, or a single member.
     fn check_torn(
         &mut self,
         batch: &[(usize, Superblock)],
@@ -199,7 +201,7 @@ impl History {
                     ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
                     ArrayEffect::Notice(Notice::Recorded { .. }) => self.told(run),
-                    // All requests to a member have ended before the next effect.
+                    // Nothing to wait for: requests to a member end before the array's next effect.
                     ArrayEffect::Leave { .. }
                     | ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
@@ -229,7 +231,7 @@ impl History {
         }
     }
 
-    /// All members have the last update. Half of the histories record it elsewhere.
+    /// The last update reached all members. In half of the histories the state folder records it.
     fn told(&mut self, run: &mut Run) {
         let state = run.state.clone().expect("what is told was written");
         for role in state.roles.iter().filter(|role| role.slot.is_some()) {
@@ -282,7 +284,7 @@ impl History {
         Ok(())
     }
 
-    /// A client's write, to all members in the view; sometimes a member fails it.
+    /// A client writes to all members in the view. Sometimes a member fails the write.
     fn write(&mut self, run: &mut Run) -> Result<(), Cut> {
         while run.view.gate != Gate::Open {
             let epoch = run.view.epoch;
@@ -342,7 +344,7 @@ impl History {
         self.fail(run, member)
     }
 
-    /// Nothing is written for a while: the array can turn clean.
+    /// No client writes for a while, so that the array can turn clean.
     fn rest(&mut self, run: &mut Run) -> Result<(), Cut> {
         let Some(due) = run.array.poll_timeout() else { return Ok(()) };
         run.now = due;
@@ -350,7 +352,8 @@ impl History {
         self.drain(run)
     }
 
-    /// The end: an orderly stop, or a power cut at rest. True if nothing was in flight.
+    /// Ends the run with an orderly stop, or with a power cut at rest. True if nothing was in
+    /// flight.
     fn stop(&mut self, run: &mut Run) -> bool {
         if self.random.chance(50) {
             self.tally.count("power-cut");

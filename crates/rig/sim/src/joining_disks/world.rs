@@ -1,4 +1,4 @@
-//! The world's joining disks.
+//! The world's joining disks: it adds new or returning disks to the running array.
 
 use braid_engine::array::{Gate, MemberId, ReturningMember, SpareSetup, Wish};
 use braid_engine::open::{bad_log_sectors, returns};
@@ -12,13 +12,13 @@ use crate::fault::{Fault, Mishap};
 use crate::open::{self, Member};
 use crate::world::World;
 
-/// First ordinal among the faults of a cycle, behind background work.
+/// Faults of a cycle are numbered. Numbers from here on are joining disks.
 const FIRST_ORDINAL: u64 = 5000;
 
 /// Percentage of runs in which disks join.
 const PERCENT: u64 = 40;
 
-/// The bytes of a new disk.
+/// The byte that fills a new disk.
 const GARBAGE: u8 = 0xA7;
 
 impl World {
@@ -43,7 +43,8 @@ impl World {
         away.find(|member| self.disk_index(*member) == disk)
     }
 
-    /// The part of the array that the old disk holds, if it returns itself.
+    /// Which data the old disk still holds, for the case that it returns; `None` if it cannot
+    /// return.
     fn what_is_held(&self, disk: usize) -> Option<ReturningMember> {
         let probed = open::probe_disk(&self.disks[disk], disk);
         let found = probed.probe.newest()?;
@@ -58,7 +59,8 @@ impl World {
         returns(found, newest, seated.iter().map(|(slot, member)| (*slot, number(member))))
     }
 
-    /// A new disk joins for this disk's slot, if that is empty and the old disk is idle.
+    /// A new disk joins for the slot of this disk, or this disk returns. Nothing happens unless the
+    /// slot is empty and the old disk is idle.
     pub(crate) fn a_disk_joins(&mut self, disk: usize) {
         let has_bitmap = self.metadata.design.bit_sectors > 0;
         let may_return = has_bitmap && self.chances.of(Purpose::Joins, 2).chance(60);
@@ -66,7 +68,8 @@ impl World {
         self.joins(disk, may_return);
     }
 
-    /// The same; the old disk returns, if `may_return`.
+    /// A new disk joins for the slot of this disk; with `may_return` the old disk itself, if it
+    /// can.
     pub(crate) fn joins(&mut self, disk: usize, may_return: bool) {
         let slot = Slot(disk as u16);
         let machines = &self.engine.machines;
@@ -77,10 +80,10 @@ impl World {
             self.engine.pending.iter().any(|event| event.waits_for().is_some_and(is_of_disk));
         let is_waiting = machines.array.spares().into_iter().any(is_of_disk);
         let may_write = machines.shards[0].view.gate != Gate::Broken;
-        // No disk joins while logs are created or dropped.
+        // The array accepts no disk while parity logs are being created or dropped.
         let may_write = may_write && machines.array.are_logs_settled();
         let is_plain = self.bad_logs.is_none() && self.engine.elevators.is_empty();
-        // The first update declares a withheld disk out.
+        // A disk that was withheld at the start is not out before the first update says so.
         let is_known = self.out.contains(&disk);
         if !is_empty || is_asked || is_waiting || !may_write || !is_plain || !is_known {
             return;
@@ -95,7 +98,7 @@ impl World {
             self.tally.count("disk-comes-back");
             self.disks[disk].ills = DiskFaults::default();
             self.disks[disk].bad.clear();
-            // While it was away it kept power, or lost it.
+            // The returning disk kept power meanwhile, or lost it.
             let mut random = self.chances.of(Purpose::Joins, 3);
             if random.chance(50) {
                 self.disks[disk].lose_power(&mut random);
@@ -110,7 +113,7 @@ impl World {
         }
         self.metadata.is_blank(disk);
         self.bad_logs.forget(disk, &self.geometry);
-        // Superblocks can say that it is in before the array does.
+        // Superblocks can say that the disk is in before the array reports that.
         self.out.remove(&disk);
         self.absent.remove(&disk);
         self.engine.unflushed.remove(&disk);
@@ -118,7 +121,7 @@ impl World {
         let (design, now) = (self.metadata.design, self.clock.now);
         let machines = &mut self.engine.machines;
         let id = MemberId(machines.members.len() as u16);
-        // Until the array says otherwise it promises nothing.
+        // Its superblock calls the disk a spare until the array writes another.
         let mut superblock = design.superblock(disk);
         superblock.state.role = Role::Spare;
         machines.members.push(Member { disk, superblock });
@@ -134,10 +137,11 @@ impl World {
             Some(old) => array.handle_member_returned(now, old, newcomer),
             None => array.handle_member_added(now, newcomer, wanted),
         };
-        // Refused or not: from now on acknowledged writes do not prove membership.
+        // Even if the array refuses the disk: from now on an acknowledged write does not prove that
+        // this disk is a member.
         self.came.insert(id);
         if added.is_err() {
-            // The array takes no more writes: the disk does not belong to it.
+            // The array takes no more writes, so it refused the disk.
             self.tally.count("join-refused");
             return;
         }

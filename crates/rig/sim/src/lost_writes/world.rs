@@ -1,4 +1,5 @@
-//! The world's lost writes: it notes their loss, and checks reads from then on.
+//! The world's lost writes: it notes sectors that the array reports lost, and checks later reads of
+//! them.
 
 use braid_engine::request::{Fault, Operation, Request, RequestId};
 
@@ -6,7 +7,8 @@ use super::Loss;
 use crate::world::World;
 
 impl World {
-    /// The array reported these sectors lost, and released these requests with the report.
+    /// The array reported these sectors lost. `released`: requests whose payload it released
+    /// together with the report.
     pub(crate) fn lose_sectors(&mut self, (start, sectors): (u64, u64), released: &[RequestId]) {
         for sector in start..start + sectors {
             let is_there = |(from, count): (u64, u64)| (from..from + count).contains(&sector);
@@ -17,7 +19,8 @@ impl World {
             let may_be_rewritten =
                 first.is_some() || self.engine.held.ranges().any(|(_, range)| is_there(range));
             let loss = Loss { at: self.clock.step, may_be_rewritten, rewritten: None };
-            // If only one write in one piece is possible, the piece is unanswered yet.
+            // If the lost data can only be that of one write with a single piece, that piece is
+            // unanswered, and its answer must be an error.
             let is_alone = others.next().is_none() && released.is_empty();
             let whose = first.filter(|one| is_alone && self.is_one_piece(one)).map(|one| one.id);
             let is_own = |id: RequestId| Some(id) == whose;
@@ -33,8 +36,9 @@ impl World {
         self.engine.machines.regions.split(request).count() == 1
     }
 
-    /// The array has answered `request`, which began at step `began`. Reads of lost sectors fail;
-    /// reads of others, or of rewritten sectors, do not fail for that.
+    /// The array has answered `request`, which began at step `began`. Checks that a read fails
+    /// because of a loss only if it covers a sector that was lost and not rewritten, and then does
+    /// fail.
     pub(crate) fn check_lost(&mut self, request: &Request, began: u64, result: Result<(), Fault>) {
         let range = (request.start.0, request.sectors);
         match (request.operation, result) {
@@ -52,7 +56,8 @@ impl World {
                     assert!(is_explained, "{request:?} fails, but none of its sectors is lost");
                     self.tally.count("lost-is-not-read");
                 } else if result.is_ok() {
-                    // A read from before the loss can come from memory, with acknowledged bytes.
+                    // A read that began before the loss may return the acknowledged bytes from
+                    // memory.
                     let is_lost = |loss: &Loss| {
                         loss.at < began && !loss.may_be_rewritten && loss.rewritten.is_none()
                     };

@@ -1,4 +1,4 @@
-//! The world's superblocks: it tears them, and reads them from the disks.
+//! The world's superblocks: it writes, tears and reads them on the disks.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ use crate::schedule::Event;
 use crate::world::World;
 
 impl World {
-    /// The engine writes another metadata area of a member: its disk, the first sector, and the
-    /// bytes. If it `fails`, a part can reach the disk.
+    /// The engine writes a metadata area of a member other than the superblock. `index`, `start`
+    /// and `data` are the disk, the first sector and the bytes. With `fails` the disk stores any
+    /// part.
     pub(crate) fn write_area(
         &mut self,
         member: MemberId,
@@ -42,7 +43,7 @@ impl World {
         Err(self.failed(member, (asked, kind), place))
     }
 
-    /// Writes any sectors of a superblock; the array does not hear of it.
+    /// A disk stores any sectors of a superblock, and the array gets no answer.
     pub(crate) fn tear_superblock(
         &mut self,
         disk: usize,
@@ -65,7 +66,8 @@ impl World {
         }
     }
 
-    /// Checks that a power cut in superblock writes costs at most a tolerated loss, or one member.
+    /// Checks that superblocks torn by a power cut cost at most the members that the level
+    /// tolerates, or a single member.
     fn check_torn_together(&mut self) {
         let torn = std::mem::take(&mut self.metadata.torn_together);
         let victims = &self.engine.plan.victims;
@@ -89,7 +91,7 @@ impl World {
         });
     }
 
-    /// Whether superblocks of several sectors are in flight.
+    /// Whether a superblock in flight changes more than its first sector, so that it can tear.
     pub(crate) fn superblocks_may_tear(&self) -> bool {
         self.engine.pending.iter().any(|event| {
             let Event::Superblock { member, state, time } = event else { return false };
@@ -100,7 +102,7 @@ impl World {
         })
     }
 
-    /// Notes disks with torn superblocks: they can be in or out, as assembly will find.
+    /// Finds disks with torn superblocks. Assembly may choose these disks or not.
     pub(crate) fn find_torn(&mut self) {
         self.check_torn_together();
         for disk in self.metadata.torn.clone() {
@@ -120,14 +122,14 @@ impl World {
         disk >= usize::from(self.geometry.slots())
     }
 
-    /// Spares of the running array.
+    /// Disks of the running array that have no slot of their own.
     pub(crate) fn spares(&self) -> impl Iterator<Item = usize> {
         let members = self.engine.machines.members.iter().map(|member| member.disk);
         let file = self.metadata.design.file_disk();
         members.filter(move |disk| self.is_spare(*disk) && Some(*disk) != file)
     }
 
-    /// Checks that a spare was never written outside its superblock.
+    /// Checks that the data area of every spare is unwritten.
     pub(crate) fn check_spares_are_untouched(&self) {
         let sectors = self.geometry.used_sectors(Slot(0));
         let journal = self.metadata.design.journal_disk();
@@ -140,7 +142,8 @@ impl World {
         }
     }
 
-    /// While a loss is published: checks that sound spares record it, too.
+    /// The array publishes the loss of a member: checks that the superblocks of sound spares record
+    /// the loss already.
     pub(crate) fn check_spares_are_told(&mut self, lost: MemberId) {
         let number = usize::from(self.metadata.design.number(self.disk_index(lost)));
         let spares: Vec<usize> = self.spares().collect();

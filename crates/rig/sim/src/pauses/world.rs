@@ -1,4 +1,4 @@
-//! The world's pausing disks: before a disk goes on, all others do.
+//! The world's pausing disks: before a disk answers again, all else must have proceeded without it.
 
 use braid_engine::array::{MemberId, MetadataArea, Notice};
 use braid_engine::cause::{Cause, RequestKind};
@@ -13,21 +13,22 @@ use crate::fault::{Fault, Mishap};
 use crate::schedule::Event;
 use crate::world::{StepResult, World};
 
-/// First ordinal among the faults of a cycle, behind elevators.
+/// Faults of a cycle are numbered. Numbers from here on are pauses and settings for slow members.
 const FIRST_ORDINAL: u64 = 4000;
 
-/// Percentage of runs in which members are watched, and of those in which a disk pauses.
+/// Percentage of runs in which slow members may sit out. In the same percentage of those runs a
+/// disk pauses.
 const PERCENT: u64 = 60;
 
-/// Far more steps than all possible reads take. After the disk sits out, steps do not count in
-/// which the schedule draws its stalled requests: it can draw these nearly always.
+/// Far more steps than all reads take. Once the disk's member sits out, steps in which the schedule
+/// draws a stalled event do not count, because nearly all draws can be such.
 const STEPS_MAX: u32 = 20_000;
-/// Limit of such draws: a schedule draws another event long before.
+/// Limit for draws of stalled events. A schedule draws another event long before.
 const DRAWS_MAX: u32 = 1_000_000;
 
-/// Time limit for a silent member.
+/// The driver's time limit for a member that answers nothing.
 const SILENCE_MS: u64 = 8000;
-/// Steps after which a disk that goes on can be a member again.
+/// So many steps after its pause, a disk whose member was away tries to return.
 const RETURN_TRIES: [u64; 3] = [60, 300, 1500];
 
 impl World {
@@ -59,7 +60,8 @@ impl World {
             }
         }
         for (ordinal, (step, disk, mishap)) in (FIRST_ORDINAL..).zip(plan) {
-            // A pause whose end is cut lasts for ever, so both are cut together.
+            // The beginning and the end of a pause share a number, because a pause without an end
+            // lasts forever.
             let number = if mishap == Mishap::GoesOn { ordinal - 1 } else { ordinal };
             if !self.chances.leaves_out(Kind::Fault, number) {
                 self.engine.plan.faults.push(Fault { step, disk, mishap, ordinal: number });
@@ -67,19 +69,21 @@ impl World {
         }
     }
 
-    /// The disk is about to go on: checks that no read has waited for it.
+    /// A paused disk is about to answer again: checks that no request has to wait for it.
     pub(crate) fn goes_on(&mut self, disk: usize) {
         if self.is_away(disk) {
             self.serve_all(disk);
             let member = self.newest_of(disk);
             if self.chances.of(Purpose::Pauses, 2).chance(20) {
-                // Or it never goes on: its flush fails.
+                // Sometimes the disk fails the flush that it must do before it returns, and stays
+                // away.
                 let cause = self.failed(member, (RequestKind::Flush, FaultKind::Gone), (0, 0));
                 let now = self.clock.now;
                 self.engine.machines.array.handle_stays_away(now, cause);
                 self.drain_array();
             }
-            // It returns when it has completed all its requests.
+            // The disk can return once it has completed all its old requests, so it tries several
+            // times.
             for steps in RETURN_TRIES {
                 let step = self.clock.step + steps;
                 let fault = Fault { step, disk, mishap: Mishap::Joins, ordinal: FIRST_ORDINAL };
@@ -117,7 +121,8 @@ impl World {
         self.drain_array();
     }
 
-    /// All other requests to the member have failed; the engine hears nothing when they end.
+    /// A member leaves: all its requests in flight fail in the engine now, and their results are
+    /// ignored later.
     pub(crate) fn member_leaves(&mut self, member: MemberId) {
         assert!(self.engine.left.insert(member), "a member leaves once");
         let now = self.clock.now;
@@ -147,7 +152,7 @@ impl World {
         }
     }
 
-    /// Whether the member of a disk is away, and every shard knows.
+    /// Whether a disk's member is away (out until it answers), and every shard knows.
     fn is_away(&self, disk: usize) -> bool {
         let machines = &self.engine.machines;
         let mut away = machines.array.away().into_iter().map(|(member, _)| member);
@@ -157,7 +162,8 @@ impl World {
         machines.shards.iter().all(|side| !side.view.is_used(member))
     }
 
-    /// The disk is about to go on, and its member is away: checks that no request waits for it.
+    /// A paused disk is about to answer again, and its member is away. Runs the world, and checks
+    /// that no client's request waits for that disk.
     fn serve_all(&mut self, disk: usize) {
         let mut steps = 0;
         while self.engine.clients.flights.values().any(|flight| flight.call.is_none()) {
@@ -172,12 +178,12 @@ impl World {
         self.tally.count("no-request-waits-for-one-away");
     }
 
-    /// Whether no disk has unreadable sectors: the array waits for the rewrite of such sectors.
+    /// Whether no disk has unreadable sectors. Requests may wait for the rewrite of such sectors.
     fn disks_are_whole(&self) -> bool {
         self.disks.iter().all(|disk| disk.bad.is_empty())
     }
 
-    /// Whether the disk is stalled, and no other disk has a fault.
+    /// Whether this disk is stalled, no other disk has a fault, and no disk lies.
     fn is_alone_in_harm(&self, disk: usize) -> bool {
         let engine = &self.engine;
         let mut others = self.disks.iter().enumerate().filter(|(index, _)| *index != disk);
@@ -190,7 +196,7 @@ impl World {
             && self.taint.is_calm()
     }
 
-    /// Whether every read can avoid this disk, and needs nothing else but time.
+    /// Whether every read can go around this disk, and no other fault can delay it.
     fn all_can_be_read_around(&self, disk: usize) -> bool {
         let engine = &self.engine;
         let mut notices = engine.notices.iter();
