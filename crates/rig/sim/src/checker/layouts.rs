@@ -53,8 +53,8 @@ fn check_mirror(design: &Design, mirror: &MirrorGeometry) {
         let copies = |sector| (0..slots).map(move |slot| (sector, slot, sector));
         expected.extend((0..mirror.capacity_sectors()).flat_map(copies));
     } else {
-        // Deals chunks like cards round the slots, each `near` times. Then repeats the deal `far`
-        // times, each moved on.
+        // Deals chunks like cards round the slots, each chunk `near` times, in `far` deals. Each
+        // deal begins `near` slots further on.
         let (near, far, is_offset) = (byte(0), byte(8), byte(16) == 1);
         let rows = design.rows / far;
         let cards = (0..rows * slots).filter(|card| card / near < rows * slots / near);

@@ -1,6 +1,6 @@
-//! Stories of partial parity logs, and of journals (`journal`). A RAID-5 is written as md writes
-//! it, power is cut anywhere, and the shipped machine replays the logs: with any member withheld,
-//! cut again in mid replay, and with the member back.
+//! Stories of partial parity logs (PPL), and of journals (`journal`). A RAID-5 is written as md
+//! writes it, and power is cut anywhere. Then the shipped machine replays the logs: with any member
+//! withheld, cut again in mid replay, and with the member back.
 //!
 //! ```text
 //!   writer ─▶ operations ─ cut after each ─▶ disks ─ one withheld, or none ─▶ replay ─▶ checked
@@ -27,11 +27,11 @@ use crate::random::Random;
 use platter::{Platter, SECTOR};
 use writer::{LOG_SECTOR, LogHistory, UUID, bytes_of, data_start, written, xor};
 
-/// Sector in which a disk says whether the array is clean.
+/// The sector of a disk that says whether the array is clean.
 const SUPER_SECTOR: u64 = 0;
 const CLEAN: [u8; SECTOR] = [1; SECTOR];
 
-/// Tells stories of some arrays.
+/// Checks replays of the arrays that these seeds draw, for parity logs and for journals.
 ///
 /// # Panics
 /// At the first error.
@@ -47,17 +47,17 @@ struct AllowedValues {
     old: u64,
 }
 
-/// Disks after a crash, and the expected content.
+/// The disks after a crash, and the values that each array sector may have.
 #[derive(Clone)]
 struct CrashState<'a> {
     of: &'a LogHistory,
     disks: Vec<Platter>,
     allowed: Vec<AllowedValues>,
-    /// The bad sector is in a bad-block log; otherwise the replay runs into it.
+    /// Whether a bad-block log names the bad sector. If not, the replay finds it by reading it.
     is_bad_logged: bool,
 }
 
-/// The disks, for a replay that loses power after so many operations.
+/// The disks of a replay, which lose power after `ops_left` operations.
 struct Bench<'a> {
     disks: &'a mut [Platter],
     records: BTreeMap<usize, PplRecord>,
@@ -68,7 +68,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether power lasts for one more operation.
+    /// Counts an operation; whether power lasts for it.
     fn is_powered(&mut self) -> bool {
         self.ops += 1;
         let is_powered = self.ops_left > 0;
@@ -148,7 +148,8 @@ impl<'a> CrashState<'a> {
         PplLog::read(&bytes, place, &UUID).expect("it is on the disk").newest
     }
 
-    /// Replays as at a start, with power for so many operations; returns how many it took.
+    /// Replays the logs as a server does at a start, with power for `ops_left` operations. Returns
+    /// how many operations the replay has.
     fn start(&mut self, withheld: Option<usize>, ops_left: usize) -> (usize, Report) {
         if !self.is_dirty(withheld) {
             return (0, Report::default());
@@ -183,7 +184,8 @@ impl<'a> CrashState<'a> {
         self.disks.iter_mut().for_each(|disk| disk.cut(random));
     }
 
-    /// A sector of a member's data, computed from the others if its disk is withheld.
+    /// A sector of a member's data area, and whether it was computed from the other members. `None`
+    /// if it cannot be read or computed.
     fn sector(
         &self,
         slot: usize,
@@ -208,7 +210,7 @@ impl<'a> CrashState<'a> {
         Some((bytes, true))
     }
 
-    /// Checks that each sector has an allowed value.
+    /// Checks that each array sector has an allowed value.
     fn check(&self, withheld: Option<usize>) {
         let geometry = &self.of.geometry;
         for (sector, allowed) in (0..).zip(&self.allowed) {
@@ -224,7 +226,7 @@ impl<'a> CrashState<'a> {
         }
     }
 
-    /// Checks that each parity fits its row, as far as the row can be read.
+    /// Checks that parity fits in every row whose sectors can all be read.
     fn check_parity(&self) {
         let geometry = &self.of.geometry;
         for at in 0..geometry.used_sectors() {
@@ -241,7 +243,8 @@ impl<'a> CrashState<'a> {
     }
 }
 
-/// The disks after so many operations have begun, and their allowed content.
+/// The disks if power is cut after the first `cut` operations, and the values that each array
+/// sector may have then.
 fn crashed<'a>(of: &'a LogHistory, cut: usize, random: &mut Random) -> CrashState<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {
@@ -280,7 +283,7 @@ fn told(random: &mut Random) {
             if withheld.is_none() && report.unsettled.is_empty() {
                 first.check_parity();
             }
-            // Somewhere in the replay, or right after it, power is cut again.
+            // Power is cut again somewhere in the replay, or right after it.
             let ops_left =
                 if random.chance(30) { ops } else { random.below(ops as u64 + 1) as usize };
             let mut second = crashed.clone();

@@ -1,4 +1,4 @@
-//! A disk of a replay's story: its durable content, and the writes since.
+//! A disk of a replay's story: its durable content, and the writes in its cache.
 
 use crate::random::Random;
 
@@ -16,7 +16,7 @@ pub(super) enum Op {
     Flush {
         disk: usize,
     },
-    /// With FUA.
+    /// A write with FUA.
     WriteDurably {
         disk: usize,
         sector: u64,
@@ -24,12 +24,12 @@ pub(super) enum Op {
     },
 }
 
-/// A disk with a cache that a power cut empties in part.
+/// A disk with a cache. A power cut loses any part of the cache.
 #[derive(Clone, Default)]
 pub(super) struct Platter {
     durable: Vec<u8>,
     volatile: Vec<(u64, Vec<u8>)>,
-    /// This sector cannot be read.
+    /// The sector that cannot be read, if any.
     pub(super) bad_sector: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Platter {
         Self { durable: vec![0; sectors as usize * SECTOR], ..Self::default() }
     }
 
-    /// Reads; false, with a part of the bytes, if a sector is bad.
+    /// Reads sectors. Returns false, and only a part of the bytes, if one of them is bad.
     pub(super) fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
         let end = sector + (bytes.len() / SECTOR) as u64;
         if self.bad_sector.is_some_and(|bad| (sector..end).contains(&bad)) {
@@ -65,7 +65,7 @@ impl Platter {
         self.volatile.push((sector, bytes.to_vec()));
     }
 
-    /// With FUA: other writes stay in the cache.
+    /// Writes with FUA. Other writes stay in the cache.
     pub(super) fn write_durably(&mut self, sector: u64, bytes: &[u8]) {
         let start = sector as usize * SECTOR;
         self.durable[start..start + bytes.len()].copy_from_slice(bytes);

@@ -1,8 +1,9 @@
 //! md's writes with a partial parity log, as the ordered requests to each disk.
 //!
-//! Each log is independent, because rows belong to the log of their parity: a durable record; then
-//! its data and parity in any order; then flushes; then the next record. The writer knows the
-//! layout of entries from their definition, not from the engine.
+//! Each disk has a log for the rows whose parity it holds, so the logs do not depend on each other.
+//! A log is a sequence of steps: a durable record; then the record's data and parity in any order;
+//! then flushes; then the next record. The writer makes entries from the definition of their
+//! layout, not with the engine's code.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,12 +16,12 @@ use crate::random::{Random, fold, mix};
 
 pub(super) const UUID: [u8; 16] = *b"replayed-array--";
 const CHUNK: u64 = 8;
-/// Place of a disk's log.
+/// The sector where a disk's log begins.
 pub(super) const LOG_SECTOR: u64 = 8;
 
-/// Array sectors of a record while it counted, with the content before and after.
+/// The array sectors of one log record, and the operations during which that record counts.
 pub(super) struct Flight {
-    /// From the operation that begins its record to the flush that ends it.
+    /// From the operation that writes the record to the flush that ends it.
     pub(super) ops: Range<usize>,
     pub(super) changes: BTreeMap<u64, (u64, u64)>,
 }
@@ -32,7 +33,7 @@ pub(super) struct LogHistory {
     pub(super) disks: Vec<Platter>,
     pub(super) ops: Vec<Op>,
     pub(super) flights: Vec<Flight>,
-    /// By array sector: the final content.
+    /// The final content of each array sector.
     pub(super) content: Vec<u64>,
 }
 
@@ -62,28 +63,28 @@ fn geometry(random: &mut Random) -> StripeGeometry {
     }
 }
 
-/// An entry before it is in a record: the write, and the place of its partial parity.
+/// One write that becomes an entry of a record, and the place of its partial parity.
 struct Range5 {
-    /// The header's words.
+    /// The entry in the record's header.
     entry: PplEntry,
     sectors: Vec<u64>,
-    /// The chunk's sector for each sector of partial parity.
+    /// For each sector of partial parity: its offset in the chunk.
     offsets: Vec<u64>,
 }
 
 struct Writer<'a> {
     random: &'a mut Random,
-    /// Chunks are written whole, so that records fill a ring to its end more often.
+    /// Writes cover whole chunks, so that records fill a log's ring to its end more often.
     is_whole: bool,
     geometry: StripeGeometry,
     place: PplPlace,
     content: Vec<u64>,
 }
 
-/// One log's operations, each with the number of its record if it begins or ends one.
+/// The operations and the records of one log.
 struct Stream {
     ops: Vec<Op>,
-    /// Begin, end and changes of each record.
+    /// The records of the log; their `ops` are indices into this stream.
     flights: Vec<Flight>,
 }
 
@@ -95,7 +96,7 @@ impl Writer<'_> {
         (slot, start + u64::from(address.offset_sectors))
     }
 
-    /// Array sectors at one sector of the chunks of a row.
+    /// The array sectors of a row at one offset, one of each data chunk.
     fn across(&self, row: ChunkRow, offset: u64) -> Vec<u64> {
         let logical = |index| self.geometry.logical(row, index, offset as u32).0;
         (0..self.geometry.data_slots()).map(logical).collect()
@@ -111,7 +112,7 @@ impl Writer<'_> {
             PplEntry { data_sector, parity_bytes, data_bytes, parity_slot, checksum: 0 }
         };
         if self.random.chance(25) {
-            // Any range of the row, with a chunk of partial parity.
+            // Any range of the row, with a whole chunk of partial parity.
             let start = first + self.random.below(CHUNK * data_slots);
             let left = first + CHUNK * data_slots - start;
             let length = 1 + self.random.below(left);
@@ -141,7 +142,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The exclusive-or of the unchanged data.
+    /// The partial parity of a write: the exclusive-or of the data that it leaves unchanged.
     fn partial(&self, row: ChunkRow, range: &Range5) -> Vec<u8> {
         let mut partial = Vec::new();
         for &offset in &range.offsets {
@@ -155,7 +156,7 @@ impl Writer<'_> {
         partial
     }
 
-    /// Data and parity of a record, in any order, in pieces.
+    /// The writes of a record's data and parity to members, sector by sector.
     fn members(&mut self, row: ChunkRow, range: &Range5, ops: &mut Vec<Op>) {
         let mut offsets: Vec<u64> = range.sectors.iter().map(|sector| sector % CHUNK).collect();
         offsets.sort_unstable();
@@ -236,7 +237,7 @@ pub(super) fn data_start(place: PplPlace) -> u64 {
     LOG_SECTOR + u64::from(place.size_sectors)
 }
 
-/// Merges streams into one order that keeps each stream's own.
+/// Merges the streams at random; each stream's operations keep their order.
 fn merged(streams: Vec<Stream>, random: &mut Random) -> (Vec<Op>, Vec<Flight>) {
     let (mut ops, mut flights) = (Vec::new(), Vec::new());
     let mut left: Vec<_> = streams.iter().map(|stream| stream.ops.len() as u64).collect();
@@ -257,10 +258,10 @@ fn merged(streams: Vec<Stream>, random: &mut Random) -> (Vec<Op>, Vec<Flight>) {
     (ops, flights)
 }
 
-/// An array with writes in flight.
+/// Draws an array with parity logs, and the operations of clients' writes.
 pub(super) fn written(random: &mut Random) -> LogHistory {
     let geometry = geometry(random);
-    // As much as one large record takes, or a ring of a few.
+    // A log with room for one large record, or (`multiple`) a ring with room for a few.
     let multiple = random.chance(70);
     let size_sectors = (8 * (5 + random.below(if multiple { 8 } else { 1 }))) as u16;
     let place = PplPlace { offset_sectors: LOG_SECTOR as i16, size_sectors, multiple };

@@ -1,4 +1,5 @@
-//! The world's requests in whole sectors: it hands them out in pieces, and checks each answer.
+//! The world's requests in whole sectors: it passes them to shards in pieces, and checks each
+//! answer.
 
 use braid_engine::array::{MemberId, MemberView};
 use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
@@ -21,7 +22,8 @@ impl World {
         name
     }
 
-    /// Submits whole sectors, bypassing the write admission, which must be empty.
+    /// Submits a request in whole sectors without write admission. No request in bytes may be in
+    /// flight.
     pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
         self.tally.requests += 1;
         let id = self.next_request;
@@ -43,7 +45,8 @@ impl World {
         self.start_flight(operation, (start, sectors), payload, None)
     }
 
-    /// Submits a request in whole sectors to the engine, as a step of `call` if given.
+    /// Submits a request in whole sectors to the engine. If `call` is given, it is a step of that
+    /// request in bytes.
     pub(crate) fn start_flight(
         &mut self,
         operation: Operation,
@@ -54,7 +57,7 @@ impl World {
         if operation.is_write() {
             self.check_nobody_patches(call, (start, sectors));
         }
-        // A read can write back sectors that it could not read.
+        // A read of unreadable sectors rewrites them, which can fail as a write does.
         let may_write = operation.is_write() || !self.engine.plan.victims.is_empty();
         if self.taint.may_lie && may_write {
             self.rows_are_asked((start, sectors));
@@ -93,7 +96,7 @@ impl World {
         id
     }
 
-    /// The client itself submits a flush.
+    /// A client without a connection submits a flush.
     pub(crate) fn flush(&mut self) -> RequestId {
         self.tally.requests += 1;
         self.start_flush(self.clock.step, FlushFor::Client)
@@ -124,7 +127,8 @@ impl World {
             self.superblocks_have_told();
             let shards = &self.engine.machines.shards;
             if shards.iter().any(|side| side.early_until >= flight.began) {
-                // A later write in flight can have taken its place before it was answered.
+                // The held write may be covered by a later write already, before the client gets
+                // its answer.
                 let write = flight.call.unwrap_or(id).0;
                 self.model.released((start.0, sectors), write);
             }
@@ -173,27 +177,29 @@ impl World {
         }
     }
 
-    /// The client knows how a write ended.
+    /// A client got the answer to a write: tells the model how the write ended.
     pub(crate) fn end_write(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
         self.model.end(range, write, times, end);
         self.cover(range);
     }
 
-    /// A write was acknowledged. Before that, superblocks went to every member: absent disks are
-    /// out, and those that take part are in, whatever happened before.
+    /// A write was acknowledged. Before that, superblocks reached every member: absent disks are
+    /// out, and disks that take part are in, whatever happened before.
     fn superblocks_have_told(&mut self) {
         self.engine.has_written = true;
         self.out.append(&mut self.absent);
         if self.geometry.level().family() != Family::Direct {
             let machines = &self.engine.machines;
             for (id, member) in (0..).map(MemberId).zip(&machines.members) {
-                // In 0.90 a recovering member is a spare, and shards know more than superblocks.
+                // In version 0.90 superblocks call a recovering member a spare, although the
+                // shards' view has it.
                 let has_offsets = self.metadata.design.version != braid_ondisk::Version::V0_90;
                 let is_told = || has_offsets || self.all_have_in_slot(member.disk);
                 let is_it = |one: &MemberView| one.id == id && is_told();
                 let mut slots = machines.shards.iter().flat_map(|side| side.view.slots.iter());
                 let is_in = slots.any(|slot| slot.as_ref().is_some_and(is_it));
-                // A view brings a joined member in; its predecessor no longer matters.
+                // The view may have only the newest member of a disk. An older member of that disk
+                // proves nothing.
                 let mut came = self.came.iter().filter(|one| **one > id);
                 let is_replaced =
                     came.any(|one| machines.members[usize::from(one.0)].disk == member.disk);
@@ -204,7 +210,7 @@ impl World {
         }
     }
 
-    /// Whether the last table of each member of the shards has this disk in its slot.
+    /// Whether the last superblock of each member in the shards' views has this disk in a slot.
     fn all_have_in_slot(&self, disk: usize) -> bool {
         let machines = &self.engine.machines;
         let number = usize::from(self.metadata.design.number(disk));
@@ -214,7 +220,7 @@ impl World {
         tables.all(|roles| matches!(roles.get(number), Some(Role::Active(_))))
     }
 
-    /// Whether shards never sent it a data request: it is a spare, or is about to replace another.
+    /// Whether no shard uses a disk for data: it is a spare, or is about to replace another disk.
     fn is_unused(&self, disk: usize) -> bool {
         let machines = &self.engine.machines;
         let views = || machines.shards.iter().map(|side| &side.view);
@@ -246,7 +252,7 @@ impl World {
         }
     }
 
-    /// The client that submitted a flush at step `asked` knows its result.
+    /// A client got the result of a flush that it submitted at step `asked`.
     pub(crate) fn flush_known(&mut self, asked: u64, is_well: bool) {
         if is_well {
             self.model.flushed(asked, self.engine.clients.oldest_read());
@@ -255,7 +261,7 @@ impl World {
         }
     }
 
-    /// The whole array, as clients read it; `None` if a part cannot be read.
+    /// The content of the whole array, read as a client reads it. `None` if a part cannot be read.
     pub(crate) fn read_all(&mut self) -> Option<Vec<u8>> {
         let capacity = self.geometry.capacity_sectors();
         let length = 64;

@@ -1,4 +1,4 @@
-//! A failing seed becomes the fewest cycles, requests and faults that still fail.
+//! Reduces a failing seed to few cycles, requests and faults that still fail.
 //!
 //! ```text
 //!   settings that fail ─▶ fewer cycles ─▶ leave out halves, quarters, ... single ones ─▶ simpler world
@@ -6,17 +6,17 @@
 //!                           └──────────────── again, while anything got smaller ◀───────────┘
 //! ```
 //!
-//! Delta debugging over numbered items ([`crate::cut`]). Leaving an item out moves all later ones
-//! in the schedule. So an attempt that does not fail is retried with other schedules before it is
-//! dropped. Two failures are the same if their messages have the same [`shape`]: the first error
-//! can hit another sector, but must be of the same kind.
+//! It is delta debugging over numbered items ([`crate::cut`]). If an item is left out, all later
+//! items move in the schedule. So an attempt that does not fail is retried with other schedules
+//! before the item is put back. Two failures are the same if their messages have the same
+//! [`shape`]: the first error can hit another sector, but must be of the same kind.
 //!
-//! It has no clock: its caller decides when to stop.
+//! The shrinker has no clock: its caller decides when to stop.
 //!
 //! # Invariants
 //! - The returned run fails, and the printed command repeats it
 //!   [check: a_dropped_flush_shrinks_to_a_handful_and_the_command_repeats_it].
-//! - It ends: every accepted attempt is smaller, and attempts are bounded.
+//! - Shrinking ends: every accepted attempt is smaller, and the number of attempts is limited.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,27 +26,27 @@ use crate::cut::{Kind, Number};
 use crate::trace::{Trace, Witness};
 use crate::world::World;
 
-/// Schedules to try when a single item is left out.
+/// How many schedules to try when a single item is left out.
 const SCHEDULES: u64 = 16;
 
 /// A reduced failing run.
 #[derive(Clone, Debug)]
 pub struct ReducedRun {
-    /// The smallest run that was found.
+    /// The settings of the smallest failing run that was found.
     pub settings: Settings,
-    /// The message of its checker.
+    /// The message with which its checker panics.
     pub message: String,
-    /// Cycles of it in which something happens.
+    /// Cycles of the run in which something happens.
     pub cycles: usize,
-    /// Requests in it, except those that read everything after a start.
+    /// Requests in the run, except those that read everything after a start.
     pub requests: usize,
-    /// Faults in it.
+    /// Faults in the run.
     pub faults: usize,
-    /// Runs that it took.
+    /// How many runs the search took.
     pub runs: u64,
 }
 
-/// A panic's message without numbers and brackets: one shape for failures of one kind.
+/// A panic's message without digits and brackets. Failures of one kind have one shape.
 #[must_use]
 pub fn shape(message: &str) -> String {
     let mut masked = String::new();
@@ -69,12 +69,13 @@ pub fn shape(message: &str) -> String {
     parts.join(", ")
 }
 
-/// The smallest run that fails as `settings` do, if they fail. Calls `goes_on` before every run.
+/// The smallest run that fails in the same way as `settings`; `None` if `settings` do not fail.
+/// Calls `goes_on` before every run, and stops when it returns false.
 pub fn shrink(settings: &Settings, goes_on: &mut dyn FnMut() -> bool) -> Option<ReducedRun> {
     shrink_prepared(settings, |_| {}, goes_on)
 }
 
-/// The same with worlds that `prepare` has changed before they run.
+/// As `shrink`. `prepare` changes each world before it runs.
 fn shrink_prepared(
     settings: &Settings,
     prepare: fn(&mut World),
@@ -106,7 +107,7 @@ fn shrink_prepared(
     })
 }
 
-/// One run: the message of its checker and the numbers of its events, if it fails.
+/// Runs a simulation. If it fails, returns its checker's message and the numbers of its items.
 fn run(settings: &Settings, prepare: fn(&mut World)) -> Option<(String, BTreeSet<Number>)> {
     let witness = Witness::default();
     let trace = Trace::new(false).seen_by(&witness);
@@ -124,7 +125,7 @@ fn run(settings: &Settings, prepare: fn(&mut World)) -> Option<(String, BTreeSet
 struct Shrinker<'a> {
     best: Settings,
     message: String,
-    /// Events of the best run.
+    /// Numbers of the cycles, requests and faults of the best run.
     came: BTreeSet<Number>,
     shape: String,
     prepare: fn(&mut World),
@@ -146,7 +147,7 @@ impl Shrinker<'_> {
                 break;
             }
         }
-        // Naming the items that stay is mostly shorter.
+        // The settings name the items that stay, because that list is mostly shorter.
         let mut settings = self.best.clone();
         settings.cut.only = Some(self.came.clone());
         settings.cut.without.clear();
@@ -154,7 +155,7 @@ impl Shrinker<'_> {
         self.attempt(settings);
     }
 
-    /// Whether it fails in the same way; then it is the best.
+    /// Whether a run with these settings fails in the same way. Then it is the new best run.
     fn attempt(&mut self, settings: Settings) -> bool {
         self.is_over = self.is_over || !(self.goes_on)();
         if self.is_over {
@@ -169,13 +170,13 @@ impl Shrinker<'_> {
         true
     }
 
-    /// Events of one kind: cycles, requests or faults.
+    /// Numbers of one kind in the best run; `None` for cycles.
     fn of(&self, kind: Option<Kind>) -> Vec<Number> {
         let is_of = |number: &&Number| number.item.map(|(kind, _)| kind) == kind;
         self.came.iter().filter(is_of).copied().collect()
     }
 
-    /// Ends with the cycle that fails.
+    /// Leaves out the cycles after the one that fails.
     fn end_sooner(&mut self) {
         let Some(last) = self.came.iter().map(|number| number.cycle).max() else { return };
         if last + 1 < self.best.cycles {
@@ -183,7 +184,8 @@ impl Shrinker<'_> {
         }
     }
 
-    /// Leaves out as many as possible: halves first, single ones last and with other schedules.
+    /// Leaves out as many items of a kind as possible: halves first, single items last and with
+    /// other schedules.
     fn leave_out(&mut self, kind: Option<Kind>) {
         let mut size = self.of(kind).len().div_ceil(2);
         while size > 0 && !self.is_over {
@@ -208,7 +210,8 @@ impl Shrinker<'_> {
         }
     }
 
-    /// One shard, one stripe, write-through, straight elevators, short requests, a plain schedule.
+    /// Tries a simpler world: one shard, one stripe, write-through, straight elevators, short
+    /// requests, a plain schedule.
     fn simpler(&mut self) {
         let cut = &self.best.cut;
         if !cut.one_shard {
@@ -256,7 +259,7 @@ impl Shrinker<'_> {
 mod tests {
     use super::*;
 
-    /// Every disk with unreadable sectors drops its flushes: it acknowledges them and does nothing.
+    /// Plants the bug: disks with unreadable sectors acknowledge flushes and do nothing.
     fn drop_flushes(world: &mut World) {
         world.disks.iter_mut().for_each(|disk| disk.drops_flushes = true);
     }
@@ -281,7 +284,8 @@ mod tests {
     #[test]
     fn a_dropped_flush_shrinks_to_a_handful_and_the_command_repeats_it() {
         let mut shrunk_count = 0;
-        // Seed 29 needs an opening of its own between the fault and the request: three cycles.
+        // Seeds from 30 on, because seed 29 needs three cycles: a start must lie between its fault
+        // and its request.
         for seed in 30..130 {
             if shrunk_count == 3 {
                 break;

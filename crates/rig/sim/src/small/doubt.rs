@@ -1,4 +1,4 @@
-//! The writes in doubt at a step: those that a power cut keeps or undoes.
+//! The writes in doubt at a step: a power cut may keep or undo each of them.
 //!
 //! ```text
 //!   cell    a sector of a disk that this telling writes, or that holds a superblock
@@ -6,11 +6,12 @@
 //!   write   its values, all of one disk: first the unflushed writes in order, then those in flight
 //! ```
 //!
-//! A power cut keeps any of the writes. If only the process ends, disks keep unflushed writes, and
-//! any in flight.
+//! A *telling* is one run of a story, with a schedule and perhaps a failing member
+//! (`story.rs`). If only the process ends, disks keep unflushed writes, and any of the writes
+//! in flight.
 //!
-//! All hashes are relative to the disks before the story: an unchanged cell counts nothing, so that
-//! stories of one array can be compared.
+//! All hashes are relative to the disks before the story. An unchanged cell has the hash zero, so
+//! that stories of one array can be compared.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -28,9 +29,9 @@ const NONE: usize = usize::MAX;
 pub(super) struct Cell {
     pub(super) disk: usize,
     pub(super) sector: u64,
-    /// The hash of its bytes before the story.
+    /// The hash of the cell's bytes before the story.
     first: u64,
-    /// The newest unflushed value, while they are gathered.
+    /// While values are gathered: the index of the cell's newest value.
     newest: usize,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Value {
     pub(super) hash: u64,
 }
 
-/// A write in doubt.
+/// A write that a power cut may keep or undo.
 pub(super) struct DoubtfulWrite {
     pub(super) disk: usize,
     pub(super) values: Range<usize>,
@@ -48,32 +49,33 @@ pub(super) struct DoubtfulWrite {
 
 pub(super) struct Doubt {
     first: Vec<Disk>,
-    /// By disk and sector, its cell.
+    /// By disk and sector: the index of the cell.
     places: Vec<Vec<usize>>,
     pub(super) cells: Vec<Cell>,
-    /// The first values are those of stable storage, one for each cell.
+    /// First the values on stable storage, one for each cell, then those of the writes in doubt.
     pub(super) values: Vec<Value>,
     bytes: Vec<u8>,
     pub(super) items: Vec<DoubtfulWrite>,
-    /// Writes that reached disks; those behind them are in flight.
+    /// How many of the first `items` have reached disks. The others are in flight.
     pub(super) unflushed: usize,
-    /// After a power cut.
+    /// The model after a power cut.
     pub(super) model: Model,
-    /// After the end of the process alone.
+    /// The model after the end of the process alone.
     pub(super) killed: Model,
     pub(super) out: BTreeSet<usize>,
     pub(super) unsure: BTreeSet<usize>,
-    /// Hash of the knowledge about the disks, and of that and the model.
+    /// Hash of the sets of disks that are out or unsure.
     pub(super) standing: u64,
     pub(super) knowledge: u64,
-    /// The same if only the process ends.
+    /// Hash of these sets and of the model after the end of the process alone. `knowledge` is the
+    /// hash after a power cut.
     pub(super) knowledge_killed: u64,
-    /// Hook for tests: distorts the model before a power cut, which must be noticed.
+    /// Hook for tests: distorts the model before a power cut. The checkers must notice that.
     pub(super) distort: fn(&mut Model),
 }
 
 impl Doubt {
-    /// For stories that begin with these disks.
+    /// Begins the stories of one array. `first`: its disks before each story.
     pub(super) fn new(first: &[Disk], model: Model) -> Self {
         let sectors = |disk: &Disk| vec![NONE; disk.size_bytes() as usize / SECTOR];
         Self {
@@ -95,7 +97,7 @@ impl Doubt {
         }
     }
 
-    /// Begins another telling. The first cells are those of superblocks: disk and sector.
+    /// Begins another telling. The first cells are the superblocks, given as disk and sector.
     pub(super) fn begin(&mut self, superblocks: &[(usize, u64)]) {
         for cell in self.cells.drain(..) {
             self.places[cell.disk][cell.sector as usize] = NONE;
@@ -119,7 +121,7 @@ impl Doubt {
         &self.bytes[bytes(value as u64, 1)]
     }
 
-    /// Finds the sectors that can change; must see every step.
+    /// Makes cells of all sectors that a write in doubt can change. Must be called at every step.
     pub(super) fn notice(&mut self, world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
         let under_way = under_way(world);
         for (disk, start, data) in &under_way {
@@ -133,7 +135,7 @@ impl Doubt {
         under_way
     }
 
-    /// Gathers the possible effects of a power cut now. Disks that failed are `unsure`.
+    /// Gathers the writes in doubt if power is cut now. Disks that failed become `unsure`.
     pub(super) fn gather(&mut self, world: &mut World) {
         let under_way = self.notice(world);
         debug_assert!(self.is_noticed(&world.disks), "a sector changed without a noted write");
@@ -179,7 +181,8 @@ impl Doubt {
         self.bytes.extend_from_slice(data);
     }
 
-    /// A write's bytes in a sector are those logged by the next write to it, or the present ones.
+    /// Gathers the unflushed writes of a disk. The bytes of each write are those that the next
+    /// write to the sector logged, or the present ones.
     fn gather_unflushed(&mut self, index: usize, disk: &Disk) {
         let mut last = None;
         for (sector, write, before) in disk.logged() {
@@ -217,11 +220,11 @@ impl Doubt {
         self.knowledge_killed = fold(fold(self.standing, 1), self.killed.digest());
     }
 
-    /// A hash of all possible effects.
+    /// A hash of everything that a power cut now can leave.
     pub(super) fn hash(&mut self) -> u64 {
         let stable = self.values[..self.cells.len()].iter().fold(0, |sum, one| sum ^ one.hash);
         let mut sum = fold(self.knowledge, stable);
-        // Only the order of writes to one sector matters.
+        // Of the order of writes, only the order within one sector counts.
         self.cells.iter_mut().for_each(|cell| cell.newest = 0);
         for item in &self.items {
             let mut one = item.disk as u64;
@@ -237,7 +240,7 @@ impl Doubt {
     }
 }
 
-/// Writes and superblocks that a disk can be doing: disk, sector, bytes.
+/// Writes of data and superblocks that are at the disks: disk, first sector, bytes.
 fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
     let mut ios = Vec::new();
     let mut writes = Vec::new();
@@ -263,7 +266,7 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
     writes
 }
 
-/// A number that changes whenever the doubt can have changed.
+/// A number that changes whenever the writes in doubt, or the knowledge, can have changed.
 pub(super) fn pulse(world: &World) -> u64 {
     let mut hash = fold(world.tally.requests, world.engine.clients.in_flight() as u64);
     hash = fold(hash, world.engine.held.pieces());
@@ -284,7 +287,7 @@ pub(super) fn pulse(world: &World) -> u64 {
     world.disks.iter().fold(hash, |hash, disk| fold(hash, disk.logged().count() as u64))
 }
 
-/// Hash of a sector's bytes and place: four strides of it at a time.
+/// Hash of a sector's bytes and place, computed in four lanes.
 fn hash(disk: usize, sector: u64, data: &[u8]) -> u64 {
     let mut lanes = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 7_u64];
     for words in data.as_chunks::<32>().0 {

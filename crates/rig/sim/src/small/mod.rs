@@ -10,10 +10,11 @@
 //!         assemble, check, start, read all, check
 //! ```
 //!
-//! Trials do not disturb the live world: they copy its writes in doubt to another world's disks. A
-//! crash point or state that an earlier story of the same array had is counted and not tried again.
-//! It is the same if the present disks' bytes, the model and the knowledge are. A bounded run
-//! leaves items out by number, never by time: see [`Bounds`].
+//! Trying a state does not disturb the live world: its writes in doubt are copied to another
+//! world's disks. A crash point or state that an earlier story of the same array had is counted and
+//! not tried again. Two states are the same if the present disks' bytes, the model, and the
+//! simulator's knowledge of the disks are. A bounded run leaves items out by number, never by time:
+//! see [`Bounds`].
 //!
 //! # Invariants
 //! - A wrong model is noticed [check: a_model_that_forgets_that_caches_are_volatile_is_noticed].
@@ -41,26 +42,26 @@ use tell::{Stage, new_world, tell};
 use trial::{Outcome, State, Trial};
 use visited_set::VisitedSet;
 
-/// The part of the whole to explore. Every limit takes an even spread, and `from` moves all of
-/// them: over enough values of `from`, everything is explored.
+/// The part of the whole to explore. Each limit chooses items that are evenly spread, and `from`
+/// moves all choices. Enough values of `from` together explore everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Operations of a story.
+    /// Most operations of a story.
     pub operations_max: u64,
-    /// Schedules and paces of each story.
+    /// Most tellings of a story: runs with different schedules, caches and paces.
     pub tellings_max: u64,
-    /// Failing members for each of those.
+    /// Most failures of a member that are tried with each telling.
     pub failures_max: u64,
-    /// States of each crash point.
+    /// Most states (what a power cut can leave) that are tried at each crash point.
     pub states_max: u64,
-    /// Offset of the items that the limits choose.
+    /// Moves the items that the limits choose.
     pub from: u64,
-    /// This process' share of the stories, and of how many.
+    /// `(i, n)`: explores the i-th of n shares of the stories.
     pub part: (u64, u64),
 }
 
 impl Bounds {
-    /// Everything.
+    /// No limits.
     pub const ALL: Self = Self {
         operations_max: 3,
         tellings_max: u64::MAX,
@@ -80,9 +81,9 @@ impl Default for Bounds {
 /// Counts of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExplorationCounts {
-    /// Array and workload.
+    /// Stories: an array and the operations on it.
     pub stories: u64,
-    /// Story, schedule and failure.
+    /// Tellings: runs of a story with one schedule, cache, pace, and perhaps a failing member.
     pub tellings: u64,
     /// Tellings in which a member fails.
     pub failures: u64,
@@ -90,9 +91,10 @@ pub struct ExplorationCounts {
     pub crash_points: u64,
     /// Crash points that differ from all others of the same array.
     pub crash_points_distinct: u64,
-    /// Crash points (with one loss) whose subsets were cut down.
+    /// Distinct crash points, counted for each loss of members, with too many writes to try all
+    /// subsets.
     pub cut_down: u64,
-    /// Crash point, subset and loss.
+    /// States: a crash point, a loss of members, and a subset of the writes in doubt.
     pub states: u64,
     /// States that differ from all others of the same array: each assembled and checked.
     pub states_distinct: u64,
@@ -104,13 +106,13 @@ pub struct ExplorationCounts {
     pub refused: u64,
 }
 
-/// Explores.
+/// Explores small worlds within these bounds.
 ///
 /// # Panics
 /// At the first wrong state, with its name.
 #[must_use]
 pub fn explore(bounds: &Bounds) -> ExplorationCounts {
-    // A story is told several times, and must take the same path.
+    // Each run of a story must take the same path, so rare choices of the engine are switched off.
     braid_sim_hooks::steady();
     let mut explored = ExplorationCounts::default();
     let words = words(bounds.operations_max);
@@ -160,11 +162,11 @@ struct Points {
     seen_states: VisitedSet,
     pulse: u64,
     chosen: Vec<usize>,
-    /// The presented disks, and the kept writes, of the state tried last.
+    /// The state that was tried last: the presented disks, and the writes that survived.
     last: Option<(Vec<usize>, Remains)>,
 }
 
-/// One loss: the presented disks, and the possible writes on them.
+/// A loss of members: the presented disks, and the writes in doubt on them.
 struct Loss {
     presented: Vec<usize>,
     items: Vec<usize>,
@@ -274,7 +276,7 @@ impl Points {
         }
     }
 
-    /// The state tried last, for messages.
+    /// Describes the state that was tried last, for messages.
     fn describe(&self) -> String {
         let Some((presented, remains)) = &self.last else { return "no state".to_owned() };
         let Doubt { items, cells, values, out, unsure, .. } = &self.doubt;
@@ -295,7 +297,7 @@ impl Points {
         text
     }
 
-    /// Every loss that leaves a disk whose superblock records the events.
+    /// Every loss that leaves at least one disk that is neither out nor unsure.
     fn losses(&self, stage: &Stage) -> Vec<Loss> {
         let Doubt { out, unsure, items, unflushed: on_disks, .. } = &self.doubt;
         let loss = |lost: &BTreeSet<usize>| {
@@ -331,7 +333,8 @@ impl Points {
         explored.refused += u64::from(outcome == Outcome::Refused);
     }
 
-    /// Chooses the value of every cell; returns the hash of the disks and of the knowledge.
+    /// Chooses the value of every cell for a state. Returns the hash of the disks and of the
+    /// simulator's knowledge of them.
     fn choose(&mut self, loss: &Loss, remains: Remains) -> u64 {
         let Doubt { cells, values, items, .. } = &self.doubt;
         let knowledge =
@@ -396,7 +399,8 @@ mod tests {
         explore_words(&mut explorer, 1);
     }
 
-    /// Trials leave the live world untouched: a story told again has no new crash point or state.
+    /// Trials must leave the live world untouched, so the same story once more has no new crash
+    /// point or state.
     #[test]
     fn a_story_told_twice_has_the_same_states() {
         let mut explorer = explorer(Level::Raid1, |_| {});

@@ -5,8 +5,9 @@
 //!   telling = schedule × cache × pace × failure of a member      see [`SCHEDULES`], [`Failure`]
 //! ```
 //!
-//! No word begins with a flush, or has two in a row: they would flush nothing. Pace: all operations
-//! at once, or each after the answer to the one before.
+//! No word begins with a flush or has two flushes in a row, because such a flush has nothing to
+//! flush. The pace is one of two: all operations are submitted at once, or each after the answer to
+//! the last.
 
 use braid_engine::CacheMode;
 use braid_engine::array::MemberId;
@@ -20,7 +21,7 @@ use crate::random::fold;
 use crate::schedule::FixedOrder;
 
 pub(super) const CHUNK: u64 = 8;
-/// The longest write in sectors, however long a row is.
+/// The longest write, in sectors. Longer rows are written in part.
 const ROW_MAX: u64 = 16;
 
 /// The arrays of all stories.
@@ -57,13 +58,13 @@ pub(super) fn designs() -> Vec<Design> {
     ];
     designs.extend([(2, 3), (1, 3), (0, 4), (2, 4), (4, 4)].map(|(l, n)| of(Level::Raid5, l, n)));
     designs.extend([(2, 4), (0, 4), (2, 5), (8, 5), (16, 5)].map(|(l, n)| of(Level::Raid6, l, n)));
-    // Near, far, offset.
+    // Layouts of RAID-10: two near, one far, one offset.
     let layouts = [(2 | 1 << 8, 3), (2 | 1 << 8, 4), (1 | 2 << 8, 3), (1 | 2 << 8 | 1 << 16, 3)];
     designs.extend(layouts.map(|(layout, slots)| of(Level::Raid10, layout, slots)));
     designs
 }
 
-/// An operation of a client.
+/// An operation of a client in a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoryStep {
     Ask(Operation, RangeShape),
@@ -72,22 +73,22 @@ pub(super) enum StoryStep {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RangeShape {
-    /// One chunk, whole.
+    /// The first chunk, whole.
     Chunk,
-    /// One sector inside it.
+    /// One sector inside the first chunk.
     Sector,
-    /// The middle of the chunk: over the sector, beside the edge.
+    /// The middle of the first chunk, with the sector of `Sector` in it.
     Middle,
-    /// The end of a chunk and the beginning of the next.
+    /// The end of the first chunk and the beginning of the second.
     Across,
-    /// The first row, whole.
+    /// The first row, whole if it is not longer than `ROW_MAX`.
     Row,
-    /// One sector of the second row.
+    /// The first sector of the second row.
     Below,
 }
 
 impl RangeShape {
-    /// First sector and sectors in an array of this capacity.
+    /// The first sector and the number of sectors, in an array of this capacity.
     pub(super) fn range(self, capacity: u64) -> (u64, u64) {
         let row = (capacity / 2).min(ROW_MAX);
         match self {
@@ -105,7 +106,7 @@ const PLAIN: Operation = Operation::Write { durable: false };
 const FUA: Operation = Operation::Write { durable: true };
 const ZERO: Operation = Operation::WriteZeroes { may_punch: true, durable: false };
 
-/// The letters of words; the characters are for messages.
+/// The operations of stories. A word names each by its letter.
 pub(super) const LETTERS: [(char, StoryStep); 12] = [
     ('c', StoryStep::Ask(PLAIN, RangeShape::Chunk)),
     ('s', StoryStep::Ask(PLAIN, RangeShape::Sector)),
@@ -144,7 +145,7 @@ pub(super) fn spell(word: &[StoryStep]) -> String {
     word.iter().map(letter).collect()
 }
 
-/// A unique number for each story.
+/// A number for a story, by the array's index and the word.
 pub(super) fn number_of(design: usize, word: &[StoryStep]) -> u64 {
     let letter =
         |step: &StoryStep| LETTERS.iter().position(|(_, one)| one == step).unwrap_or(0) as u64;
@@ -152,12 +153,13 @@ pub(super) fn number_of(design: usize, word: &[StoryStep]) -> u64 {
 }
 
 const SCHEDULES: u64 = 7;
-/// All at once, or one after another.
+/// Paces: all operations at once, or one after another.
 const PACES: u64 = 2;
-/// Write-through; write-back, which only levels with parity have.
+/// Cache modes: write-through, and on levels with parity also write-back.
 const CACHES: u64 = 2;
 
-/// Tellings of a word without a failure. A single operation has only one pace.
+/// How many tellings (schedule, cache mode and pace) a word has, without failures. A single
+/// operation has only one pace.
 pub(super) fn tellings(level: Level, word: &[StoryStep]) -> u64 {
     let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
     let paces = if word.len() == 1 { 1 } else { PACES };
@@ -173,7 +175,7 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// The telling with this number, below [`tellings`].
+    /// The telling with this number, which is below [`tellings`].
     pub(super) fn nth(level: Level, number: u64) -> Self {
         let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
         let (schedule, rest) = (number % SCHEDULES, number / SCHEDULES);
@@ -195,15 +197,15 @@ impl Telling {
     }
 }
 
-/// A member fails just before an act of its disk.
+/// A failure of a member, just before its disk acts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure {
-    /// Acts of all disks before it.
+    /// How many acts of disks come before the failure.
     pub(super) acts: usize,
     pub(super) mishap: Mishap,
 }
 
-/// An act of a disk in a story.
+/// A disk's part in a step of a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Read,
@@ -212,8 +214,9 @@ pub(super) enum Act {
     Flush,
 }
 
-/// All ways in which a member can fail in a story with these acts of disks: it dies, or it fails
-/// its next act and all like it. Failures at other moments equal one of these.
+/// All ways in which a member can fail in a story with these acts of disks. Before each act, the
+/// disk dies, or fails that act and all later ones of its kind. Any other moment gives the same
+/// result.
 pub(super) fn failures(acts: &[Act]) -> Vec<Failure> {
     let at = |(acts, act): (usize, &Act)| {
         let fails = match act {

@@ -1,4 +1,4 @@
-//! Which of the writes in doubt are on the disks: every possibility has a number.
+//! Which of the writes in doubt survive an end (power cut or kill): every possibility has a number.
 //!
 //! ```text
 //!   with n writes in doubt on the present disks (those of lost disks do not matter):
@@ -11,33 +11,33 @@
 //!              of more those of the first 4, or all
 //! ```
 
-/// Up to so many writes in doubt, every subset is tried: 4096 of them.
+/// Of up to this many writes in doubt every subset is tried, which is 4096 subsets.
 const ITEMS_MAX: usize = 12;
-/// The same beside a torn write.
+/// Beside a torn write, every subset of up to this many other writes is tried.
 const OTHERS_MAX: usize = 5;
 
-/// The same of writes in flight when the process ends.
+/// If only the process ends, every subset of up to this many writes in flight is tried.
 const UNDER_WAY_MAX: usize = 4;
 
-/// Surviving writes, by position.
+/// A set of surviving writes (or sectors): a bit for each, by position.
 pub(super) type Mask = u128;
 
-/// The remains of an end.
+/// The writes that survive an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remains {
     pub(super) writes: Mask,
-    /// A torn write, and its surviving sectors.
+    /// The position of the torn write, and its surviving sectors.
     pub(super) torn: Option<(usize, Mask)>,
-    /// Only the process ended.
+    /// Only the process ended; disks kept power.
     pub(super) is_kill: bool,
 }
 
-/// All possible remains of writes with these lengths.
+/// All possible remains of some writes in doubt.
 #[derive(Clone, Debug)]
 pub(super) struct Subsets {
-    /// Sectors of each write.
+    /// The length of each write in sectors.
     lengths: Vec<u64>,
-    /// The number of first writes that reached the disks, and survive while these have power.
+    /// So many of the first writes have reached the disks, and survive as long as disks keep power.
     unflushed: u64,
     whole: u64,
     cuts: u64,
@@ -66,7 +66,7 @@ impl Subsets {
         self.lengths.len() > ITEMS_MAX
     }
 
-    /// The remains with this number, below [`Self::total`].
+    /// The remains with this number, which is below [`Self::total`].
     pub(super) fn nth(&self, number: u64) -> Remains {
         let n = self.lengths.len() as u64;
         if number < self.whole {
@@ -89,7 +89,8 @@ impl Subsets {
         unreachable!("the number is below the total")
     }
 
-    /// Unflushed writes are kept; of those in flight some, all or none.
+    /// The remains with this number if only the process ends: all unflushed writes, and some of
+    /// those in flight.
     fn kill(&self, number: u64) -> Remains {
         let under_way = self.lengths.len() as u64 - self.unflushed;
         let is_all = number + 1 == kills(under_way);
@@ -99,17 +100,19 @@ impl Subsets {
     }
 }
 
-/// Number of selections of `n` writes in flight at a kill: every one, or the first's and all.
+/// How many subsets of `n` writes in flight are tried if only the process ends: all, or those of
+/// the first few writes and the full set.
 fn kills(n: u64) -> u64 {
     if n as usize <= UNDER_WAY_MAX { 1 << n } else { (1 << UNDER_WAY_MAX) + 1 }
 }
 
-/// Number of subsets of `n` with at most two elements.
+/// How many subsets of `n` elements have at most two elements.
 fn few(n: u64) -> u64 {
     1 + n + n * n.saturating_sub(1) / 2
 }
 
-/// The selection with this number: at most two writes survive, or at most two are missing.
+/// The subset with this number, if not all are tried: at most two writes survive, or at most two
+/// are missing.
 fn cut_down(n: u64, number: u64) -> Mask {
     let mut rest = number % few(n);
     let mut some: Mask = 0;
@@ -127,12 +130,12 @@ fn cut_down(n: u64, number: u64) -> Mask {
     if number < few(n) { some } else { !some & ((1 << n) - 1) }
 }
 
-/// Number of selections of `n` others beside a torn write.
+/// How many subsets of `n` other writes are tried beside a torn write.
 fn others(n: u64) -> u64 {
     if n as usize <= OTHERS_MAX { 1 << n } else { 4 }
 }
 
-/// The write at `index` and, by number, some of the others.
+/// The torn write at `index`, and the subset `number` of the other writes.
 fn beside(index: u64, n: u64, number: u64) -> Mask {
     let (below, all): (Mask, Mask) = ((1 << index) - 1, (1 << n) - 1);
     let selected = if n as usize - 1 <= OTHERS_MAX {
@@ -144,7 +147,7 @@ fn beside(index: u64, n: u64, number: u64) -> Mask {
     selected | 1 << index
 }
 
-/// Number of ways in which a write of so many sectors tears.
+/// In how many ways a write of so many sectors tears.
 fn tears(sectors: u64) -> u64 {
     match sectors {
         0 | 1 => 0,
@@ -153,7 +156,7 @@ fn tears(sectors: u64) -> u64 {
     }
 }
 
-/// The surviving sectors of the tear with this number.
+/// The sectors that survive in the tear with this number.
 fn tear_mask(sectors: u64, number: u64) -> Mask {
     let all: Mask = (1 << sectors) - 1;
     let (ends, middles) = (sectors - 1, sectors.saturating_sub(2));
@@ -169,7 +172,8 @@ fn tear_mask(sectors: u64, number: u64) -> Mask {
     }
 }
 
-/// About `most` of `total` numbers at most, evenly spread; over `offset` from 0 on, all of them.
+/// At most about `most` of the numbers below `total`, evenly spread. Over all values of `offset`,
+/// every number is chosen.
 pub(super) fn spread(total: u64, most: u64, offset: u64) -> impl Iterator<Item = u64> {
     let stride = total.div_ceil(most.max(1)).max(1);
     (offset % stride..total).step_by(stride as usize)
@@ -208,7 +212,7 @@ mod tests {
         );
     }
 
-    /// Of five writes two are on the disks.
+    /// Five writes, two of which have reached the disks.
     #[test]
     fn the_end_of_the_process_keeps_what_disks_have() {
         let kills = |lengths: Vec<u64>, unflushed| -> BTreeSet<Mask> {

@@ -1,4 +1,4 @@
-//! Tells a story: from a new array to the last answer and clean again, with a stop at every step.
+//! Tells a story: runs it from a new array until the array is clean again, and stops at every step.
 
 use std::collections::BTreeSet;
 
@@ -24,13 +24,13 @@ use crate::world::{Engine, StepResult, World};
 /// More steps than any story takes.
 const STEPS_MAX: u64 = 5000;
 
-/// An array before its stories.
+/// An array as it is before each of its stories.
 pub(super) struct Stage {
     pub(super) disks: Vec<Disk>,
     pub(super) losses: Vec<BTreeSet<usize>>,
-    /// Places of superblocks: disk and sector.
+    /// The places of the superblocks: disk and sector.
     pub(super) superblocks: Vec<(usize, u64)>,
-    /// Whether a member may fail without an error for a client.
+    /// Whether a member may fail while no client sees an error.
     pub(super) tolerates: bool,
     probed: Vec<ProbedMember>,
     assembled: AssembledArray,
@@ -64,7 +64,8 @@ impl Stage {
         }
     }
 
-    /// A world at its start; `chance` decides how the array is run.
+    /// Resets a world to the start of a story. `chance` seeds the settings with which the array
+    /// runs.
     fn begin(&self, world: &mut World, telling: &Telling, chance: u64) {
         self.reset(&mut world.disks);
         world.out.clear();
@@ -90,7 +91,7 @@ pub(super) fn new_world(design: &Design) -> World {
     World::create(design, Chances::new(1, Cut::default()), Trace::new(false))
 }
 
-/// Every set of disks that the level can miss, also the empty one.
+/// Every set of disks that the level can miss, among them the empty set.
 fn losses(world: &World) -> Vec<BTreeSet<usize>> {
     let slots = world.disks.len();
     let set = |bits: u32| (0..slots).filter(|disk| bits >> disk & 1 == 1).collect();
@@ -101,7 +102,8 @@ fn losses(world: &World) -> Vec<BTreeSet<usize>> {
     .collect()
 }
 
-/// Shows the world before each step, and whether the failure is to come. Returns disks' acts.
+/// Runs a story. Before each step it calls `show` with the world, and with whether the planned
+/// failure is still to come. Returns the acts of the disks.
 pub(super) fn tell(
     (stage, world): (&Stage, &mut World),
     (word, chance): (&[StoryStep], u64),

@@ -1,4 +1,4 @@
-//! One state: assembled, started, read, checked.
+//! Tries one state (what an end can leave on the disks): assembles, starts, reads and checks it.
 //!
 //! The disks of the trial stay from state to state, and only differing sectors are copied. Assembly
 //! decides by the superblocks of the present disks alone. So a checked decision serves every state
@@ -21,15 +21,15 @@ use crate::restart::Decision;
 use crate::world::World;
 
 const DECISIONS_MAX: usize = 4096;
-/// The hash of no cell.
+/// A hash that stands for unknown content, so that the cell is copied.
 const UNKNOWN: u64 = u64::MAX;
 
-/// A state: the value of each cell, and the present disks.
+/// A state: the value of each cell, and the disks that are presented.
 pub(super) struct State<'a> {
     pub(super) chosen: &'a [usize],
     pub(super) presented: &'a [usize],
     pub(super) hash: u64,
-    /// Only the process ended.
+    /// Only the process ended; disks kept power.
     pub(super) is_kill: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
 
 pub(super) struct Trial {
     world: World,
-    /// By cell, the hash of its content on the trial's disk.
+    /// By cell: the hash of its content on the trial's disks.
     held: Vec<u64>,
     decisions: BTreeMap<u64, Rc<Decision>>,
 }
@@ -54,13 +54,13 @@ impl Trial {
         Self { world, held: Vec::new(), decisions: BTreeMap::new() }
     }
 
-    /// Begins another telling.
+    /// Begins another telling: resets the disks.
     pub(super) fn begin(&mut self, stage: &Stage) {
         stage.reset(&mut self.world.disks);
         self.held.clear();
     }
 
-    /// Assembles, starts, reads and checks.
+    /// Assembles a state, starts the array, reads it and checks it.
     ///
     /// # Panics
     /// At the first error.
@@ -87,7 +87,7 @@ impl Trial {
         }
         let content = self.world.read_all();
         assert!(content.is_some(), "a sector is unreadable");
-        // Starting may write superblocks.
+        // The start may have written superblocks, which are the first cells.
         let superblocks = self.world.disks.len();
         self.held[..superblocks].fill(UNKNOWN);
         Outcome::Served
@@ -95,7 +95,7 @@ impl Trial {
 
     fn lay_out(&mut self, doubt: &Doubt, state: &State<'_>) {
         self.world.disks.iter_mut().for_each(Disk::settle);
-        // New cells have their content from before the story.
+        // A new cell still has its content from before the story, whose hash is zero.
         self.held.resize(doubt.cells.len(), 0);
         for ((cell, held), value) in doubt.cells.iter().zip(&mut self.held).zip(state.chosen) {
             let hash = doubt.values[*value].hash;

@@ -3,7 +3,7 @@
 //! Open addressing, half full at most. It never lists its elements, so their order cannot matter.
 
 pub(super) struct VisitedSet {
-    /// 0 is free.
+    /// A table of hashes; 0 marks a free place.
     slots: Vec<u64>,
     count: usize,
 }

@@ -8,8 +8,8 @@
 //!                                                                               └─▶ disks ─ others withheld, or none ─▶ replay ─▶ the same
 //! ```
 //!
-//! Every sector is checked, computed if its disk is withheld: it has its newest durable content, or
-//! the content of a write in flight. A second crash changes none of them.
+//! Every sector is checked, and computed if its disk is withheld. It has its newest durable
+//! content, or the content of a write in flight. A second crash does not change that content.
 
 mod writer;
 
@@ -26,7 +26,7 @@ use super::platter::{Op, Platter, SECTOR};
 use crate::random::Random;
 use writer::{BLOCK, JOURNAL_START, JournalHistory, UUID, content, tail_of, tail_sector, written};
 
-/// Tells stories of some arrays.
+/// Checks replays of the arrays that these seeds draw.
 ///
 /// # Panics
 /// At the first error.
@@ -34,20 +34,21 @@ pub(super) fn tell(seeds: Range<u64>) {
     seeds.for_each(|seed| told(&mut Random::new(0x0a11 + seed)));
 }
 
-/// Disks after a crash: members by slot, then the journal; and the allowed content of blocks.
+/// The disks after a crash (members by slot, then the journal), and the values that each array
+/// block may have.
 #[derive(Clone)]
 struct JournalCrashState<'a> {
     of: &'a JournalHistory,
     disks: Vec<Platter>,
-    /// By array block: its newest durable content, and that of writes in flight over it.
+    /// By array block: the value of its newest durable write, and those of later writes in flight.
     allowed: Vec<Vec<u64>>,
-    /// The bad sector is in a bad-block log; otherwise the replay runs into it.
+    /// Whether a bad-block log names the bad sector. If not, the replay finds it by reading it.
     is_bad_logged: bool,
 }
 
 type Withheld = BTreeSet<usize>;
 
-/// The disks, for a replay that loses power after so many operations.
+/// The disks of a replay, which lose power after `ops_left` operations.
 struct Bench<'a> {
     disks: &'a mut [Platter],
     journal: usize,
@@ -56,7 +57,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether power lasts for one more operation.
+    /// Counts an operation; whether power lasts for it.
     fn is_powered(&mut self) -> bool {
         self.ops += 1;
         let is_powered = self.ops_left > 0;
@@ -129,7 +130,8 @@ impl JournalCrashState<'_> {
         log.expect("answers: the tail is where a meta block is")
     }
 
-    /// Replays as at a start, with power for so many operations; returns how many it took.
+    /// Replays the journal as a server does at a start, with power for `ops_left` operations.
+    /// Returns how many operations the replay has.
     fn start(&mut self, withheld: &Withheld, ops_left: usize, finish: Finish) -> (usize, Report) {
         let log = self.log();
         let member = |slot: usize| {
@@ -153,7 +155,8 @@ impl JournalCrashState<'_> {
         self.disks.iter_mut().for_each(|disk| disk.cut(random));
     }
 
-    /// Data of a row at a members' sector, by index; computed if its disk is withheld.
+    /// The data of a row at one sector of its members, in the array's order. Data of a withheld
+    /// disk is computed.
     fn row(&self, sector: u64, withheld: &Withheld) -> Vec<Option<[u8; SECTOR]>> {
         let geometry = &self.of.geometry;
         let map = geometry.row_map(geometry.row_of(braid_geometry::MemberSector(sector)));
@@ -195,7 +198,7 @@ impl JournalCrashState<'_> {
         data
     }
 
-    /// Every array sector that can be read.
+    /// Every sector of the array; `None` for each that cannot be read.
     fn sectors(&self, withheld: &Withheld) -> Vec<Option<[u8; SECTOR]>> {
         let geometry = &self.of.geometry;
         let mut sectors = vec![None; geometry.capacity_sectors() as usize];
@@ -209,7 +212,7 @@ impl JournalCrashState<'_> {
         sectors
     }
 
-    /// Array sectors whose content is not allowed.
+    /// Array sectors that do not have an allowed value.
     fn wrong(&self, withheld: &Withheld, unsettled: &[Range<u64>]) -> Vec<u64> {
         let is_wrong = |(sector, bytes): (u64, Option<[u8; SECTOR]>)| {
             let allowed = &self.allowed[(sector / BLOCK) as usize];
@@ -225,11 +228,11 @@ impl JournalCrashState<'_> {
         assert!(wrong.is_empty(), "answers: sectors {wrong:?}, without {withheld:?}");
     }
 
-    /// Checks that each parity fits its row, as far as the row can be read.
+    /// Checks that parity fits in every row whose sectors can all be read.
     fn check_parity(&self) {
         let geometry = &self.of.geometry;
         for slot in 0..self.slots() {
-            // Computed without this member, every row reads as with it.
+            // Every row must read the same with this member's data computed.
             let without = Withheld::from([slot]);
             let (with, without) = (self.sectors(&Withheld::new()), self.sectors(&without));
             for (sector, (one, other)) in with.iter().zip(&without).enumerate() {
@@ -241,7 +244,8 @@ impl JournalCrashState<'_> {
     }
 }
 
-/// The disks after so many operations have begun, and their allowed content.
+/// The disks if power is cut after the first `cut` operations, and the values that each array block
+/// may have then.
 fn crashed<'a>(of: &'a JournalHistory, cut: usize, random: &mut Random) -> JournalCrashState<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {
@@ -264,7 +268,7 @@ fn crashed<'a>(of: &'a JournalHistory, cut: usize, random: &mut Random) -> Journ
     JournalCrashState { of, disks, allowed, is_bad_logged: random.chance(50) }
 }
 
-/// No member, each member, and some pairs of a RAID-6.
+/// Sets of disks to withhold: none, each member alone, and for a RAID-6 some pairs.
 fn choices(of: &JournalHistory, random: &mut Random) -> Vec<Withheld> {
     let slots = usize::from(of.geometry.slots());
     let mut choices: Vec<Withheld> = (0..slots).map(|slot| Withheld::from([slot])).collect();
@@ -289,7 +293,8 @@ fn told(random: &mut Random) {
             if is_parity_looked_at && withheld.is_empty() && report.unsettled.is_empty() {
                 first.check_parity();
             }
-            // In memory everything reads the same, and the journal is not written.
+            // A replay that only reads into memory must give the same content, and must not write
+            // the journal.
             if random.chance(20) {
                 let mut shown = crashed.clone();
                 let (_, shown_report) = shown.start(&withheld, usize::MAX, Finish::Written);
@@ -297,7 +302,7 @@ fn told(random: &mut Random) {
                 let (one, other) = (shown.sectors(&withheld), first.sectors(&withheld));
                 assert!(one == other, "answers: in memory it reads otherwise");
             }
-            // Somewhere in the replay, or right after it, power is cut again.
+            // Power is cut again somewhere in the replay, or right after it.
             let ops_left =
                 if random.chance(30) { ops } else { random.below(ops as u64 + 1) as usize };
             let mut second = crashed.clone();
@@ -313,7 +318,7 @@ fn told(random: &mut Random) {
 }
 
 impl JournalCrashState<'_> {
-    /// Checks that another crash does not change content that clients could read before.
+    /// Checks that a second crash does not change content that clients could read before it.
     fn check_same(
         &self,
         withheld: &Withheld,
@@ -358,7 +363,7 @@ mod tests {
     #[test]
     fn every_mistake_with_a_journal_is_noticed() {
         use braid_sim_hooks::{Bug, plant};
-        // Stories tell of the bugs in writing a journal.
+        // Bugs in writing a journal are noticed by stories, not by these replays.
         let is_written = |bug: &Bug| bug.text().starts_with("Journal, writing");
         let ours = |bug: &&Bug| bug.name().starts_with("journal-") && !is_written(bug);
         let bugs: Vec<Bug> = Bug::ALL.iter().filter(ours).copied().collect();

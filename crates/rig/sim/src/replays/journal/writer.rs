@@ -2,11 +2,12 @@
 //!
 //! - In write-through mode one meta block takes a stripe's data and parity. When that block and all
 //!   before it are durable, md writes the members.
-//! - In write-back mode the journal takes data alone. Parity follows later, with data that came
-//!   meanwhile. Then md writes the members, and the journal records the stripe as flushed, which
-//!   says nothing about the members' caches.
+//! - In write-back mode the journal first takes data alone. Parity follows later, with data that
+//!   came meanwhile. Then md writes the members, and the journal records the stripe as flushed.
+//!   That record does not promise that the members' caches are flushed.
 //!
-//! Now and then members are flushed and the tail moves. The layout follows its definition.
+//! Now and then the writer flushes the members and moves the tail. It makes blocks from the
+//! definition of their layout, not with the engine's code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +19,17 @@ use super::super::platter::{Op, Platter, SECTOR};
 use crate::random::{Random, fold, mix};
 
 pub(super) const UUID: [u8; 16] = *b"journaled-array-";
-/// Sectors of a block.
+/// Sectors in a block.
 pub(super) const BLOCK: u64 = 8;
-/// Start of the journal's ring on its disk, behind the record of its tail.
+/// The sector where the journal's ring begins, behind the block that records its tail.
 pub(super) const JOURNAL_START: u64 = 8;
 
 /// A client's write of one array block.
 pub(super) struct Write {
     pub(super) block: u64,
     pub(super) value: u64,
-    /// The operation that begins its meta block, and the one that makes it durable, if any.
+    /// The operation that begins the write's meta block. `durable` is the operation that makes that
+    /// block durable, or `usize::MAX`.
     pub(super) begin: usize,
     pub(super) durable: usize,
 }
@@ -35,12 +37,12 @@ pub(super) struct Write {
 pub(super) struct JournalHistory {
     pub(super) geometry: StripeGeometry,
     pub(super) ring_sectors: u64,
-    /// The disks at the start of the array: members by slot, and the journal.
+    /// The disks at the start of the array: members by slot, then the journal.
     pub(super) disks: Vec<Platter>,
     pub(super) ops: Vec<Op>,
-    /// In the order in which they were journaled.
+    /// Clients' writes, in the order in which the journal takes them.
     pub(super) writes: Vec<Write>,
-    /// By array block: the content before the writes.
+    /// By array block: its value before these writes.
     pub(super) first: Vec<u64>,
 }
 
@@ -84,25 +86,26 @@ fn geometry(random: &mut Random) -> StripeGeometry {
 
 #[derive(Default)]
 struct Stripe {
-    /// Indices in the row of data that is in the journal without parity.
+    /// Columns whose new data is in the journal, while the journal has no parity for it.
     cached: BTreeSet<u16>,
-    /// Number of the meta block with the oldest of that data.
+    /// Number of the meta block with the oldest data of `cached`.
     since: usize,
 }
 
-/// A stripe that is written out.
+/// A stripe whose parity is in the journal: the writes of it to members.
 struct Out {
     ops: Vec<Op>,
-    /// Number of the meta block with the oldest of its data.
+    /// Number of the meta block with the oldest of the stripe's data.
     since: usize,
 }
 
 /// A meta block that was written.
 struct Unit {
     position: u64,
-    /// Its stripes, with the writes to members once it is durable.
+    /// Stripes whose parity this block has, with the writes to members that follow once the block
+    /// is durable.
     members: BTreeMap<u64, Out>,
-    /// Its writes, as indices in the list.
+    /// The clients' writes in this block, as indices into the writer's list.
     writes: Vec<usize>,
     is_durable: bool,
 }
@@ -114,10 +117,10 @@ struct Writer<'a> {
     ring_sectors: u64,
     content: Vec<u64>,
     stripes: BTreeMap<u64, Stripe>,
-    /// Stripes that were written to members, but not recorded as flushed.
+    /// Stripes that were written to members. The next meta block records them as flushed.
     told_flushed: Vec<u64>,
     units: Vec<Unit>,
-    /// Place of the next meta block, and its sequence.
+    /// The position and the sequence number of the next meta block.
     head: (u64, u64),
     /// The number of the meta block at the tail.
     tail: usize,
@@ -141,7 +144,7 @@ impl Writer<'_> {
         self.geometry.logical(row, index, offset as u32).0 / BLOCK
     }
 
-    /// P, and Q if there is one.
+    /// The parity of a stripe: P, and Q on RAID-6.
     fn parity(&self, sector: u64) -> Vec<Vec<u8>> {
         let map = self.map(sector);
         let data: Vec<Vec<u8>> = (0..map.data_slots())
@@ -162,14 +165,14 @@ impl Writer<'_> {
         (self.ring_sectors - used) / BLOCK
     }
 
-    /// Blocks that the parity of all cached data would take.
+    /// How many blocks the parity of all cached data needs in the journal.
     fn reserved_blocks(&self) -> u64 {
         let cached =
             self.stripes.values().filter(|stripe| !stripe.cached.is_empty()).count() as u64;
         2 * cached + 6
     }
 
-    /// Stripes with nothing in flight to the members.
+    /// Stripes without a write to members that is due.
     fn idle(&self) -> Vec<u64> {
         let is_busy =
             |sector: &u64| self.units.iter().any(|unit| unit.members.contains_key(sector));
@@ -177,7 +180,7 @@ impl Writer<'_> {
         sectors.filter(|sector| !is_busy(sector)).collect()
     }
 
-    /// New data for a stripe, with the payloads and blocks for the journal.
+    /// Draws new data for a stripe and adds it to a meta block. Returns the changed columns.
     fn change(&mut self, sector: u64, content: &mut MetaBlockContent) -> Vec<u16> {
         let count = self.geometry.data_slots();
         let percent = *self.random.pick(&[20, 50, 100]);
@@ -198,7 +201,8 @@ impl Writer<'_> {
         changed
     }
 
-    /// Parity, with the writes to members once it is durable.
+    /// Adds a stripe's parity to a meta block, and the writes to members that follow once it is
+    /// durable.
     fn commit(&mut self, sector: u64, stripe: &Stripe, content: &mut MetaBlockContent) {
         let map = self.map(sector);
         let parity = self.parity(sector);
@@ -215,7 +219,8 @@ impl Writer<'_> {
         content.members.insert(sector, Out { ops, since: stripe.since });
     }
 
-    /// A meta block of new writes; in write-back mode of data alone, or of stripes written out.
+    /// Writes a meta block of new data for some stripes. Stripes that are written out get parity in
+    /// it: all in write-through mode, some in write-back mode.
     fn unit(&mut self) {
         let mut idle = self.idle();
         self.random.shuffle(&mut idle);
@@ -241,7 +246,7 @@ impl Writer<'_> {
         self.append(content);
     }
 
-    /// Writes out all cached data.
+    /// Writes the parity of all cached data to the journal.
     fn write_out(&mut self) {
         let cached: Vec<u64> = self.stripes.keys().copied().collect();
         for sector in cached {
@@ -252,7 +257,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a meta block and its blocks, in any order.
+    /// Writes a meta block and the blocks behind it, in any order.
     fn append(&mut self, content: MetaBlockContent) {
         let (position, sequence) = self.head;
         let begin = self.ops.len();
@@ -279,7 +284,7 @@ impl Writer<'_> {
         self.units.push(Unit { position, members: content.members, writes, is_durable: false });
     }
 
-    /// Makes all meta blocks durable.
+    /// Flushes the journal, which makes all its meta blocks durable.
     fn flush_journal(&mut self) {
         self.ops.push(Op::Flush { disk: self.journal() });
         for unit in self.units.iter_mut().filter(|unit| !unit.is_durable) {
@@ -290,7 +295,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes some of the due stripes to members, in any order.
+    /// Writes some of the stripes that are due to members, in any order.
     fn write_members(&mut self, percent: u64) {
         let mut due = Vec::new();
         for unit in self.units.iter_mut().filter(|unit| unit.is_durable) {
@@ -310,7 +315,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Flushes members, and moves the tail to the last meta block before which nothing is needed.
+    /// Flushes the members, and moves the tail to the last meta block before which a replay needs
+    /// nothing.
     fn reclaim(&mut self) {
         let needed =
             self.units.iter().position(|unit| !unit.is_durable || !unit.members.is_empty());
@@ -339,7 +345,7 @@ impl Writer<'_> {
     }
 
     fn step(&mut self) {
-        // A meta block of three stripes, with all data and parity.
+        // The largest meta block: three stripes with all data and parity.
         let most = 1 + 3 * u64::from(self.geometry.slots());
         if self.free_blocks() < most + self.reserved_blocks() + 8 {
             self.make_room();
@@ -353,7 +359,7 @@ impl Writer<'_> {
     }
 }
 
-/// Payloads and blocks of a meta block.
+/// Payloads of a meta block, and the blocks that follow it.
 #[derive(Default)]
 struct MetaBlockContent {
     payloads: Vec<JournalPayload>,
@@ -381,11 +387,11 @@ impl MetaBlockContent {
     }
 }
 
-/// An array with writes in flight.
+/// Draws an array with a journal, and the operations of clients' writes.
 pub(super) fn written(random: &mut Random) -> JournalHistory {
     let geometry = geometry(random);
     let slots = u64::from(geometry.slots());
-    // Room for some meta blocks, so that the ring wraps.
+    // A ring with room for few meta blocks, so that it wraps.
     let ring_sectors = BLOCK * (60 + 8 * slots + random.below(30));
     let blocks = geometry.capacity_sectors() / BLOCK;
     let first: Vec<u64> = (0..blocks).map(|block| mix(block) | 1 << 63).collect();
@@ -419,7 +425,7 @@ pub(super) fn written(random: &mut Random) -> JournalHistory {
             disks[slot.index()].write_durably(sector, &bytes);
         }
     }
-    // The journal as mdadm creates it, with an empty meta block.
+    // mdadm creates a journal with an empty meta block.
     writer.append(MetaBlockContent::default());
     let journal = writer.journal();
     for op in std::mem::take(&mut writer.ops) {
