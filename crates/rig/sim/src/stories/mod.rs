@@ -1,7 +1,7 @@
-//! Stories that random worlds meet too seldom: one array, and one chosen failure.
+//! Stories: scripted worlds for events that random worlds meet too seldom.
 //!
-//! Each is a world like any other, with the same model and checkers. The story sets which disk
-//! fails and when; nothing of that is drawn.
+//! A story has one array and one chosen failure. It runs in a world like any other, with the same
+//! model and checkers. The story sets which disk fails and when; nothing of that is drawn.
 
 use braid_engine::request::Operation;
 use braid_geometry::{Level, default_layout};
@@ -21,16 +21,17 @@ mod tests;
 /// Sectors of a chunk of the smallest array.
 const CHUNK: u64 = 8;
 
-/// Stories by chapter: name and function. A bug's own chapter, if known, is told first.
+/// Chapters: groups of stories, each a name and a function that runs them. The hunt for a planted
+/// bug begins with the bug's own chapter, if that is known.
 #[cfg(braid_sim_hooks)]
 pub const CHAPTERS: &[(&str, fn())] = &[
     ("replays", replays),
-    // Random worlds meet these once in ten thousand.
+    // Random worlds meet these events once in ten thousand worlds.
     ("repair", crate::work_tests::repair::tell),
     ("answered", tests::tell_of_what_was_answered),
     ("flush", || (0..20).for_each(tests::replaced_while_a_flush_waits)),
-    // Only an operator asks for these, and random worlds have no operator: a check, a repair, a
-    // member to fail or replace. Others are merely rare.
+    // Some of these events need an operator, whom random worlds lack: a check, a repair, a member
+    // to fail or replace. The other events are merely rare.
     ("rot", || tests::rotten_chunks_are_mended(0, 4)),
     ("failed", || tests::failed_by_person(0)),
     ("replacements", tests::tell_of_replacements),
@@ -46,27 +47,30 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("named", tests::tell_of_what_is_named),
     ("losses", losses),
 ];
-/// Stories by chapter: those that a build without hooks tells in one go, beside its tests.
+/// Chapters: groups of stories, each a name and a function that runs them. A build without hooks
+/// has only these; its tests run the others.
 #[cfg(not(braid_sim_hooks))]
 pub const CHAPTERS: &[(&str, fn())] = &[("replays", replays), ("losses", losses)];
 
-/// Tells all stories, each under many schedules.
+/// Runs the stories of all chapters, each under many schedules.
 ///
 /// # Panics
 /// At the first error.
 pub fn tell() {
-    // A random world may have left rare choices switched on, which would change steps of a story.
+    // A random world may have left rare choices of the engine switched on, which would change the
+    // steps of a story.
     braid_sim_hooks::steady();
     CHAPTERS.iter().for_each(|(_, tell)| tell());
 }
 
-/// Replay at a start after a crash.
+/// Stories of the replay of logs and journals at a start.
 fn replays() {
     crate::replays::tell(0..12);
 }
 
 fn losses() {
-    // Under these seeds the part in the next row is written after the other part is lost.
+    // Under these seeds, the write's part in the second row is written after its part in the first
+    // row was lost.
     for seed in 150..250 {
         (0..4).for_each(|good| lost_after_its_answer(seed, good, (22, 5)));
     }
@@ -103,8 +107,8 @@ fn losses() {
 }
 
 /// A disk is copied while the array is stopped. The array is written, then stopped or killed, and
-/// the old copy replaces the disk. The array never reads it: without a spare it is two events
-/// behind; with one it has equal events, but an older time.
+/// the old copy replaces the disk. The array must not read the copy. Without a spare the copy is
+/// two events behind; with a spare it has the same event count, but an older time.
 fn put_back(seed: u64, disk: usize, (spares, is_killed): (u16, bool)) {
     let design = Design { spares, ..smallest() };
     let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
@@ -128,8 +132,8 @@ fn put_back(seed: u64, disk: usize, (spares, is_killed): (u16, bool)) {
 }
 
 /// Power is cut while both copies of a mirror are written, which leaves them different. Then some
-/// sectors of the first copy become unreadable, or are in its bad-block log. All its other sectors
-/// are still read from it, whatever they are read with.
+/// sectors of the first copy become unreadable, or are in its bad-block log. The array must still
+/// read all other sectors from the first copy, even in a read that covers the bad ones.
 fn two_copies_one_story(seed: u64, is_logged: bool) {
     const BAD: std::ops::Range<u64> = 21..23;
     let design = Design {
@@ -164,7 +168,7 @@ fn two_copies_one_story(seed: u64, is_logged: bool) {
     (0..128).for_each(|sector| read(&mut world, sector, 1));
 }
 
-/// A world in which these two disks may fail, more than the level tolerates.
+/// A world in which these two disks may fail, which is more than the level tolerates.
 fn doomed(seed: u64, disks: [usize; 2]) -> World {
     let mut world =
         World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false));
@@ -187,8 +191,9 @@ fn read(world: &mut World, start: u64, sectors: u64) {
     world.settle();
 }
 
-/// A full-stripe write makes parity. A disk is lost and chunks are written; parity stays old if it
-/// was there. Then a second disk is lost. Its data is refused, never computed from the old parity.
+/// A full-stripe write makes parity. A disk is lost, and chunks are written; if the lost disk held
+/// parity, its parity stays old. Then a second disk is lost. Reads of its data must fail, and never
+/// return bytes computed from the old parity.
 fn parity_of_before(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     write(&mut world, 0, 24);
@@ -200,9 +205,9 @@ fn parity_of_before(seed: u64, dead: usize, failing: usize) {
     world.read_all();
 }
 
-/// Reads bring a chunk of a dead disk into memory and another chunk of its row is written. Then an
-/// rmw of one sector of the first chunk replaces that memory, and its parity write fails. The
-/// memory must not be served. Time stands: the array stays active, so that only data writes fail.
+/// Reads bring a chunk of a dead disk into memory, and another chunk of its row is written. Then an
+/// rmw of one sector changes the chunk in memory, and its parity write fails. A read must not
+/// return that memory. No time passes, so that the array stays active and only data writes fail.
 fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u64, u64)) {
     let mut world = doomed(seed, [dead, failing]);
     world.engine.order = Order::Fixed(FixedOrder::PLAIN);
@@ -220,9 +225,9 @@ fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u
     world.read_all();
 }
 
-/// Every sector that a partial write must read goes bad for a moment, and the write fails. Then the
-/// sectors are readable again, and the same write succeeds. It must not use memory that the first
-/// write left, or parity is wrong, which the next loss shows.
+/// Every sector that a partial write must read is unreadable for a moment, and the write fails.
+/// Then the sectors are readable again, and the same write succeeds. It must not use memory that
+/// the first write left. If it does, parity is wrong, which the next loss of a disk shows.
 fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
     let mut world = doomed(seed, [0, 1]);
     world.engine.plan.victims.extend([2, 3]);
@@ -238,10 +243,10 @@ fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
     (0..3).for_each(|chunk| read(&mut world, chunk * CHUNK, CHUNK));
 }
 
-/// A partial write of a chunk leaves both parities in memory. One parity's disk dies, and a write
-/// of the whole chunk does not update that parity. A second disk dies. Writes across two chunks
-/// then solve for the start of its chunk. They must not solve with the old parity: the other parity
-/// would become wrong, which the next read shows.
+/// A partial write of a chunk leaves both parities in memory. The disk of one parity dies, and a
+/// write of the whole chunk does not update that parity. Then a second disk dies. Writes across two
+/// chunks must compute the start of a chunk on the second disk, and must not use the old parity for
+/// it. If they do, the other parity becomes wrong, which the next read shows.
 fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
     let level = Level::Raid6;
     let design = Design { level, layout: default_layout(level), slots: 7, ..smallest() };
@@ -249,7 +254,7 @@ fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
     world.engine.plan.victims.extend([dead, second]);
     write(&mut world, 0, CHUNK - 1);
     world.disks[dead].ills.gone = true;
-    // Another row, so that the array notices the loss.
+    // A write to another row, so that the array notices the dead disk.
     write(&mut world, 5 * CHUNK, 5 * CHUNK);
     write(&mut world, 0, CHUNK);
     world.disks[second].ills.gone = true;
@@ -258,10 +263,11 @@ fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
     world.read_all();
 }
 
-/// A partial write of a row is answered early if the cache does so. All that it must read has gone
-/// bad, except on the `good` disk. Reads must not return the old bytes, until whole rows are
-/// written, which need no reads. From then on every flush fails, since the lost write's client is
-/// unknown. A write in flight to the next row fails itself.
+/// In write-back mode a partial write of a row is acknowledged early. All sectors that it must read
+/// are unreadable, except on disk `good`, so it is lost. Reads of its sectors must not return the
+/// old bytes until whole rows are written, which need no reads. Every later flush fails, since the
+/// lost write's client is unknown. If a part of the write in the next row is still in flight, that
+/// write fails.
 fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     let mut world = doomed(seed, [0, 1]);
     world.engine.plan.victims.extend([2, 3]);
@@ -278,8 +284,9 @@ fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
 }
 
-/// A full-stripe write while one disk is dead and another fails its writes half way. Parity then
-/// fits no data: reads of the dead disk's chunk may fail, and never return computed bytes.
+/// A full-stripe write runs while one disk is dead and another fails its writes half way. Parity
+/// then fits neither old nor new data. Reads of the dead disk's chunk may fail, but must never
+/// return computed bytes.
 fn inconsistent_band(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     world.issue(Operation::Write { durable: false }, 0, 1);

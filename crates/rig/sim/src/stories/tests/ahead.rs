@@ -1,4 +1,5 @@
-//! The order of recovery: ranges that clients read before their turn, and two members in one pass.
+//! The order of recovery: ranges that a client reads are recovered before their turn (ahead), and
+//! two members are recovered in one pass.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, Notice};
 use braid_engine::request::Operation;
@@ -13,7 +14,7 @@ use crate::fault::Mishap;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// A design with parity: a mirror reads one member in any case.
+/// An array with parity. In a mirror, every read takes a single member anyway.
 fn any_design(seed: u64) -> Design {
     let designs = [
         design(Level::Raid5, 2, 8, 4, 400),
@@ -24,7 +25,8 @@ fn any_design(seed: u64) -> Design {
     designs[seed as usize % designs.len()]
 }
 
-/// An array with an empty member whose recovery has begun; the driver allows it little.
+/// An array whose recovery of an empty member has just begun, with small allowances. Returns the
+/// disk of that member as well.
 fn begun(seed: u64) -> (Script, usize) {
     let design = any_design(seed);
     let disk = (seed / 4) as usize % (usize::from(design.slots) - 1);
@@ -40,7 +42,7 @@ fn begun(seed: u64) -> (Script, usize) {
     (story, disk)
 }
 
-/// The last sector of the array on a disk, and its place there.
+/// The last array sector whose data is on this disk, and the sector of the member that holds it.
 fn last_on(story: &Script, disk: usize) -> (u64, MemberSector) {
     let found = (0..story.capacity()).rev().find_map(|sector| {
         let (slot, place) = places(&story.world.geometry, sector)[0];
@@ -49,7 +51,7 @@ fn last_on(story: &Script, disk: usize) -> (u64, MemberSector) {
     found.expect("it holds data")
 }
 
-/// Whether shards know that a member holds a sector beyond its recovery offset.
+/// Whether all shards know that a member holds this sector although the job has not reached it.
 fn is_held_ahead(story: &Script, disk: usize, place: MemberSector) -> bool {
     let array = &story.world.engine.machines.array;
     let is_behind = array.job().is_some_and(|job| job.done <= place.0);
@@ -76,7 +78,8 @@ fn completed(story: &Script) -> bool {
     })
 }
 
-/// Regression: each read of a lost range reconstructed it again, until the job came there.
+/// Regression: every read of a range that a recovering member lacked computed that range again,
+/// until the job reached it.
 #[test]
 fn what_is_read_is_recovered_before_its_turn() {
     for_seeds(12, before_its_turn);
@@ -91,7 +94,7 @@ fn before_its_turn(seed: u64) {
         assert!(!completed(&story), "the recovery reached the range in its turn");
         story.step(false);
     }
-    // The counter includes reconstructions of the job.
+    // The job pauses, because the counter includes its reconstructions.
     story.request(JobRequest::Pause);
     story.run_without_time();
     let before = story.counters().reconstructions;
@@ -104,7 +107,8 @@ fn before_its_turn(seed: u64) {
     story.ends_well();
 }
 
-/// Clients use a member in recovery; then power is cut, the process killed, or another disk dies.
+/// Clients read and write ranges of a member in recovery. Then power is cut, the process is killed,
+/// or another disk dies.
 #[test]
 fn whatever_happens_after_ranges_were_recovered_ahead_nothing_is_lost() {
     for_seeds(30, whatever_happens);
@@ -116,7 +120,7 @@ fn whatever_happens(seed: u64) {
     let slots = usize::from(any_design(seed).slots);
     let end = random.below(5);
     let mix = match end {
-        // No writes: a dirty and degraded array does not start.
+        // Without writes the array stays clean. It could not start dirty and degraded.
         0 => Mix { reads: 60, writes: 0, zeroes: 0, trims: 0, ..Mix::ALL },
         _ => Mix { reads: 60, trims: 2, ..Mix::ALL },
     };
@@ -137,7 +141,7 @@ fn whatever_happens(seed: u64) {
             story.ends_well();
         }
         3 => {
-            // The resumed job recovers the ranges ahead once more.
+            // The resumed job recovers the ranges again that were recovered ahead.
             story.request(JobRequest::Pause);
             story.begin_mix(&mix, random.below(200));
             story.request(JobRequest::Resume);
@@ -155,8 +159,8 @@ fn whatever_happens(seed: u64) {
     }
 }
 
-/// Regression: a second spare of a RAID-6 got its slot during the first's recovery and waited for
-/// its end. All others were then read from end to end twice.
+/// Regression: during the recovery of a RAID-6's first spare, a second spare got its slot and
+/// waited until that recovery ended. So the other members were read from end to end twice.
 #[test]
 fn a_member_that_comes_meanwhile_is_filled_in_the_same_pass() {
     for_seeds(8, in_one_pass);

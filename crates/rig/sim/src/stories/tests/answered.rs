@@ -1,5 +1,5 @@
-//! Acknowledged writes whose copies outlive the process: the next server's choice of copies, their
-//! order, and its reasons to believe them.
+//! Acknowledged writes whose copies outlive the process in the cache file: which copies the next
+//! server writes, in which order, and when it believes the file.
 
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
@@ -9,7 +9,8 @@ use super::for_seeds;
 use super::scene::{Scene, design};
 use super::script::Script;
 
-/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data in a row. Age writes nothing back.
+/// A RAID-5 of four members with chunks of 8 sectors, so 24 sectors of data in a row. The cache
+/// holds writes until the story ends, however old they are.
 fn opened(seed: u64) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 16), seed).with_stripes(8);
     scene.manner.shards = 1;
@@ -24,7 +25,7 @@ fn opened(seed: u64) -> Script {
     story
 }
 
-/// The server is killed. The next one writes the found copies, and everything is readable.
+/// Kills the server. The next server writes the copies that it finds, and everything is readable.
 fn next(mut story: Script) {
     let world = &mut story.world;
     world.crash(false);
@@ -33,7 +34,7 @@ fn next(mut story: Script) {
     assert!(world.read_all().is_some(), "all of it can be read");
 }
 
-/// A durable write covers an acknowledged one, and is on no member when the server is killed.
+/// A durable write covers an acknowledged one, and has reached no member when the server is killed.
 fn covered_by_one_that_waits(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -44,7 +45,8 @@ fn covered_by_one_that_waits(seed: u64) {
     next(story);
 }
 
-/// Of two writes that overlap, the newer reuses a freed name, which is smaller than the older's.
+/// Two acknowledged writes overlap. The copy of the newer one reuses a freed name, which is smaller
+/// than the older copy's name.
 fn newer_under_an_older_name(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -55,7 +57,8 @@ fn newer_under_an_older_name(seed: u64) {
     next(story);
 }
 
-/// After a kill, a server without the cache file writes and is killed; then the file is found.
+/// After a kill, a server without the cache file writes and is killed, twice. The next server finds
+/// the file.
 fn found_after_others_wrote(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -81,7 +84,8 @@ pub(in super::super) fn tell() {
     }
 }
 
-/// Regression: an acknowledged write was on no member and had lost its copy to one covering it.
+/// Regression: an acknowledged write had reached no member, and had lost its copy to a durable
+/// write over it that still waited.
 #[test]
 fn an_answered_write_that_is_covered_by_one_that_waits_outlives_the_server() {
     for_seeds(12, covered_by_one_that_waits);

@@ -1,4 +1,5 @@
-//! Losses beyond what the level tolerates: errors, but never wrong bytes and never silence.
+//! Losses beyond what the level tolerates: errors are allowed, wrong bytes and missing answers are
+//! not.
 
 use braid_engine::request::Fault;
 use braid_geometry::{ChunkRow, Geometry, Level, LogicalSector, StripeGeometry};
@@ -10,8 +11,9 @@ use crate::content::places;
 use crate::fault::Mishap;
 use braid_engine::request::Operation;
 
-/// Sectors that a working member of the view holds are readable, whatever else is lost. Exception:
-/// an acknowledged write there was lost, so that the member holds older bytes.
+/// Checks that sectors on a working member of the view can be read, whatever else is lost.
+/// Exception: a read may fail with `Fault::Lost` if an acknowledged write there was lost, because
+/// the member then holds older bytes.
 fn intact_data_can_be_read(story: &mut Script) {
     for _ in 0..10 {
         let sector = story.random.below(story.capacity());
@@ -58,13 +60,14 @@ fn too_many_mishaps_give_errors_and_nothing_wrong() {
     assert!(broken > 50, "arrays broke: {broken}");
 }
 
-/// The first sector of the first data chunk in `row`, and of the second.
+/// The first array sector of the first data chunk in `row`, and that of the second.
 fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
     let row = ChunkRow(row);
     (stripe.logical(row, 0, 0).0, stripe.logical(row, 1, 0).0)
 }
 
-/// Parity of a half-done write fits no data: a lost neighbour must not be computed from it.
+/// A write is half done, so parity fits neither old nor new data. The chunk of a lost member beside
+/// it must not be computed from that parity.
 #[test]
 fn inconsistent_band_is_not_reconstructed() {
     for_seeds(10, |seed| {
@@ -78,7 +81,7 @@ fn inconsistent_band_is_not_reconstructed() {
         let ((written, neighbour), (_, elsewhere)) =
             (two_columns(&stripe, 0), two_columns(&stripe, 1));
         assert!(story.read(neighbour, 1).is_ok(), "lost, but not inconsistent yet");
-        // Open the gate, or a superblock would be the first write that fails.
+        // This write opens the gate. Otherwise the first write that fails would be a superblock.
         assert!(story.try_write(story.capacity() - 1, 1));
         story.befall(0, Mishap::WritesFail);
         assert_eq!(story.write(written + 3, 1), Err(Fault::Unwritable));
@@ -90,7 +93,7 @@ fn inconsistent_band_is_not_reconstructed() {
     });
 }
 
-/// The last tolerated member is lost while the gate closes for a rest.
+/// One member is missing, and the last one fails its flush while the array turns clean.
 #[test]
 fn array_that_breaks_while_it_turns_clean_comes_to_rest() {
     for (level, layout) in [(Level::Raid1, 0), (Level::Raid5, 2), (Level::Raid10, 0x102)] {
@@ -109,7 +112,8 @@ fn array_that_breaks_while_it_turns_clean_comes_to_rest() {
     }
 }
 
-/// A read waits to repair its range when the array breaks; it must release the range.
+/// A read waits to rewrite an unreadable range when the array breaks. It must release the range, so
+/// that other requests continue.
 #[test]
 fn repair_that_waits_when_the_array_breaks_lets_others_go_on() {
     for_seeds(400, |seed| {

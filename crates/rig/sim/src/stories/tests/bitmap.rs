@@ -1,5 +1,5 @@
 //! The write-intent bitmap: when bits are set, which ranges a resync reads after a crash, and which
-//! a returning member gets. All of it also holds while a bitmap is created or removed.
+//! ranges a returning member gets. The stories run while a bitmap is created or removed, too.
 
 use braid_engine::array::{BitmapRefusal, JobKind, JobProgress, Notice};
 use braid_geometry::{Geometry, MemberSector, Slot};
@@ -13,7 +13,7 @@ use crate::fault::Mishap;
 use crate::open;
 use crate::schedule::Event;
 
-/// Milliseconds, longer than two sweeps and a rest.
+/// Milliseconds in which two sweeps of the bitmap end and the array turns clean.
 const LONG_MS: u64 = 20_000;
 
 /// Every level and layout with a bitmap, with this many sectors for each bit.
@@ -28,7 +28,7 @@ fn opened(design: Design, seed: u64) -> Script {
     scene.open()
 }
 
-/// One write alone, and no time passes.
+/// A write succeeds while no time passes and no other request is in flight.
 fn wrote(story: &mut Script, start: u64, sectors: u64) {
     let id = story.issue(WRITE, start, sectors);
     story.run_without_time();
@@ -41,7 +41,7 @@ fn bits(story: &Script, disk: usize) -> Vec<u64> {
     bitmap.expect("a sound one").bits.iter().collect()
 }
 
-/// Progress of the last job of this kind at its end.
+/// The progress of the last job of this kind when it ended.
 fn ended(story: &Script, kind: JobKind) -> Option<JobProgress> {
     story.world.engine.notices.iter().rev().find_map(|notice| match notice {
         Notice::JobEnded { progress, .. } if progress.kind == kind => Some(*progress),
@@ -49,7 +49,7 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobProgress> {
     })
 }
 
-/// Sectors that the last member to return kept.
+/// How many sectors the last returning member did not need recovered.
 fn kept_sectors(story: &Script) -> Option<u64> {
     story.world.engine.notices.iter().rev().find_map(|notice| match notice {
         Notice::SpareTaken { kept_sectors, .. } => Some(*kept_sectors),
@@ -57,7 +57,7 @@ fn kept_sectors(story: &Script) -> Option<u64> {
     })
 }
 
-/// Checks that each disk holds what geometry and the definition of parity say.
+/// Checks that each disk holds the bytes that geometry and the definition of parity demand.
 fn check_disks(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -77,7 +77,8 @@ fn check_disks(story: &mut Script) {
     }
 }
 
-/// A member goes out, and the old disk or a new one takes its slot.
+/// An operator fails a member. After `meanwhile`, the old disk (`may_return`) or a new one takes
+/// its slot.
 fn goes_and_comes(
     story: &mut Script,
     disk: usize,
@@ -100,7 +101,7 @@ fn a_bit_is_durable_before_its_sectors_are_written() {
         for (index, design) in designs(16).into_iter().enumerate() {
             let mut story = opened(design, 4_700_000 + seed * 100 + index as u64);
             assert!(bits(&story, 0).is_empty());
-            // The checker of open bits looks at every view.
+            // The checker of open bits runs with every view.
             wrote(&mut story, 0, 3);
             for disk in 0..usize::from(design.slots) {
                 assert_eq!(bits(&story, disk), [0], "{design:?}");
@@ -187,7 +188,8 @@ fn a_member_that_comes_back_is_made_whole_while_clients_write() {
     });
 }
 
-/// While a member is out, another is recovered in its slot, which clears bits it would need.
+/// While a member is out, a new disk is recovered in its slot, and bits are cleared that the old
+/// disk would need. The old disk then returns.
 #[test]
 fn a_member_that_comes_back_after_bits_were_cleared_keeps_nothing() {
     for_seeds(2, |seed| {
@@ -244,7 +246,8 @@ fn a_resync_passes_over_what_no_bit_names() {
             assert_eq!(job.done, job.end, "{design:?}");
             let asked = story.world.engine.machines.array.job_flow();
             let asked = asked.idle.begun_sectors + asked.owed.begun_sectors;
-            // Work is as long as a band, or so many sectors of an array: one bit, or two.
+            // A piece of work covers a band, or on some levels as many sectors of the array: one or
+            // two bits.
             assert!(asked <= 128, "{design:?}: {asked} sectors were asked for");
             check_disks(&mut story);
             story.ends_well();
@@ -252,7 +255,7 @@ fn a_resync_passes_over_what_no_bit_names() {
     });
 }
 
-/// After a crash without a resync, bits of doubtful regions stay set.
+/// After a crash, while the resync is paused, the bits of regions in doubt stay set.
 #[test]
 fn what_is_in_doubt_keeps_its_bit() {
     for_seeds(2, |seed| {
@@ -277,7 +280,7 @@ fn what_is_in_doubt_keeps_its_bit() {
     });
 }
 
-/// A member fails while its bitmap is written: writes wait until superblocks say that it is out.
+/// A member fails the write of its bitmap. Writes must wait until superblocks say that it is out.
 #[test]
 fn a_member_that_does_not_take_a_bit_is_out_first() {
     for_seeds(3, |seed| {
@@ -295,12 +298,12 @@ fn a_member_that_does_not_take_a_bit_is_out_first() {
     });
 }
 
-/// An operator creates a bitmap, or removes it.
+/// An operator creates a bitmap with so many sectors for each bit; `None` removes it.
 fn changes(story: &mut Script, bit_sectors: Option<u32>) {
     story.world.changes_bitmap(bit_sectors).expect("it can be changed");
 }
 
-/// Sectors for each bit, by each disk's superblock and its bitmap; `None` without one.
+/// By disk: the sectors for each bit of the bitmap that its superblock names; `None` without one.
 fn named(story: &Script) -> Vec<Option<u64>> {
     let of = |disk: usize| {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -310,7 +313,7 @@ fn named(story: &Script) -> Vec<Option<u64>> {
     (0..usize::from(story.world.geometry.slots())).map(of).collect()
 }
 
-/// Power is cut, and the array starts with all its disks.
+/// Cuts power, and starts the array with all its disks.
 fn starts_again(story: &mut Script, jobs_paused: bool) {
     story.release();
     story.world.crash(true);
@@ -323,7 +326,8 @@ fn starts_again(story: &mut Script, jobs_paused: bool) {
     story.world.open_as(&presented, manner);
 }
 
-/// Bitmaps come, go and change their size under load: superblocks say so, clients notice nothing.
+/// Bitmaps are created, resized and removed under load. Superblocks record each change, and no
+/// client notices.
 #[test]
 fn a_bitmap_comes_and_goes_while_clients_write() {
     for_seeds(2, |seed| {
@@ -361,7 +365,8 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of a change: the resync reads what superblocks name, or everything.
+/// Power is cut at any step of a change. The resync then reads the regions of the bitmap that
+/// superblocks name, or everything.
 fn is_cut_off(design: Design, seed: u64) {
     let mut story = Scene::new(design, seed).open();
     for bit_sectors in [None, Some(8), Some(32)] {
@@ -383,7 +388,8 @@ fn is_cut_off(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A bitmap is created during older writes, and power is cut: its bits name these writes.
+/// A bitmap is created while earlier writes are in flight, and power is cut. The bits of these
+/// writes must be set in it.
 fn made_while_it_is_written(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);
@@ -402,8 +408,8 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// An array without a bitmap was not stopped cleanly. A bitmap created before its resync names
-/// everything, and cannot be removed before the resync ends.
+/// An array without a bitmap was not stopped cleanly. All bits of a bitmap created before its
+/// resync are set, and the bitmap cannot be removed before the resync ends.
 fn made_while_in_doubt(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);
@@ -425,7 +431,8 @@ fn made_while_in_doubt(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A bitmap created while a member is away gives it nothing back, and cannot be removed then.
+/// A bitmap is created while a member is away. It saves that member no recovery, and cannot be
+/// removed while the member is away.
 fn made_while_a_member_is_away(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);

@@ -1,6 +1,6 @@
-//! A bitmap file, with our own log in it or without. After a crash at any moment no kept write is
-//! lost, whichever members are missing, if there is a log. A file that was left behind, lost, or
-//! restored from a copy is not believed.
+//! A bitmap file, with our own parity log in it or without. With a log, a crash at any moment loses
+//! no kept write, whichever members are missing. Assembly must not believe a file that was left
+//! behind, lost, or restored from a copy.
 
 use braid_engine::array::Notice;
 use braid_geometry::{Level, Slot};
@@ -17,7 +17,8 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Every redundant layout with a bitmap file. Some have our own log, which members lack room for.
+/// Every redundant layout with a bitmap file. Some have our own log in the file, because their
+/// members have no room for one.
 fn designs() -> Vec<Design> {
     let plain = redundant_designs(8).into_iter().filter(|design| design.slots > 2);
     let versions = [Version::V1_2, Version::V1_0, Version::V0_90];
@@ -37,14 +38,15 @@ fn opened(design: Design, seed: u64) -> Script {
     scene(design, seed).open()
 }
 
-/// Write-through: acknowledged writes are on members, since write-back may never come here.
+/// Opens in write-through mode. In write-back mode the story's writes might not reach members in
+/// time.
 fn opened_through(design: Design, seed: u64) -> Script {
     scene(design, seed).write_through().open()
 }
 
 fn scene(design: Design, seed: u64) -> Scene {
     let mut scene = Scene::new(design, seed);
-    // Version 0.90 has at most 27 device numbers, four of them in a sector.
+    // A 0.90 superblock has at most 27 device numbers, four of them in a sector.
     if design.version == Version::V0_90 {
         scene.design.first_number = 0;
     }
@@ -57,12 +59,12 @@ fn file_disk(design: &Design) -> usize {
     design.file_disk().expect("it has one")
 }
 
-/// Disks to withhold: with a log, as many as the level tolerates.
+/// Draws the disks to withhold: at most as many as the level tolerates, and none without a log.
 fn withheld(design: &Design, random: &mut Random) -> Vec<usize> {
     if design.log_is_own && random.chance(70) { some_disks(design, random) } else { Vec::new() }
 }
 
-/// Clients write, and power or process ends in the middle.
+/// Clients write, and a power cut or a kill ends the run in the middle.
 fn written_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e1);
     let mut story = opened(design, seed);
@@ -76,7 +78,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// The file fails its writes while clients go on; it works again at the next start.
+/// The file fails its writes while clients write on. It works again at the next start.
 fn is_lost(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e2);
     let mut story = opened(design, seed);
@@ -87,18 +89,18 @@ fn is_lost(design: Design, seed: u64) {
         story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 5 + random.below(400));
     } else {
         story.run(&Mix { requests: 20, ..WRITES });
-        // Superblocks that say clean wait for the file, if nothing did before.
+        // When the array turns clean it writes the file, and so notices the failure at the latest.
         story.rest();
         story.run(&Mix { requests: 3, ..WRITES });
         assert!(story.heard(|notice| matches!(notice, Notice::BitmapFileLost { .. })));
         assert!(!story.is_broken(), "the array goes on without the file");
     }
-    // Without the file everything is resynced, so no member may be missing.
+    // If the array lost its file, everything is resynced, and the start needs every member.
     let withheld = withheld(&design, &mut random);
     starts_without(&mut story, &withheld, true);
 }
 
-/// An operator removes the bitmap or log in the file, or creates it, while clients write.
+/// While clients write, an operator removes the bitmap or the log in the file, or creates one.
 fn comes_and_goes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e3);
     let mut story = opened(design, seed);
@@ -106,7 +108,7 @@ fn comes_and_goes(design: Design, seed: u64) {
     for _ in 0..4 {
         story.begin_mix(&mix, 10 + random.below(200));
         let array = &story.world.engine.machines.array;
-        // A refused change changes nothing.
+        // The array may refuse the change.
         _ = match (array.bitmap().is_some(), array.has_own_logs()) {
             (_, true) => story.world.changes_logs(false).is_ok(),
             (true, false) if design.log_is_own && random.chance(50) => {
@@ -126,8 +128,9 @@ fn comes_and_goes(design: Design, seed: u64) {
     }
 }
 
-/// Whether the file's event count exceeds that of all superblocks. Their next update would reach
-/// it, and stale bits would be believed. md's format cannot rule that out.
+/// Whether the file's event count exceeds that of all superblocks. Then their next update could
+/// reach the same count, and the next start would believe stale bits. md's format cannot rule that
+/// out.
 fn is_ahead(story: &Script, design: &Design) -> bool {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -137,7 +140,7 @@ fn is_ahead(story: &Script, design: &Design) -> bool {
     file.and_then(Result::ok).is_none_or(|file| file.superblock.events > events)
 }
 
-/// The array runs without its file and is cut off; then it starts with the file again.
+/// The array runs without its file and is cut off. Then it starts with the file again.
 fn runs_without(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e4);
     let mut story = opened(design, seed);
@@ -163,7 +166,7 @@ fn runs_without(design: Design, seed: u64) {
     story.run(&Mix { requests: 6, ..WRITES });
 }
 
-/// An old copy of the file is put back.
+/// While the array is stopped, an old copy replaces the bitmap file.
 fn is_put_back(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e5);
     let mut story = opened(design, seed);
@@ -179,14 +182,14 @@ fn is_put_back(design: Design, seed: u64) {
     story.world.disks[file].put(0, &copy, true);
     story.world.keeps_bits.clear();
     let withheld = withheld(&design, &mut random);
-    // This copy lacks the log records that the newest superblocks count on.
+    // The copy lacks log records that the start without these members needs.
     if !starts_without(&mut story, &withheld, !withheld.is_empty()) {
         starts_without(&mut story, &[], false);
     }
 }
 
-/// Superblocks say once that the file is removed, then nothing until power is cut. No bit names the
-/// writes of that time.
+/// An operator removes the file. Superblocks record that once, and no later update reaches them
+/// until power is cut. The file's bits do not cover the writes since.
 fn is_given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e6);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -203,7 +206,8 @@ fn is_given_up_and_cut_off(design: Design, seed: u64) {
     }
 }
 
-/// The file fails, and power is cut before a superblock says so: bits name all writes.
+/// The file fails, and power is cut before a superblock records that. The file's bits must cover
+/// all writes.
 fn fails_and_is_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e7);
     let mut story = opened_through(design, seed);
@@ -215,7 +219,8 @@ fn fails_and_is_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// The file is removed or fails during a sweep's flush: remembered until its end, not written.
+/// The file is removed, or fails, while a sweep (which clears bits) waits for a flush. When that
+/// flush ends, the sweep must not write the file.
 fn goes_in_a_sweep(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e8);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -229,7 +234,7 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
         return;
     }
     story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 100);
-    // Writes to it would succeed now.
+    // From now on the file would accept writes.
     story.world.disks[file].ills = DiskFaults::default();
     story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 60);
     story.release();
@@ -237,7 +242,8 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// The file fails while a change waits to create a log in it: the change ends all the same.
+/// A change waits to create a log in the file, and the file fails. The change must end all the
+/// same.
 fn fails_as_its_log_comes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e9);
     let mut story = opened_through(design, seed);
@@ -246,7 +252,7 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     }
     story.world.changes_logs(false).expect("nothing is in doubt");
     story.rest();
-    // The change waits until these writes are done.
+    // The change waits until the writes that are in flight now are done.
     story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 5 + random.below(60));
     let is_first = random.chance(50);
     let harm = *random.pick(&[Mishap::SuperblocksFail, Mishap::Dies]);
@@ -266,8 +272,8 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// Half of the members run with the file, twice. Then the file is given with the other half, which
-/// would suffice but missed both runs: refused.
+/// Half of the members run with the file, twice. Then the file is presented with the other half.
+/// That half has enough members, but missed both runs, so the start must be refused.
 fn others_went_on(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11ea);
     let mut story = opened(design, seed);

@@ -1,4 +1,4 @@
-//! The stripe cache: early and delayed writes, and reads of them.
+//! The stripe cache: writes that are acknowledged early and written later, and reads of them.
 
 use braid_engine::array::Notice;
 use braid_engine::request::{Fault, Operation};
@@ -10,7 +10,7 @@ use super::scene::{Scene, design};
 use super::script::{Script, WRITE};
 use crate::schedule::Event;
 
-/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data in a row.
+/// A RAID-5 of four members with chunks of 8 sectors, so 24 sectors of data in a row.
 fn scene(seed: u64) -> Scene {
     let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 40), seed).write_back();
     scene.manner.shards = 1;
@@ -20,7 +20,7 @@ fn scene(seed: u64) -> Scene {
     scene.with_stripes(8)
 }
 
-/// The gate is open, and nothing is in flight.
+/// Opens a scene, so that the gate is open and nothing is in flight.
 fn opened(scene: &Scene) -> Script {
     let mut story = scene.open();
     story.issue(Operation::Write { durable: true }, 0, 1);
@@ -33,7 +33,8 @@ fn a_read_sees_what_was_answered() {
     for_seeds(20, |seed| {
         let mut story = opened(&scene(seed));
         story.hold_io();
-        // Two overlapping writes, on no member yet; the model knows each sector's write.
+        // Two writes overlap, and no member has them yet. The model knows the last write of each
+        // sector.
         assert!(story.try_write(2, 6), "answered though no member has it");
         assert!(story.try_write(4, 1));
         let zeroes = Operation::WriteZeroes { may_punch: false, durable: false };
@@ -79,7 +80,8 @@ fn a_stripe_that_fills_up_reads_nothing() {
     });
 }
 
-/// Regression: two small writes filled memory for two stripes, and all further ones waited.
+/// Regression: the shard had memory for two stripes. Two small writes took it, and all later ones
+/// waited.
 #[test]
 fn small_writes_far_apart_wait_for_no_memory() {
     for_seeds(4, |seed| {
@@ -100,7 +102,7 @@ fn small_writes_far_apart_wait_for_no_memory() {
 fn beyond_the_dirty_limit_writes_are_answered_when_they_are_written() {
     for_seeds(4, |seed| {
         let mut scene = scene(seed);
-        // A stripe counts as 4 KiB at least.
+        // Each stripe counts as at least 4 KiB, so the limit allows two stripes.
         scene.manner.cache.tuning.dirty_sectors_max = 16;
         let mut story = opened(&scene);
         story.hold_io();
@@ -113,7 +115,8 @@ fn beyond_the_dirty_limit_writes_are_answered_when_they_are_written() {
     });
 }
 
-/// A second failure would lose an early answer, so no write is acknowledged before members hold it.
+/// With a member missing, one more failure would lose a held write. So no write is acknowledged
+/// before members have it.
 #[test]
 fn an_array_that_can_lose_nobody_more_answers_nothing_early() {
     for_seeds(4, |seed| {
@@ -144,8 +147,8 @@ fn a_write_takes_an_older_ones_place_and_its_debt() {
     });
 }
 
-/// A flush waits for a write that is held behind a full stripe of another row. A later write
-/// replaces it, and the flush waits for that one.
+/// A write is held behind a full-stripe write of another row, and a flush waits for it. A later
+/// write takes its place, and the flush must wait for that write instead.
 pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
     let mut scene = scene(seed);
     scene.manner.cache.tuning.bypass_threshold = 5;
@@ -185,7 +188,7 @@ fn what_is_in_the_cache_is_not_read_again() {
     });
 }
 
-/// Flushes alone; returns how many members were flushed.
+/// Flushes while nothing else is in flight. Returns how many members were flushed.
 fn flushed(story: &mut Script) -> usize {
     story.hold(|event| matches!(event, Event::Flush { .. }));
     let flush = story.flush();
@@ -208,7 +211,7 @@ fn a_flush_reaches_only_members_that_were_written() {
     });
 }
 
-/// A client that flushes after each write waits for a read and a durable write, nothing else.
+/// A client flushes after each write. It waits for one read and one durable write, nothing else.
 #[test]
 fn a_flush_after_one_write_flushes_no_member() {
     for_seeds(4, |seed| {
@@ -224,7 +227,7 @@ fn a_flush_after_one_write_flushes_no_member() {
     });
 }
 
-/// More members fail than the level tolerates, after the acknowledgement.
+/// After a write was acknowledged early, more members fail than the level tolerates.
 #[test]
 fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     for_seeds(6, |seed| {
@@ -243,14 +246,14 @@ fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     });
 }
 
-/// The members hold the bytes from before the acknowledged write. A read must not return them.
+/// An acknowledged write is lost, so the members hold older bytes. A read must not return those.
 #[test]
 fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
     for_seeds(6, |seed| {
         let mut scene = scene(seed);
         scene.errors_allowed = true;
         let mut story = opened(&scene);
-        // In the second row the first data column is on disk 3: only that is readable.
+        // The first data column of the second row is on disk 3. Only that disk stays readable.
         for disk in 0..3 {
             (8..16).for_each(|sector| story.bad_sector(disk, sector));
         }
@@ -262,7 +265,7 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
             assert_eq!(story.try_read(start, sectors), Err(Fault::Lost), "{start}+{sectors}");
         }
         assert!(story.try_read(28, 4).is_ok(), "the rest of the column is as it was");
-        // A whole row needs no reads, and makes the bad sectors readable.
+        // A write of a whole row needs no reads, and makes bad sectors readable.
         assert!(story.try_write(24, 24));
         assert!(story.try_read(24, 24).is_ok(), "out of the payload");
         assert!(story.flush_alone().is_err());
@@ -294,7 +297,8 @@ fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
     });
 }
 
-/// Row 1 of chunks of 64 KiB: P in slot 2, data in 3, 0, 1. Two bad sectors, 40 KiB apart.
+/// A RAID-5 with chunks of 64 KiB. Row 1 has P in slot 2, and data in slots 3, 0 and 1. Two of its
+/// sectors are bad, 40 KiB apart.
 fn with_two_bad_sectors(seed: u64, tuning: Tuning) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 128, 4, 4), seed);
     scene.manner.shards = 1;
@@ -327,8 +331,8 @@ fn two_bad_sectors_far_apart_can_be_read() {
     });
 }
 
-/// Bad sectors on all members, no two at the same 4 KiB offset. The level makes up for each,
-/// however many a request meets, and whatever is written with it.
+/// All members have bad sectors, but never two at the same 4 KiB offset. Parity makes up for each,
+/// however many of them a request covers, and whatever is written with them.
 #[test]
 fn bad_sectors_that_never_meet_cost_no_request() {
     const CHUNK: u64 = 128;

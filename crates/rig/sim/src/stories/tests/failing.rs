@@ -1,4 +1,4 @@
-//! Members fail within what the level tolerates: clients notice nothing.
+//! Members fail within what the level tolerates, and no client notices.
 
 use braid_geometry::{Family, Level, Slot};
 

@@ -1,4 +1,5 @@
-//! FLUSH, FUA and the rest after them: what is on stable storage when a client is answered.
+//! FLUSH, FUA, and turning clean after them: which writes are on stable storage when a client gets
+//! its answer.
 
 use braid_engine::request::{Fault, Operation};
 use braid_geometry::Level;
@@ -8,7 +9,7 @@ use super::scene::{CHUNKS, Scene, design, plain_designs, redundant_designs};
 use super::script::Mix;
 use crate::fault::Mishap;
 
-/// Many flushes, one of which a member fails; then power is cut.
+/// Clients submit many flushes, and a member fails one of them. Then power is cut.
 #[test]
 fn flush_covers_every_write_answered_before_it() {
     let mix = Mix { flushes: 60, requests: 60, ..Mix::ALL };
@@ -54,7 +55,7 @@ fn durable_write_is_durable_when_answered() {
     }
 }
 
-/// Without redundancy the client gets the error, and the stop reports it again.
+/// On a level without redundancy the client's flush fails, and so does the stop.
 #[test]
 fn failed_flush_without_redundancy_is_an_error() {
     for_seeds(6, |seed| {
@@ -82,7 +83,7 @@ fn failed_flush_costs_the_member_not_the_client() {
     }
 }
 
-/// Writers that never rest: superblocks never say clean, which each step checks.
+/// Clients never stop writing, so superblocks must never say clean. Each step checks that.
 #[test]
 fn array_under_load_stays_active() {
     let mix = Mix { reads: 10, flushes: 1, requests: 150, in_flight_max: 6, ..Mix::ALL };

@@ -1,4 +1,4 @@
-//! Nothing goes wrong: every order of events gives the right bytes, on the members too.
+//! No disk fails: every order of events gives the right bytes, also on the members.
 
 use braid_geometry::Level;
 
@@ -30,7 +30,7 @@ fn levels_without_redundancy_keep_every_byte_in_any_order() {
     });
 }
 
-/// One stripe for all, and a band with endless writes: other bands get their turn.
+/// A shard has a single stripe, and writes to one band never end. Other bands must get their turn.
 #[test]
 fn busy_band_does_not_starve_others() {
     for_seeds(4, |seed| {
@@ -45,7 +45,7 @@ fn busy_band_does_not_starve_others() {
         assert!(other_band > 24, "in another row");
         let other = story.issue(WRITE, other_band, 1);
         for _ in 0..3 {
-            // The next write to the busy band arrives before the one before it is done.
+            // The next write to the busy band arrives before the previous one is done.
             story.hold(is_io);
             let next = story.issue(WRITE, 0, 1);
             story.run_without_time();

@@ -1,4 +1,4 @@
-//! Jobs: recovery, resync and check while clients go on.
+//! Jobs: recovery, resync and check while clients read and write.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, Notice};
 use braid_geometry::{ChunkRow, Geometry, Level, Slot};
@@ -11,7 +11,7 @@ use crate::fault::Mishap;
 use crate::open;
 use crate::random::Random;
 
-/// A scene in which jobs run by themselves.
+/// A scene in which the array starts jobs by itself.
 fn busy(design: crate::create::Design, seed: u64) -> Scene {
     let mut scene = Scene::new(design, seed);
     scene.manner.jobs_paused = false;
@@ -34,7 +34,7 @@ fn recovering(design: crate::create::Design, seed: u64) -> (Scene, usize) {
     (scene, disk)
 }
 
-/// Regression: the array stayed degraded for ever.
+/// Regression: a member with a recovery offset was never recovered, and the array stayed degraded.
 #[test]
 fn a_member_that_holds_not_all_comes_to_hold_all() {
     for_seeds(3, |seed| {
@@ -62,7 +62,8 @@ fn a_job_ends_however_little_it_is_allowed() {
             let (mut scene, disk) = recovering(design, 3_500_000 + seed * 100 + index as u64);
             scene.recovering = Some((disk, 0));
             let mut story = scene.open();
-            // Before the job begins: it would request all of so small an array at once.
+            // The limit must come before the job begins. Without it, the job would request all of
+            // so small an array at once.
             story.world.allow_little(seed);
             story.run(&Mix::ALL);
             story.rest();
@@ -88,7 +89,7 @@ fn scramble_parity(story: &mut Script) {
     }
 }
 
-/// Regression: after a crash parity stayed in doubt for ever.
+/// Regression: no resync ran after a crash, and parity stayed in doubt.
 #[test]
 fn redundancy_that_was_in_doubt_comes_to_agree() {
     for_seeds(3, |seed| {
@@ -108,7 +109,8 @@ fn redundancy_that_was_in_doubt_comes_to_agree() {
     });
 }
 
-/// Power is cut anywhere in a job: everything below the offset in superblocks is done.
+/// Power is cut at any step of a recovery. Everything below the offset in superblocks must be
+/// recovered.
 #[test]
 fn an_offset_is_never_ahead_of_the_disks() {
     for_seeds(4, |seed| {
@@ -126,7 +128,7 @@ fn an_offset_is_never_ahead_of_the_disks() {
     });
 }
 
-/// A clean stop saves the offset, and the next start goes on from there.
+/// A clean stop saves a job's offset, and the job continues from there after the next start.
 #[test]
 fn a_job_goes_on_after_a_stop_where_it_was() {
     for_seeds(20, |seed| {
@@ -175,7 +177,7 @@ fn a_recovery_whose_target_is_lost_ends() {
     });
 }
 
-/// A check of a sound array finds nothing; of one with a rotten sector, that sector.
+/// A check of a sound array finds nothing. If a sector is rotten, it finds that sector.
 #[test]
 fn a_check_finds_what_differs_and_nothing_else() {
     for_seeds(3, |seed| {
@@ -187,7 +189,7 @@ fn a_check_finds_what_differs_and_nothing_else() {
             story.run(&Mix::ALL);
             story.rest();
             assert_eq!(found(&story), Some(0));
-            // No client writes any more, so only the check meets the sector.
+            // Clients do not write from here on, so that only the check meets the rotten sector.
             let place = story.world.taint.data_offset;
             let disk = Slot(0).index();
             let mut sector = story.world.disks[disk].seen[bytes(place, 1)].to_vec();
@@ -212,7 +214,7 @@ fn found(story: &Script) -> Option<u64> {
     })
 }
 
-/// Regression: a degraded array did not use its spare.
+/// Regression: an array lost a member and did not use its spare.
 #[test]
 fn a_spare_takes_the_place_of_a_member_that_is_lost() {
     for_seeds(4, |seed| {
@@ -236,7 +238,7 @@ pub(in super::super) fn failed_by_person(seed: u64) {
     });
 }
 
-/// A member is lost while clients write; the spare is recovered in its place.
+/// A member is lost (`lose`) while clients write, and the spare is recovered in its place.
 fn takes_over(seed: u64, lose: impl Fn(&mut Script, usize)) {
     for (level, layout, slots) in [
         (Level::Raid1, 0, 2),

@@ -14,7 +14,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Levels with parity, of any layout, with a small journal; some with chunks of several blocks.
+/// Levels with parity, in any layout, with a small journal. Some have chunks of several blocks.
 fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
@@ -37,7 +37,8 @@ fn journal_disk(design: &Design) -> usize {
     design.journal_disk().expect("it has one")
 }
 
-/// Clients write, and power or process ends in the middle; repeatedly, so that the ring wraps.
+/// Clients write, and a power cut or a kill ends the run in the middle. This happens three times,
+/// so that the journal's ring wraps.
 fn written_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa91);
     let mut story = opened(design, seed);
@@ -52,7 +53,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// An array that stops cleanly leaves an empty journal, and goes on from there.
+/// An array that stops cleanly leaves an empty journal, and continues with it after the next start.
 fn stops_and_goes_on(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa92);
     let mut story = opened(design, seed);
@@ -72,7 +73,8 @@ fn stops_and_goes_on(design: Design, seed: u64) {
     }
 }
 
-/// The journal fails: writes are refused, and acknowledged ones are readable when it is back.
+/// The journal's disk fails, and the array refuses writes. When the disk is back, acknowledged
+/// writes are readable.
 fn loses_its_journal(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa93);
     let mut story = opened(design, seed);
@@ -91,7 +93,7 @@ fn loses_its_journal(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, true);
 }
 
-/// A member fails while clients write, and another one is withheld at the next start.
+/// A member fails while clients write, and another member is withheld at the next start.
 fn loses_a_member(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa94);
     let mut story = opened(design, seed);
@@ -105,7 +107,7 @@ fn loses_a_member(design: Design, seed: u64) {
     starts_without(&mut story, &[other], true);
 }
 
-/// Parity does not agree yet and is resynced while clients write; then power is cut.
+/// Parity does not agree, and a resync runs while clients write. Then power is cut.
 fn is_resynced_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa95);
     let mut scene = Scene::new(design, seed);
@@ -124,7 +126,8 @@ fn is_resynced_and_cut(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, true);
 }
 
-/// A replay without one member makes that member stale: it is out from the first superblocks on.
+/// A replay runs without one member, which is stale from then on. The first superblocks after the
+/// replay must call it out.
 fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa96);
     let mut story = opened(design, seed);
@@ -133,7 +136,7 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     if !starts_without(&mut story, &withheld, false) {
         return;
     }
-    // Anywhere among its first superblocks and writes.
+    // The cut comes anywhere among the first superblocks and writes of this run.
     story.begin_mix(&Mix { in_flight_max: 1, ..WRITES }, random.below(60));
     let others = some_disks(&design, &mut random);
     if starts_without(&mut story, &others, true) {
@@ -143,8 +146,9 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     }
 }
 
-/// The journal keeps what it replayed without a member until all other superblocks say that it is
-/// out. It returns when the first of these were cut short.
+/// After a replay without a member, the journal keeps the replayed blocks until all other
+/// superblocks call that member out. Here the first of these superblocks are cut short, and the
+/// member returns.
 fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa97);
     let mut story = opened(design, seed);
@@ -154,7 +158,7 @@ fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
         return;
     }
     let journal = story.member(journal_disk(&design));
-    // Its own superblock is written after those of the others.
+    // The journal's own superblock must be written after those of the members.
     story.hold(move |event| match event {
         Event::Superblock { member, .. } => *member != journal,
         _ => false,
@@ -169,7 +173,7 @@ fn is_settled(story: &Script) -> bool {
     story.world.engine.machines.array.are_logs_settled()
 }
 
-/// The journal is removed, and created again, while clients write.
+/// An operator removes the journal and creates it again, while clients write.
 fn comes_and_goes(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     for makes in [false, true, false, true] {
@@ -194,7 +198,7 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of such a change, and disks are withheld.
+/// Power is cut at any step of a journal's removal or creation, and disks are withheld.
 fn is_cut_off_while_it_changes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa98);
     let mut story = opened(design, seed);
@@ -207,7 +211,8 @@ fn is_cut_off_while_it_changes(design: Design, seed: u64) {
         }
         story.begin_mix(&mix, random.below(120));
         let is_over = is_settled(&story);
-        // A removed journal counts until no write is in flight; a created one from then on.
+        // A removed journal is in use until no write is in flight; a created one only from that
+        // moment on.
         let is_kept = if is_over { story.world.has_journal() } else { !makes };
         let withheld =
             if random.chance(60) { some_disks(&design, &mut random) } else { Vec::new() };
@@ -219,7 +224,8 @@ fn is_cut_off_while_it_changes(design: Design, seed: u64) {
     }
 }
 
-/// The journal's disk fails before any superblock names it: the array goes on without it.
+/// A journal is being created, and its disk fails before any superblock names it. The array
+/// continues without a journal.
 fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa99);
     let mut story = opened(design, seed);

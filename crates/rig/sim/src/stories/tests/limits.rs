@@ -1,4 +1,4 @@
-//! Members, or ranges of them, that are present but must not be believed.
+//! Members, or ranges of members, that are present but must not be believed.
 
 use braid_engine::request::{Fault, Operation};
 use braid_geometry::{Level, Slot};
@@ -28,7 +28,8 @@ fn recovering_member_is_read_only_where_it_is_recovered() {
     });
 }
 
-/// After a crash, until a resync, writes do not use rmw and reads do not use parity.
+/// After a crash and before the resync, parity may be wrong. Writes must not use rmw, and reads
+/// must not use parity.
 #[test]
 fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
     let mix = Mix { trims: 0, ..Mix::ALL };
@@ -39,7 +40,8 @@ fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
             scene.errors_allowed = true;
             let mut story = scene.open();
             story.run(&mix);
-            // Another band takes the stripe, so that the cache holds nothing of this one.
+            // This write takes the only stripe, so that the cache holds nothing of the band tested
+            // below.
             assert_eq!(story.write(story.capacity() - 1, 1), Ok(()));
             assert_eq!(story.counters().rmw_writes, 0, "{level}: rcw computes parity");
             assert!(story.counters().rcw_writes > 0);
@@ -51,7 +53,7 @@ fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
     }
 }
 
-/// The same array, but half of it is known to agree.
+/// After a crash, parity agrees below the resync offset and may be wrong above. Reads use it below.
 #[test]
 fn parity_is_believed_below_the_resync_offset() {
     for_seeds(6, |seed| {
@@ -71,7 +73,7 @@ fn parity_is_believed_below_the_resync_offset() {
     });
 }
 
-/// Copies that a crash may have left different: two reads return the same bytes.
+/// A crash may have left the copies of a mirror different. Two reads must return the same bytes.
 #[test]
 fn copies_that_may_differ_are_read_from_one_member() {
     for_seeds(6, |seed| {
@@ -92,8 +94,9 @@ fn copies_that_may_differ_are_read_from_one_member() {
     });
 }
 
-/// Regression: a read with one unreadable sector or bad block was served whole from the next copy,
-/// which a crash had left different. It overwrote the first copy: sectors read before changed.
+/// Regression: a crash left the copies of a mirror different, and one sector of the first copy was
+/// bad or logged. A read with that sector took all of its data from the second copy, and overwrote
+/// the first. So sectors that had been read before changed.
 #[test]
 fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
     const LOST: std::ops::Range<u64> = 37..39;
@@ -104,7 +107,8 @@ fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
                 scene.resync_offset = 0;
                 scene.bad_blocks.extend(is_logged.then(|| (0, vec![LOST])));
                 let mut story = scene.open();
-                // The second copy has other bytes, except where the first has lost its own.
+                // The second copy has other bytes, except in the sectors that the first copy has
+                // lost.
                 let start = story.world.taint.data_offset;
                 for sector in (0..64).filter(|sector| !LOST.contains(sector)) {
                     story.world.disks[1].seen[bytes(start + sector, 1)].fill(0x33);
@@ -121,7 +125,8 @@ fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
     }
 }
 
-/// Opened read-only: whatever fails, nothing is written, and flushes are answered.
+/// An array that is opened read-only writes nothing, even if requests fail. It acknowledges
+/// flushes.
 #[test]
 fn read_only_array_is_never_written() {
     let mix = Mix { reads: 80, writes: 0, zeroes: 0, trims: 0, flushes: 20, ..Mix::ALL };

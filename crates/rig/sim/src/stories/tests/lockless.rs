@@ -1,5 +1,5 @@
-//! The lockless bitmap: which state each mark has when. No byte is lost where parity was never
-//! made, and regions that no client has written are never recovered.
+//! The lockless bitmap: which of its states a region's mark has, and when. No byte is lost where
+//! parity was never made, and regions that no client has written are never recovered.
 
 use braid_engine::array::{JobKind, JobRequest, Notice};
 use braid_engine::request::Operation;
@@ -17,10 +17,11 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Milliseconds, longer than two sweeps and a rest.
+/// Milliseconds in which two sweeps of the bitmap end and the array turns clean.
 const LONG_MS: u64 = 20_000;
 
-/// Every level and layout with a lockless bitmap, a mark for 16 sectors, all unwritten.
+/// Every level and layout with a lockless bitmap, a mark for every 16 sectors, and all regions
+/// unwritten.
 fn designs() -> Vec<Design> {
     let designs = redundant_designs(8).into_iter();
     designs.map(|design| Design { bit_sectors: 16, lockless: Some(100), ..design }).collect()
@@ -40,7 +41,7 @@ fn for_designs(count: u64, first: u64, story: impl Fn(Design, u64)) {
     });
 }
 
-/// One write alone, and no time passes.
+/// A write succeeds while no time passes and no other request is in flight.
 fn wrote(story: &mut Script, start: u64, sectors: u64) {
     let id = story.issue(WRITE, start, sectors);
     story.run_without_time();
@@ -55,12 +56,12 @@ fn marks(story: &Script, disk: usize) -> Vec<MarkState> {
     (0..bitmap.bits.count()).map(|mark| marks.state(&bitmap.bits, mark)).collect()
 }
 
-/// The states of all marks that are not unwritten.
+/// The states of the marks on a disk, without those that say unwritten.
 fn written(story: &Script, disk: usize) -> Vec<MarkState> {
     marks(story, disk).into_iter().filter(|mark| !mark.is_unwritten()).collect()
 }
 
-/// Written bytes are read back, whichever member is missing.
+/// For each member: runs the story, fails the member, and reads everything back.
 fn check_every_loss(design: &Design, seed: u64, prepare: impl Fn(&mut Script)) {
     for disk in 0..usize::from(design.slots) {
         let mut story = opened(*design, seed, true);
@@ -80,7 +81,7 @@ fn the_first_write_to_a_run_says_need_sync() {
         for disk in 0..usize::from(design.slots) {
             assert_eq!(written(&story, disk), [MarkState::NeedSync], "{design:?}");
         }
-        // However long no client writes there.
+        // The mark stays, however long no client writes to its region.
         story.pass_time(LONG_MS);
         story.rest();
         assert_eq!(written(&story, 0), [MarkState::NeedSync], "{design:?}: no job has synced it");
@@ -111,7 +112,7 @@ fn what_was_written_is_synced_after_a_while() {
     });
 }
 
-/// Several writes to one row, so that an rmw would have old parity to modify.
+/// Writes several times to one row, so that a wrong rmw would modify parity that was never made.
 fn several_writes(story: &mut Script) {
     let capacity = story.capacity();
     for (start, sectors) in [(0, 2), (9, 3), (1, 2), (18, 4), (capacity - 3, 3), (capacity - 9, 2)]
@@ -125,7 +126,7 @@ fn nothing_written_is_lost_where_parity_was_never_made_to_fit() {
     for_designs(1, 5_120_000, |design, seed| check_every_loss(&design, seed, several_writes));
 }
 
-/// The array stops before anything was synced, and goes on.
+/// The array stops before any written region was synced, and starts again.
 fn goes_on_unsynced(design: Design, seed: u64) {
     check_every_loss(&design, seed, |story| {
         wrote(story, 0, 3);
@@ -142,7 +143,7 @@ fn what_was_not_synced_when_it_was_stopped_is_not_believed_to_be() {
     for_designs(1, 5_130_000, goes_on_unsynced);
 }
 
-/// Recovery gives a new member all that clients have written, and leaves its own bytes elsewhere.
+/// A new member is recovered only where clients have written. Elsewhere it keeps its own bytes.
 fn a_new_member_comes(design: Design, seed: u64) {
     let mut story = opened(design, seed, false);
     let disk = seed as usize % usize::from(design.slots);
@@ -153,7 +154,7 @@ fn a_new_member_comes(design: Design, seed: u64) {
     story.settle();
     story.world.joins(disk, false);
     story.rest();
-    // During its absence nothing is synced; then the array is.
+    // No region is synced while a member is missing. All are synced now.
     for _ in 0..4 {
         story.pass_time(LONG_MS);
         story.rest();
@@ -162,7 +163,7 @@ fn a_new_member_comes(design: Design, seed: u64) {
         Notice::JobEnded { progress, .. } if progress.kind == JobKind::Recovery => Some(*progress),
         _ => None,
     });
-    // One piece of work is as long as a band, or a mark.
+    // A piece of recovery covers a band or a mark's region, so some unwritten sectors are written.
     let job = job.expect("it was recovered");
     assert!(job.written <= 32, "{design:?}: the job leaves out unwritten regions: {job:?}");
     for other in (0..usize::from(design.slots)).filter(|other| *other != disk) {
@@ -180,7 +181,7 @@ fn a_member_that_comes_is_not_made_what_no_client_has_written() {
     for_designs(2, 5_140_000, a_new_member_comes);
 }
 
-/// A check reads only regions that clients have written and where redundancy agrees.
+/// A check reads only regions that clients have written and that were synced since.
 fn a_check_finds_nothing(design: Design, seed: u64) {
     let mut story = opened(design, seed, false);
     wrote(&mut story, 0, 3);
@@ -197,7 +198,8 @@ fn a_check_leaves_out_what_was_never_made_to_agree() {
     for_designs(2, 5_150_000, a_check_finds_nothing);
 }
 
-/// Where only one of two members has a bad block, the other's bytes are not solved for.
+/// Two members have bad blocks at different sectors. Where only one member has a bad block, the
+/// other member's bytes must not be computed.
 fn two_members_lack_some(design: Design, seed: u64) {
     if design.level != Level::Raid6 {
         return;
@@ -221,14 +223,15 @@ fn two_members_lack_some(design: Design, seed: u64) {
     story.read_all();
 }
 
-/// Regression: sectors that either member lacked were solved for in both. Parity then fitted the
-/// result, not the bytes that the other member held.
+/// Regression: a sector that one of two members lacked was computed for both. Parity then fitted
+/// the computed bytes, not those that the other member held.
 #[test]
 fn parity_fits_what_members_hold_between_their_bad_blocks() {
     for_designs(10, 5_195_000, two_members_lack_some);
 }
 
-/// Another program ran the array and left its bitmap stale: that says that all agrees.
+/// Makes the bitmap stale, as if another program had run the array. Its marks then say that all
+/// regions agree, which they may not.
 fn was_not_kept(story: &mut Script, design: &Design) {
     for disk in 0..usize::from(design.slots) {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -241,7 +244,7 @@ fn was_not_kept(story: &mut Script, design: &Design) {
     story.world.keeps_bits.clear();
 }
 
-/// The array goes on with all disks, its jobs paused.
+/// Starts the array again with all disks and with paused jobs.
 fn goes_on(story: &mut Script, design: Design, seed: u64) {
     let presented: Vec<usize> = (0..usize::from(design.slots)).collect();
     let mut manner = Scene::new(design, seed).manner;
@@ -249,7 +252,7 @@ fn goes_on(story: &mut Script, design: Design, seed: u64) {
     story.world.open_as(&presented, manner);
 }
 
-/// With a stale bitmap, even after a clean stop, no parity is known to be right.
+/// If the bitmap is stale, no parity is known to be right, even after a clean stop.
 fn nobody_kept_it(design: Design, seed: u64) {
     check_every_loss(&design, seed, |story| {
         assert!(story.stop());
@@ -259,7 +262,8 @@ fn nobody_kept_it(design: Design, seed: u64) {
     });
 }
 
-/// A crash, and a stale bitmap; then it is made anew, and power is cut in the middle of that.
+/// After a crash the bitmap is stale. The start makes it anew, and power is cut in the middle of
+/// that.
 fn is_made_anew_by_halves(design: Design, seed: u64) {
     let design = Design { lockless: Some(0), ..design };
     let mut random = Random::new(seed ^ 0x1ead);
@@ -287,7 +291,7 @@ fn where_it_was_not_kept_nothing_counts_as_synced() {
     for_designs(1, 5_160_000, nobody_kept_it);
 }
 
-/// Clients write, trim, and write again. In the end exactly the trimmed regions are unwritten.
+/// Clients write, trim, and write again. In the end only regions written again are not unwritten.
 fn is_given_up(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x7e1f);
     let mut story = opened(design, seed, random.chance(50));
@@ -330,7 +334,8 @@ fn what_clients_give_up_is_unwritten() {
     for_designs(4, 5_180_000, is_given_up);
 }
 
-/// A client writes to a trimmed region before its mark says so; then a member is lost.
+/// A client writes to a trimmed region before the region's mark says unwritten. Then a member is
+/// lost.
 fn is_written_after_it_was_given_up(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x7e20);
     let mut story = opened(design, seed, random.chance(50));

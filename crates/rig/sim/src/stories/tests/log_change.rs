@@ -13,7 +13,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Logs are created, or removed.
+/// An operator creates parity logs (`makes`), or removes them.
 fn changes(story: &mut Script, makes: bool) {
     story.world.changes_logs(makes).expect("they can be changed");
 }
@@ -22,7 +22,7 @@ fn are_settled(story: &Script) -> bool {
     story.world.engine.machines.array.are_logs_settled()
 }
 
-/// Whether each disk has a log, by its superblock or the log's head.
+/// By disk: whether it has a parity log, by its superblock or the head of our own log.
 fn have_logs(story: &Script) -> Vec<bool> {
     let has_log = |disk: usize| {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -53,8 +53,8 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of a change, and disks are withheld. If there was a log, flushed writes
-/// are readable. The array then has a log or none.
+/// Power is cut at any step of a change of logs, and disks are withheld. If the array had a log,
+/// flushed writes are readable. After the start the array has a log or none.
 fn is_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x10c);
     let mut story = opened(design, seed);
@@ -72,7 +72,8 @@ fn is_cut_off(design: Design, seed: u64) {
         let withheld =
             if random.chance(60) { some_disks(&design, &mut random) } else { Vec::new() };
         let may_fail = !withheld.is_empty() && !is_logged && !is_said_both_ways;
-        // A removed log counts until no write is in flight; a created one is made at that moment.
+        // A removed log is in use until no write is in flight. A log is created only at such a
+        // moment.
         let may_fail = may_fail || is_said_both_ways && makes && !withheld.is_empty();
         if !starts_without(&mut story, &withheld, may_fail) {
             return;
@@ -81,7 +82,8 @@ fn is_cut_off(design: Design, seed: u64) {
     }
 }
 
-/// A write that began without a log delays its creation, and is done when superblocks name the log.
+/// A log is created while a write without a log record is in flight. Superblocks name the log only
+/// after that write is done.
 fn made_while_it_is_written(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, false);
@@ -102,7 +104,8 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A log is removed, and superblocks cannot say so yet: all writes are still logged.
+/// An operator removes the log, but superblocks cannot record that yet. All writes must still be
+/// logged.
 fn given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x10d);
     let mut story = opened(design, seed);
@@ -121,7 +124,7 @@ fn given_up_and_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
-/// Removal and creation last over a restart.
+/// A log that was removed, or created, is still so after a restart.
 fn is_so_after_a_restart(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     for makes in [false, true] {
@@ -143,8 +146,8 @@ fn is_so_after_a_restart(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut during writes to sectors in a member's bad-block log. Replay skips them and parity
-/// says their content, also when parity logs are removed then.
+/// Power is cut during writes to sectors in a member's bad-block log. Replay skips these sectors,
+/// and reads compute them from parity. That stays so when parity logs are removed afterwards.
 fn named_and_given_up(design: Design, seed: u64) {
     let mut scene = Scene::new(design, seed);
     scene.manner.jobs_paused = false;
@@ -160,7 +163,7 @@ fn named_and_given_up(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// Regression: the simulator expected such sectors to agree once parity logs were gone.
+/// Regression: once parity logs were removed, the simulator expected such sectors to agree.
 #[test]
 fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
     for_seeds(4, |seed| {
@@ -170,7 +173,8 @@ fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
     });
 }
 
-/// The same kind of log as at creation: the other has no room on these disks.
+/// Operators create the same kind of log that the array had at creation; disks have no room for the
+/// other kind.
 #[test]
 fn a_log_comes_and_goes_while_clients_write() {
     for_seeds(2, |seed| {

@@ -1,9 +1,10 @@
-//! The crash matrix: arrays with each policy are cut off, and started without as many members as
-//! tolerated.
+//! The crash matrix: arrays with each policy for crashes are cut off while clients write. Then they
+//! start without as many members as the level tolerates.
 //!
-//! It counts refused starts, with the ranges that they name, and served ones. In these it compares
-//! each sector that no client was writing with its content before; the first wrong sector fails the
-//! test. `BRAID_MATRIX=1000` sets the crashes of each.
+//! The matrix counts refused starts, with the sectors that the refusals name, and served starts. If
+//! a start is served, each sector without a write in flight is compared with its content before;
+//! the first wrong sector fails the test. `BRAID_MATRIX=1000` sets the number of crashes of each
+//! array.
 
 use braid_assembly::Refusal;
 use braid_geometry::Level;
@@ -15,7 +16,7 @@ use crate::create::Design;
 use crate::disk::DiskFaults;
 use crate::random::Random;
 
-/// How the array knows which regions are in doubt after a crash.
+/// How the array knows which regions are in doubt after a crash: no record, a bitmap, or a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Nothing,
@@ -26,13 +27,13 @@ enum Policy {
     Journal,
 }
 
-/// Counts over some crashes.
+/// The results of all crashes of one array and policy.
 #[derive(Default)]
 struct Row {
     crashes: u64,
     served: u64,
     refused: u64,
-    /// Sectors that refusals name, and the total.
+    /// How many sectors refusals named, and of how many.
     named: u64,
     all: u64,
 }
@@ -53,7 +54,7 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
             Policy::Bitmap => Design { bit_sectors: 8, ..design },
             Policy::Llbitmap => Design { bit_sectors: 8, lockless: Some(60), ..design },
             Policy::Ppl => Design { log_sectors, log_is_ring: true, ..design },
-            // A few records fill the log's ring.
+            // The log's ring has room for a few records.
             Policy::Log => Design { log_sectors: 4 * log_sectors, log_is_own: true, ..design },
             Policy::Journal => Design { journal_blocks: design.journal_blocks_min(), ..design },
         }
@@ -65,7 +66,7 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
     plain.map(with_policy).filter(has_room).collect()
 }
 
-/// Clients write and are cut off, and the array starts with members withheld.
+/// Clients write, power is cut, and the array starts with members withheld.
 fn cut_off(design: Design, seed: u64, row: &mut Row) {
     let mut random = Random::new(seed ^ 0x3a7);
     let mut scene = Scene::new(design, seed);

@@ -1,9 +1,10 @@
-//! Stories of one event each, told under many schedules: a request at a chosen moment, a failure of
-//! a chosen disk, an event that is held back.
+//! Stories of one event each, run under many schedules: a request at a chosen moment, a failure of
+//! a chosen disk, or an event that is held back.
 //!
-//! Each is a world like any other ([`script`]), with the same model and checkers. The seed decides
-//! the schedule and whatever the scene leaves open; `BRAID_STORY_SEEDS` multiplies the number of
-//! seeds. A test's name is the property that it guards; *Regression* tells its bug.
+//! Each story runs in a world like any other ([`script`]), with the same model and checkers. The
+//! seed decides the schedule and everything that the story leaves open. `BRAID_STORY_SEEDS`
+//! multiplies the number of seeds. A test's name is the property that it guards, and *Regression*
+//! describes the bug that broke it.
 
 #![cfg_attr(
     not(test),
@@ -70,7 +71,7 @@ pub(super) use unmade::tell as tell_of_what_cannot_be_made;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Tells `story` for `count` seeds, times `BRAID_STORY_SEEDS`; prints the seed that fails.
+/// Runs `story` with `count` seeds, times `BRAID_STORY_SEEDS`. Prints the seed that fails.
 fn for_seeds(count: u64, mut story: impl FnMut(u64)) {
     let times = std::env::var("BRAID_STORY_SEEDS").ok().and_then(|times| times.parse().ok());
     for seed in 0..count * times.unwrap_or(1) {

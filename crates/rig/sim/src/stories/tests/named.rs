@@ -1,5 +1,6 @@
-//! Bad-block logs: their sectors are rewritten from the other members, and a failed write costs its
-//! sector, not its member. Logs are long here: cuts hit several of their sectors.
+//! Bad-block logs: the sectors that a log names are rewritten from the other members, and a failed
+//! write costs only its sector, not its member. Logs are long here, so that a power cut can tear
+//! them.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Levels and layouts, with members of so many rows.
+/// An array of each redundant level, with so many rows.
 fn designs(rows: u64) -> [Design; 5] {
     [
         design(Level::Raid1, 0, 8, 2, rows),
@@ -28,13 +29,13 @@ fn designs(rows: u64) -> [Design; 5] {
     ]
 }
 
-/// Every other sector: a record for each.
+/// Every other sector of a member from `first` on. Each needs a log record of its own.
 pub(super) fn every_other(design: &Design, first: u64) -> Vec<Range<u64>> {
     let used = design.rows * u64::from(design.chunk_sectors);
     (first..used).step_by(2).map(|sector| sector..sector + 1).collect()
 }
 
-/// Ranges of a disk's data area that its log names, as assembly would read it.
+/// Ranges of a disk's data area that its bad-block log names, as assembly would read it.
 fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -58,7 +59,7 @@ fn asked(seed: u64) -> (JobRequest, JobKind) {
     }
 }
 
-/// Regression: a check did not rewrite a logged block, and the next loss took it.
+/// Regression: a check left a logged sector unwritten, and the next loss of a member lost its data.
 #[test]
 fn what_a_log_names_is_made_again_by_a_check() {
     for_seeds(10, made_again);
@@ -68,7 +69,7 @@ fn made_again(seed: u64) {
     let design = designs(32)[seed as usize % 5];
     let mut scene = Scene::new(design, 7_400_000 + seed);
     let disk = seed as usize % usize::from(design.slots);
-    // Needs more than two sectors of a log.
+    // So many records fill more than two sectors of the log.
     scene.bad_blocks = vec![(disk, every_other(&design, 0))];
     let mut story = scene.open();
     let (request, kind) = asked(seed);
@@ -84,7 +85,7 @@ fn made_again(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
-/// Regression: two members had bad blocks in one row, and the whole row was skipped.
+/// Regression: two members had logged sectors in one row, and a check skipped the whole row.
 #[test]
 fn two_members_with_bad_blocks_in_one_row_are_made_again() {
     for_seeds(10, in_one_row);
@@ -126,7 +127,7 @@ fn a_check_is_over_when_logs_say_what_it_did() {
     });
 }
 
-/// Regression: a sector that failed its write put its member out, with all its good sectors.
+/// Regression: a member failed the write of one sector and was put out, with all its good sectors.
 #[test]
 fn a_sector_that_takes_no_write_costs_itself() {
     for_seeds(20, stuck);
@@ -142,8 +143,8 @@ fn stuck(seed: u64) {
     story.stuck_sector(1, 20);
     let by_client = seed / 10 % 2 == 1;
     if by_client {
-        // A failed read is served from the others, and its sector is rewritten. Several reads at
-        // once, so that each copy of a mirror is asked.
+        // If a read fails, the data comes from the other members, and the sector is rewritten.
+        // Several reads are in flight at once, so that each copy of a mirror is read.
         for sector in 0..story.capacity() {
             let ids: Vec<_> = (0..6).map(|_| story.issue(Operation::Read, sector, 1)).collect();
             story.settle();
@@ -170,7 +171,7 @@ fn stuck(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
-/// Checks, with or without a retry; returns how many sectors are still named.
+/// Runs a check, one that retries logged sectors or not. Returns how many sectors logs still name.
 fn left_by(story: &mut Script, request: JobRequest) -> u64 {
     story.request(request);
     story.request(JobRequest::Resume);
@@ -184,7 +185,8 @@ fn left_by(story: &mut Script, request: JobRequest) -> u64 {
     progress.named
 }
 
-/// An array in which the logs of so many disks name the same rows that these rows are lost.
+/// An array in which the bad-block logs of several disks name the same sectors, too many for the
+/// level to compute them. Returns those disks as well.
 fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     let lost = [
         (design(Level::Raid1, 0, 8, 2, 9), 2),
@@ -200,7 +202,8 @@ fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     (scene, disks)
 }
 
-/// Regression: several logs named the same sound sectors, whose reads failed even after a check.
+/// Regression: several logs named the same sectors, which were sound. Reads of them failed, even
+/// after a check.
 #[test]
 fn what_logs_name_in_vain_is_tried_and_named_no_more() {
     for_seeds(12, |seed| {
@@ -220,7 +223,8 @@ fn what_logs_name_in_vain_is_tried_and_named_no_more() {
     });
 }
 
-/// Retried sectors that are unreadable, or disagree with the rest, stay named.
+/// A check retries logged sectors. Sectors that are unreadable, or disagree with the other members,
+/// stay in the log.
 #[test]
 fn what_is_tried_in_vain_stays_named() {
     for_seeds(16, |seed| {
@@ -240,14 +244,15 @@ fn what_is_tried_in_vain_stays_named() {
             .collect();
         assert_eq!(left, all.iter().sum::<u64>(), "{design:?}");
         assert_eq!(all.remove(0), 4, "{design:?}");
-        // The other parity confirms the sectors that were readable.
+        // On RAID-6 the second parity confirms the sectors of the readable disks.
         let is_spoken = design.level == Level::Raid6 && is_unreadable;
         let expected = if is_spoken { 0 } else { 4 };
         assert!(all.iter().all(|left| *left == expected), "{design:?}: {all:?}");
     });
 }
 
-/// While a check reads several blocks, a client meets a bad sector there whose rewrite fails.
+/// A check reads several blocks. Meanwhile a client's read meets a bad sector in them, and its
+/// rewrite fails, so that the log names it.
 fn named_while_it_is_read(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid5, 2, 32, 4, 2), 7_900_000 + seed).write_through();
     scene.errors_allowed = true;
@@ -276,13 +281,15 @@ fn named_while_it_is_read(seed: u64) {
     story.read_all();
 }
 
-/// Regression: the check then read the blocks singly, also the one that was named meanwhile.
+/// Regression: the check then read the blocks one by one, among them the sector that was now
+/// logged.
 #[test]
 fn what_is_named_while_a_check_reads_it_is_not_read_again() {
     for_seeds(16, named_while_it_is_read);
 }
 
-/// Without a log the sector cannot be recorded.
+/// A member without a bad-block log fails the write of a sector. The member must go out, because no
+/// log can name the sector.
 #[test]
 fn without_a_log_what_takes_no_write_puts_its_member_out() {
     for_seeds(4, |seed| {
@@ -299,7 +306,8 @@ fn without_a_log_what_takes_no_write_puts_its_member_out() {
     });
 }
 
-/// Regression: a recovered member made a logged sector readable, which stayed named.
+/// Regression: a recovered member made the data of a logged sector available again, but the sector
+/// stayed in the log.
 #[test]
 fn what_is_named_is_made_again_when_a_member_is_filled() {
     for_seeds(6, filled);
@@ -325,8 +333,8 @@ fn filled(seed: u64) {
     story.read_all();
 }
 
-/// Regression: power was cut while a log of several sectors was written, and clients wrote its
-/// blocks. A block that was named before and after was believed.
+/// Regression: clients wrote logged blocks, and power was cut while a log of several sectors was
+/// written. Assembly believed a block that the log named both before and after that write.
 #[test]
 fn a_long_log_that_is_torn_names_what_it_did() {
     for_seeds(40, torn);
@@ -345,7 +353,7 @@ fn torn(seed: u64) {
     let used = story.world.geometry.used_sectors(Slot(disk as u16));
     let rounds = 1 + random.below(6);
     for round in 0..rounds {
-        // Here and there, so that records are removed or split.
+        // Writes here and there, so that some records are removed and some split.
         let mut written = 0;
         while written < 24 {
             let at = MemberSector(random.below(used));
@@ -377,13 +385,13 @@ fn torn(seed: u64) {
     }
 }
 
-/// A full log, or almost: records of one sector and of several, with holes between them.
+/// The ranges of a full, or almost full, log: single sectors and longer ranges, with gaps between.
 fn long_log(design: &Design, seed: u64) -> Vec<Range<u64>> {
     let mut random = Random::new(seed ^ 0x10_10);
     let used = design.rows * u64::from(design.chunk_sectors);
     let (mut at, mut ranges) = (0, Vec::new());
     let length_max = *random.pick(&[1, 3, 5]);
-    // Some of these counts exactly fill sectors of the log.
+    // With some of these counts the records fill whole sectors of the log.
     let count = *random.pick(&[62, 63, 64, 126, 127, 128, 500]);
     while at + length_max < used && ranges.len() < count {
         let length = 1 + random.below(length_max);
@@ -393,7 +401,7 @@ fn long_log(design: &Design, seed: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The array's sector at a place of a disk, if it is data.
+/// The array sector at a member sector of a disk; `None` if that is no data.
 fn logical(geometry: &Geometry, disk: usize, at: MemberSector) -> Option<u64> {
     let slot = Slot(disk as u16);
     match geometry {

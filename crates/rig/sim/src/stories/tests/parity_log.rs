@@ -1,4 +1,4 @@
-//! Parity logs, md's and our own: no crash loses a kept write, whichever members are missing.
+//! Parity logs, md's PPL and our own: no crash loses a kept write, whichever members are missing.
 
 use braid_engine::array::MemberView;
 use braid_geometry::Level;
@@ -11,11 +11,12 @@ use crate::disk::DiskFaults;
 use crate::fault::Mishap;
 use crate::random::Random;
 
-/// Clients that write little at a time, and mostly to few rows.
+/// Clients whose writes are short and mostly go to few rows.
 pub(super) const WRITES: Mix =
     Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
 
-/// Levels with parity, any layout, with our own log of one record or a few; RAID-5 also with md's.
+/// Levels with parity in any layout, with our own log of one record or a few. A RAID-5 also comes
+/// with md's PPL.
 pub(super) fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
@@ -38,7 +39,7 @@ pub(super) fn designs() -> Vec<Design> {
     plain.flat_map(kinds).filter(has_room).collect()
 }
 
-/// Disks to withhold, at most as many as the level tolerates.
+/// Draws disks to withhold, at most as many as the level tolerates.
 pub(super) fn some_disks(design: &Design, random: &mut Random) -> Vec<usize> {
     let most = if design.level == Level::Raid6 { 2 } else { 1 };
     let mut all: Vec<usize> = (0..usize::from(design.slots)).collect();
@@ -54,8 +55,9 @@ pub(super) fn opened(design: Design, seed: u64) -> Script {
     scene.open()
 }
 
-/// Cuts the array off, starts it without these disks, and reads every readable sector. False if the
-/// start is refused, which is legal only after the possible loss of a member.
+/// Cuts the array off, starts it without these disks, and reads every readable sector. False if
+/// assembly refuses the start, which is legal only with `may_fail` or after a possible loss of a
+/// member.
 pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: bool) -> bool {
     let power = story.random.chance(60);
     story.begins_anew();
@@ -72,7 +74,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
             story.read_all();
             true
         }
-        // A member was out already, or may have been.
+        // A refusal is legal after the possible loss of a member.
         Err(refusal) => {
             assert!(may_fail, "the level tolerates the loss: {refusal:?}");
             false
@@ -80,7 +82,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
     }
 }
 
-/// Clients write, and power or process ends in the middle.
+/// Clients write, and a power cut or a kill ends the run in the middle.
 fn written_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x991);
     let mut story = opened(design, seed);
@@ -95,7 +97,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// The log of one member fails its writes: it is out before the band is written.
+/// A member fails the write of its parity log. It must be out before the band is written.
 fn does_not_take_a_record(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x992);
     let mut story = opened(design, seed);
@@ -103,14 +105,15 @@ fn does_not_take_a_record(design: Design, seed: u64) {
     let disk = random.below(u64::from(design.slots)) as usize;
     story.befall(disk, Mishap::SuperblocksFail);
     story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 5 + random.below(60));
-    // Superblocks may say that it is out, or not yet.
+    // Superblocks may call the member out already, or not yet.
     story.world.unsure.insert(disk);
     let other =
         (disk + 1 + random.below(u64::from(design.slots) - 1) as usize) % usize::from(design.slots);
     starts_without(&mut story, &[other], true);
 }
 
-/// Two columns of a row are written, and the column between them is missing at the start.
+/// Two columns of a row are written when power is cut. The column between them is missing at the
+/// next start.
 fn columns_apart(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x993);
     let mut story = opened(design, seed);
@@ -129,7 +132,7 @@ fn columns_apart(design: Design, seed: u64) {
     starts_without(&mut story, &[map.data_slot(1).index()], false);
 }
 
-/// A disk joins whose old log is wrong by now.
+/// A disk joins, or returns, with an old parity log whose records are wrong by now.
 fn comes_and_is_logged(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x994);
     let mut story = opened(design, seed);
@@ -147,7 +150,8 @@ fn comes_and_is_logged(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
-/// Parity of a missing member is not logged. Its successor is recovered from caches; power is cut.
+/// A member is missing, and writes do not log its parity. A new disk is recovered in its slot,
+/// whose content may still be in caches when the run is cut off.
 fn parity_comes_and_power_goes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x997);
     let mut story = opened(design, seed);
@@ -170,8 +174,8 @@ fn parity_comes_and_power_goes(design: Design, seed: u64) {
     starts_without(&mut story, &[other], true);
 }
 
-/// After a crash a server without our own log, like md, goes on with the array. It stops cleanly or
-/// during a write. The log's records are stale by then.
+/// After a crash a server that does not know our own log, like md, runs the array. It stops cleanly
+/// or is cut off during a write. The log's records are stale by then.
 fn others_write_since(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x996);
     let mut story = opened(design, seed);
@@ -190,7 +194,7 @@ fn others_write_since(design: Design, seed: u64) {
     }
     story.world.others_percent = 0;
     let withheld = some_disks(&design, &mut random);
-    // Dirty and degraded, the array needs a log that counts. A resync may be unfinished.
+    // A dirty and degraded array needs a valid log to start, and the resync may be unfinished.
     let says_clean = |disk| {
         story.world.superblock_on(disk).is_some_and(|superblock| superblock.state.is_clean())
     };
@@ -200,7 +204,7 @@ fn others_write_since(design: Design, seed: u64) {
     }
 }
 
-/// The sectors of writes in flight are unreadable at the start, and readable later.
+/// A sector of a write in flight is unreadable at the next start, and readable at the one after.
 fn cannot_be_read_for_now(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x995);
     let mut story = opened(design, seed);
@@ -224,7 +228,7 @@ fn cannot_be_read_for_now(design: Design, seed: u64) {
     _ = story.try_write(capacity - 1, 1);
     story.stop();
     story.world.disks[disk].bad.clear();
-    // The checker of clean arrays looks at each of them.
+    // The checker of clean arrays checks every sector at this start.
     _ = story.world.open(&all, false);
 }
 
@@ -284,7 +288,7 @@ fn a_member_that_comes_has_an_empty_log() {
     });
 }
 
-/// While parity need not agree, logs hold no record, and a start resyncs; later they are kept.
+/// While parity may not agree, logs hold no record, and a start resyncs. Later, writes are logged.
 #[test]
 fn logs_are_kept_from_when_all_agrees() {
     for_seeds(2, |seed| {
@@ -310,7 +314,7 @@ fn logs_are_kept_from_when_all_agrees() {
                     .superblock_on(0)
                     .is_some_and(|superblock| superblock.state.log_counts.is_some())
             };
-            // Our own log counts from the first write to the stop.
+            // Superblocks call our own log valid from the first write until the stop.
             if design.log_is_own && counts(&story) {
                 assert_eq!(records(&story), usize::from(design.slots), "{design:?}");
             }

@@ -1,4 +1,4 @@
-//! Replacement of members in service: whatever fails, no byte is lost, and slots hold their
+//! Replacement of members in service: whatever fails, no byte is lost, and each slot keeps its
 //! content.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, MemberId, Notice};
@@ -19,7 +19,7 @@ use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::StepResult;
 
-/// A scene with a spare, in which jobs run by themselves.
+/// A scene with a spare, in which the array starts jobs by itself.
 fn with_spare(mut design: Design, seed: u64) -> Scene {
     design.spares = 1;
     let mut scene = Scene::new(design, seed);
@@ -38,7 +38,8 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
     })
 }
 
-/// At rest: below its offset each member holds what geometry and the definition of parity say.
+/// At rest: checks that each member, below its recovery offset, holds the bytes that geometry and
+/// the definition of parity demand.
 fn check_seats(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -61,7 +62,7 @@ fn check_seats(story: &mut Script) {
     }
 }
 
-/// Every level and layout, while clients write.
+/// On every level and layout, an operator replaces a member while clients write.
 #[test]
 fn a_member_is_replaced_while_it_serves() {
     for_seeds(3, |seed| {
@@ -116,7 +117,8 @@ fn bad_sectors_of_a_member_do_not_end_its_replacement() {
     });
 }
 
-/// A disk whose reads fail now and then, each corrected, is copied without an operator.
+/// Reads of a disk fail now and then, and each failure is corrected. The array then copies the disk
+/// to a spare by itself.
 #[test]
 fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
     for_seeds(10, |seed| {
@@ -156,7 +158,7 @@ fn is_read(event: &Event) -> bool {
     }
 }
 
-/// An operator replaces a member because it is slow; the copy reads around it.
+/// An operator replaces a member because it is slow. The copy reads the other members instead.
 #[test]
 fn a_member_that_sits_out_is_replaced_all_the_same() {
     for_seeds(20, |seed| {
@@ -166,7 +168,8 @@ fn a_member_that_sits_out_is_replaced_all_the_same() {
         story.issue(Operation::Write { durable: true }, 0, 1);
         story.run_without_time();
         story.watch(SitOut { min_ms: 150, ..SitOut::default() });
-        // Hold only reads: superblocks and flushes would wait for it.
+        // Only reads of the slow member are held, because superblocks and flushes would wait for
+        // it.
         story.hold(|event| event.waits_for() == Some(MemberId(1)) && is_read(event));
         while !story.sits_out(1) {
             story.issue(Operation::Read, 8, 8);
@@ -191,7 +194,8 @@ fn whatever_happens_while_a_member_is_replaced_nothing_is_lost() {
     for_seeds(600, replaced_whatever_happens);
 }
 
-/// One or two failures; then power is cut, the process killed, or the run goes on. All ends well.
+/// During a replacement none, one or two disks fail. Then power is cut, the process is killed, or
+/// the run continues. No byte may be lost.
 fn replaced_whatever_happens(seed: u64) {
     let mut random = Random::new(seed ^ 0x4e91);
     let designs = redundant_designs(*random.pick(&CHUNKS[..2]));
@@ -204,7 +208,7 @@ fn replaced_whatever_happens(seed: u64) {
     let third = (old + 1 + random.below(slots - 1) as usize) % usize::from(design.slots);
     story.replaces(old, spare);
     if random.chance(70) {
-        // Each disk's bands take a few steps: most of them are still in flight.
+        // With small allowances the copy is still running when disks fail.
         story.world.allow_little(seed);
     }
     let ills = [
@@ -221,7 +225,7 @@ fn replaced_whatever_happens(seed: u64) {
         0 | 1 => {}
         2 | 3 => harmed.push((old, step, *random.pick(&ills))),
         4 => harmed.push((spare, step, *random.pick(&ills))),
-        // The spare is a member only from the moment it takes the slot; both disks may fail.
+        // The spare serves no reads before it takes the slot, so both disks may fail.
         5 => {
             harmed.push((spare, step, *random.pick(&ills)));
             harmed.push((old, step + random.below(200), *random.pick(&ills)));
@@ -253,19 +257,21 @@ fn replaced_whatever_happens(seed: u64) {
             }
         }
     }
-    // The old disk may be gone for good by then.
+    // The old disk may be gone for good at the next start.
     let gone = random.chance(30).then_some(old).filter(|_| third_is_well);
     goes_on(story, spare, gone);
 }
 
-/// All disks except `gone` are sound again: the replacement goes on, and members are complete.
+/// Starts the array again; all disks except `gone` are sound. The replacement continues, and in the
+/// end all members are complete.
 fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
     let world = &mut story.world;
     let victims = world.engine.plan.victims.clone();
     world.unsure.extend(&victims);
     for disk in &mut world.disks {
         disk.ills = DiskFaults::default();
-        // Unreadable sectors cannot be computed while parity may not agree.
+        // No disk keeps unreadable sectors, because they cannot be computed while parity may not
+        // agree.
         disk.bad.clear();
     }
     let all: Vec<usize> = (0..=spare).filter(|disk| Some(*disk) != gone).collect();
@@ -273,14 +279,14 @@ fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
         return assert!(!victims.is_empty() || gone.is_some(), "{refusal}");
     }
     story.begins_anew();
-    // Before redundancy agrees, members may differ from what clients read.
+    // Until the resync is done, members may differ from the bytes that clients read.
     story.request(JobRequest::Resume);
     story.rest();
     assert!(story.world.read_all().is_some(), "all of it can be read");
     check_seats(&mut story);
 }
 
-/// Stories that random moments meet too seldom.
+/// Runs stories of moments that random worlds meet too seldom.
 #[cfg(braid_sim_hooks)]
 pub(in super::super) fn tell() {
     (0..60).for_each(replaced_whatever_happens);
@@ -295,7 +301,8 @@ fn a_kill_while_the_place_changes_leaves_one_that_holds_all() {
     for_seeds(40, killed_while_the_place_changes);
 }
 
-/// Killed while superblocks give the slot to the replacement: some say so, others do not.
+/// The process is killed while superblocks give the slot to the replacement: some already do,
+/// others do not.
 fn killed_while_the_place_changes(seed: u64) {
     let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
     let (level, layout, slots) = shapes[seed as usize % shapes.len()];
@@ -315,7 +322,7 @@ fn a_write_that_a_replacement_has_missed_is_not_answered_before_it_is_out() {
     for_seeds(40, one_write_is_missed);
 }
 
-/// A replacement fails one write, and no other.
+/// A replacement fails one write, and works again afterwards.
 fn one_write_is_missed(seed: u64) {
     let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
     let (level, layout, slots) = shapes[seed as usize % shapes.len()];
@@ -347,7 +354,8 @@ fn after_an_interruption_a_replacement_is_filled_from_its_start() {
     for_seeds(20, one_write_is_cut_off);
 }
 
-/// A write below the offset reaches the member and not its replacement; then a kill.
+/// A write below the copied offset reaches the member and not its replacement. Then the process is
+/// killed.
 fn one_write_is_cut_off(seed: u64) {
     let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_900_000 + seed);
     scene.manner.jobs_paused = true;
@@ -377,8 +385,9 @@ fn what_was_flushed_is_on_a_replacement_that_stands_in_after_a_power_cut() {
     for_seeds(40, it_stands_in_after_a_power_cut);
 }
 
-/// The old disk is gone when power returns. The replacement counts up to its offset, and has all
-/// flushed writes there. In half of the stories it missed a write before.
+/// Power is cut during a copy, and the old disk is gone afterwards. The replacement is believed up
+/// to its recovery offset, and must have all flushed writes there. In half of the stories it missed
+/// a write before.
 fn it_stands_in_after_a_power_cut(seed: u64) {
     let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_800_000 + seed);
     scene.manner.jobs_paused = true;
@@ -408,7 +417,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     story.run_without_time();
     assert!(story.went_well(&[first, second]), "the member has both");
     story.world.disks[2].ills = DiskFaults::default();
-    // Without load the array would turn clean, and flush every member.
+    // No time passes here. Otherwise the array would turn clean, and flush every member.
     let flush = story.flush();
     story.run_without_time();
     assert!(story.went_well(&[flush]), "the members in the view have the writes");
@@ -416,7 +425,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     goes_on(story, 2, Some(0));
 }
 
-/// A replacement that failed a flush is not used, whatever its superblock says.
+/// A replacement fails a write or a flush. It must be out, whatever its superblock says.
 #[test]
 fn a_replacement_that_fails_is_out_and_the_member_stays() {
     for_seeds(20, |seed| {
@@ -433,7 +442,7 @@ fn a_replacement_that_fails_is_out_and_the_member_stays() {
         story.rest();
         assert_eq!(story.seats(), [Some(0), Some(1)]);
         assert!(!replaced(&story), "{asked:?}");
-        // Unless it failed before superblocks named it as one.
+        // It can fail before superblocks call it a replacement. Then it is not reported as out.
         if story.heard(|one| matches!(one, Notice::Replacing { .. })) {
             assert!(story.is_out(2), "{asked:?}");
             assert_eq!(ended(&story, JobKind::Replace), Some(JobEnd::TargetLost));

@@ -1,5 +1,5 @@
-//! Arrays that an operator starts although some sectors of a lacking member may read wrong. Other
-//! writes in flight are resynced, and a later loss costs nothing more.
+//! Arrays that an operator starts although some sectors of a lacking member may read wrong. Rows
+//! with writes in flight are resynced, so that a later loss of a member costs nothing more.
 
 use braid_assembly::Refusal;
 use braid_engine::array::JobRequest;
@@ -13,17 +13,17 @@ use crate::create::Design;
 use crate::disk::DiskFaults;
 use crate::random::Random;
 
-/// The part that a member lacks at the end.
+/// The part of a member's content that is missing when the run ends.
 #[derive(Clone, Copy, Debug)]
 enum MissingPart {
-    /// Everything beyond its recovery offset.
+    /// Everything beyond the member's recovery offset.
     Rest,
-    /// Everything: it is missing.
+    /// Everything: the member is missing.
     All,
 }
 
-/// Power or process ends during writes while a member lacks something. The array starts with the
-/// risk accepted. Returns whether it was refused at first.
+/// A power cut or kill ends a run during writes, while a member lacks some of its content. The
+/// array starts with the risk accepted. Returns whether the start was refused without that.
 fn lives_on(design: Design, lacks: MissingPart, seed: u64) -> bool {
     let mut random = Random::new(seed ^ 0x715c);
     let slots = usize::from(design.slots);
@@ -57,7 +57,7 @@ fn lives_on(design: Design, lacks: MissingPart, seed: u64) -> bool {
     let is_whole = story.world.standing().occupants.iter().all(Option::is_some);
     assert!(is_whole || matches!(lacks, MissingPart::All), "the recovery goes on after the resync");
     assert!(story.stop(), "no region is in doubt");
-    // A clean start compares the disks.
+    // This start finds the array clean, so it compares the disks with each other.
     let rest: Vec<usize> = there.into_iter().filter(|disk| *disk != lost).collect();
     let opened = story.world.open(&rest, true);
     opened.expect("a clean array bears the loss");
@@ -66,7 +66,7 @@ fn lives_on(design: Design, lacks: MissingPart, seed: u64) -> bool {
 }
 
 /// Regression: a RAID-5 was killed during writes below a recovery offset, and started with the risk
-/// accepted. Nothing below the offset was resynced, and the next loss gave wrong bytes.
+/// accepted. Rows below the offset were not resynced, and the next loss gave wrong bytes.
 #[test]
 fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     let mut accepted = 0;
@@ -86,8 +86,9 @@ fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     assert!(accepted > 30, "{accepted} starts were refused at first");
 }
 
-/// Starts without one member, is cut off before superblocks say so, then starts without another.
-/// Both starts are refused at first, and both read what is promised.
+/// The array starts with the risk accepted, without one member. It is cut off before superblocks
+/// record that, and starts without another member. Both starts are refused without the risk, and
+/// both read all promised sectors.
 fn lives_on_without_another(design: Design, seed: u64) -> bool {
     let slots = usize::from(design.slots);
     let (first, second) = (seed as usize % slots, (seed as usize + 1) % slots);
@@ -111,8 +112,8 @@ fn lives_on_without_another(design: Design, seed: u64) -> bool {
     true
 }
 
-/// Regression: the member missing at the risky start was back, and another was missing. The
-/// simulator had forgotten the writes in flight of the first crash.
+/// Regression: the first start with an accepted risk lacked one member, the second start another.
+/// At the second, the simulator had forgotten which writes were in flight at the first crash.
 #[test]
 fn a_risk_is_accepted_again_without_another_member() {
     let mut accepted = 0;

@@ -1,4 +1,4 @@
-//! Bit rot: what a check reports, and what a repair changes.
+//! Bit rot: which sectors a check reports, and which a repair changes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::script::{Script, WRITE};
 const CHUNK: u64 = 8;
 const SLOTS: u64 = 6;
 
-/// A RAID-6 at rest with a few bytes in every chunk.
+/// A RAID-6 at rest, with a few written bytes in every chunk.
 fn filled(seed: u64, rows: u64) -> Script {
     let mut scene = Scene::new(design(Level::Raid6, 2, 8, 6, rows), seed).write_through();
     scene.manner.jobs_paused = false;
@@ -40,7 +40,7 @@ fn done(story: &mut Script, request: JobRequest) -> JobProgress {
     progress
 }
 
-/// Disk and row of each located chunk, and whether it was repaired.
+/// The disk and the row of each rotten chunk that was reported, and whether it was repaired.
 fn located(story: &Script) -> BTreeSet<(u16, u64, bool)> {
     let located = story.world.engine.notices.iter().filter_map(|notice| match notice {
         Notice::Found(Finding::Rot { slot, start, fate, .. }) => {
@@ -51,7 +51,7 @@ fn located(story: &Script) -> BTreeSet<(u16, u64, bool)> {
     located.collect()
 }
 
-/// A hundred stripes with a rotten chunk each: data, P or Q.
+/// Each of a hundred stripes has one rotten chunk: data, P or Q.
 #[test]
 fn a_hundred_rotten_chunks_are_located_and_repaired() {
     for_seeds(3, |seed| rotten_chunks_are_mended(seed, 100));
@@ -81,7 +81,7 @@ pub(in super::super) fn rotten_chunks_are_mended(seed: u64, rows: u64) {
     story.ends_well();
 }
 
-/// Fifty stripes with two rotten chunks each.
+/// Each of fifty stripes has two rotten chunks, so no check can tell which ones.
 #[test]
 fn of_two_rotten_chunks_none_is_guessed() {
     for_seeds(3, |seed| {
@@ -100,7 +100,7 @@ fn of_two_rotten_chunks_none_is_guessed() {
         assert_eq!((repair.located, repair.written, repair.ambiguous), (0, 0, 400));
         assert!(located(&story).is_empty());
         assert!((0..6).all(|disk| story.data(disk) == before[disk]), "nothing is written");
-        // Restore the chunks.
+        // Restores the chunks.
         for (disk, row, held) in held {
             let start = story.world.taint.data_offset + row * CHUNK;
             story.world.disks[disk].put(start, &held, true);
@@ -109,7 +109,8 @@ fn of_two_rotten_chunks_none_is_guessed() {
     });
 }
 
-/// Parity rots, and clients write during the repair: an rmw carries the rot on until then.
+/// Parity rots, and clients write during the repair. Until a band is repaired, an rmw keeps its
+/// rot.
 #[test]
 fn rotten_parity_is_repaired_while_clients_write() {
     for_seeds(20, |seed| {
@@ -138,7 +139,8 @@ fn rotten_parity_is_repaired_while_clients_write() {
     });
 }
 
-/// The rotten member is lost before its repair, which ends; the others give its content.
+/// During a repair the member with the rotten chunks is lost. The repair must end, and the other
+/// members give the content.
 #[test]
 fn a_repair_whose_member_is_lost_ends() {
     for_seeds(20, |seed| {
@@ -154,7 +156,7 @@ fn a_repair_whose_member_is_lost_ends() {
         }
         story.settle();
         story.rest();
-        // A completed repair repaired all; the others met the lost member.
+        // If the repair completed, it repaired all chunks. Otherwise it met the lost member.
         let is_over = |notice: &Notice| matches!(notice, Notice::JobEnded { progress, .. } if progress.kind == JobKind::Repair);
         assert!(story.heard(is_over));
         story.ends_well();

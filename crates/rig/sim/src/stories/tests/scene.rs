@@ -1,4 +1,4 @@
-//! The start of a story: an array on its disks, and its settings.
+//! The scene of a story: an array on its disks, and its settings, before the story starts.
 
 use std::ops::Range;
 
@@ -21,13 +21,13 @@ use crate::world::World;
 /// The event count at the start of every story.
 pub(super) const EVENTS: u64 = 40;
 
-/// No scene has more stripes.
+/// The most stripes that a scene gives a shard.
 const STRIPES_MAX: u32 = 40;
 
 /// Device numbers from here on need superblocks of two sectors.
 const LONG_FROM: u16 = 300;
 
-/// 4 KiB, 64 KiB, and 256 KiB where the stripe unit is smaller than the chunk.
+/// Chunk sizes: 4 KiB, 64 KiB, and 256 KiB, with which the stripe unit is smaller than the chunk.
 pub(super) const CHUNKS: [u32; 3] = [8, 128, 512];
 
 #[derive(Clone)]
@@ -35,19 +35,19 @@ pub(super) struct Scene {
     pub(super) design: Design,
     pub(super) seed: u64,
     pub(super) manner: Manner,
-    /// Absent disks.
+    /// Disks that are absent at the start.
     pub(super) missing: Vec<usize>,
-    /// The superblocks' resync offset: redundancy agrees below this sector.
+    /// The superblocks' resync offset: redundancy agrees below it.
     pub(super) resync_offset: u64,
-    /// A disk in recovery, and its offset in the data area.
+    /// A disk in recovery, and its recovery offset.
     pub(super) recovering: Option<(usize, u64)>,
-    /// A second disk in recovery.
+    /// A second disk in recovery, and its recovery offset.
     pub(super) recovering_too: Option<(usize, u64)>,
-    /// Disks with a bad-block log, and sectors of their data areas.
+    /// Disks with a bad-block log, and the sectors of their data areas that the log names.
     pub(super) bad_blocks: Vec<(usize, Vec<Range<u64>>)>,
-    /// Disks whose logs name sound sectors.
+    /// Disks whose bad-block log names sectors that are sound.
     pub(super) named_in_vain: Vec<usize>,
-    /// Whether requests may fail.
+    /// Whether clients' requests may fail.
     pub(super) errors_allowed: bool,
 }
 
@@ -56,8 +56,9 @@ impl Scene {
         let mut random = Random::new(seed);
         let stripes = *random.pick(&[1, 2, 8]);
         let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
-        // In a quarter of the stories superblocks tear, and are written in waves. A journal's
-        // superblock is single: no order of waves could make up for a torn one.
+        // In a quarter of the stories superblocks are so long that they tear, and are written in
+        // waves. With a journal they are short: if the journal's only superblock tore, no order of
+        // waves would help.
         let is_long = seed % 4 == 3 && design.journal_blocks == 0;
         let first_number = if is_long { LONG_FROM } else { 0 };
         let scene = Self {
@@ -87,14 +88,14 @@ impl Scene {
         if random.chance(60) { scene.write_back() } else { scene }
     }
 
-    /// Write-through, with the highest stripes allowed.
+    /// Sets write-through, with the longest stripe units that are allowed.
     pub(super) fn write_through(mut self) -> Self {
         self.manner.cache.unit_sectors_max = 128;
         self.manner.cache.tuning.mode = CacheMode::WriteThrough;
         self
     }
 
-    /// Write-back, with a tuning that the seed chooses.
+    /// Sets write-back, with settings that the seed chooses.
     pub(super) fn write_back(mut self) -> Self {
         let mut random = Random::new(self.seed ^ 0xcac4e);
         let unit_sectors_max = *random.pick(&[2, 8, 128]);
@@ -123,7 +124,7 @@ impl Scene {
         self
     }
 
-    /// Starts the scene's array.
+    /// Starts the scene's array and returns the world.
     pub(super) fn open(&self) -> Script {
         let cut = Cut { straight: true, ..Cut::default() };
         let mut world =
@@ -134,7 +135,7 @@ impl Scene {
         world.others_percent = 0;
         world.open_as(&presented, self.manner);
         for side in &mut world.engine.machines.shards {
-            // A shard must not rely on the initial content of memory.
+            // Fills memory with garbage, because a shard must not rely on its initial content.
             side.arena.fill(0x5A);
         }
         world.engine.plan.errors_allowed = self.errors_allowed;
@@ -142,7 +143,7 @@ impl Scene {
         Script::new(world, Random::new(self.seed ^ 0x5ce7e))
     }
 
-    /// Writes the scene onto the disks.
+    /// Writes the scene's content and metadata to the disks.
     fn lay_out(&self, world: &mut World) {
         let data_offset = world.taint.data_offset;
         for (disk, ranges) in &self.bad_blocks {
@@ -199,7 +200,7 @@ pub(super) fn design(
     Design { level, layout, slots, chunk_sectors, rows, version: Version::V1_2, ..smallest() }
 }
 
-/// Every level and layout with redundancy, with `chunk_sectors`.
+/// Every level and layout with redundancy, with chunks of this size.
 pub(super) fn redundant_designs(chunk_sectors: u32) -> Vec<Design> {
     let rows = (128 / u64::from(chunk_sectors)).clamp(2, 9);
     let of = |level, layout, slots| design(level, layout, chunk_sectors, slots, rows);
@@ -232,7 +233,7 @@ fn is_raid6(layout: u32) -> bool {
     Geometry::new(&Shape::uniform(level, layout, chunk_sectors, slots, 64)).is_ok()
 }
 
-/// Levels without redundancy, among them members of unequal size.
+/// Levels without redundancy, some with members of unequal size.
 pub(super) fn plain_designs(chunk_sectors: u32) -> Vec<Design> {
     let chunk = u64::from(chunk_sectors);
     let of = |level, layout, slots, rows| design(level, layout, chunk_sectors, slots, rows);

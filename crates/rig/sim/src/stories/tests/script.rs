@@ -1,4 +1,4 @@
-//! A world that a story drives: the story gives events, the seed schedules the rest.
+//! A world that a story drives: the story makes events happen, the seed schedules the rest.
 //!
 //! ```text
 //!   issue, flush ──▶ world ──▶ answers          befall, plan: mishaps, at once or at some step
@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Time passes only when a story lets it: [`Script::run_without_time`] runs all events of the
-//! current moment, [`Script::tick`] goes to the next moment that a machine named,
-//! [`Script::settle`] does both until nothing is left.
+//! current moment, [`Script::tick`] goes to the next timeout, and [`Script::settle`] does both
+//! until nothing is left.
 //!
-//! Beside every world's checks, each step checks I3 and I5 literally ([`Script::check_told`]).
+//! In addition to every world's checks, each step checks I3 and I5 literally
+//! ([`Script::check_told`]).
 
 use std::collections::BTreeSet;
 
@@ -29,15 +30,15 @@ use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::{StepResult, World};
 
-/// A story with more steps than this loops.
+/// A story with more steps than this is taken to loop.
 const STEPS_MAX: u64 = 400_000;
 
-/// Ticks to wait for a shard that stays busy.
+/// How many ticks a story waits for a shard that stays busy.
 const TICKS_MAX: u32 = 100;
 
 pub(super) const WRITE: Operation = Operation::Write { durable: false };
 
-/// Kinds and numbers of client requests.
+/// How many client requests of each kind a story issues.
 #[derive(Clone, Copy)]
 pub(super) struct Mix {
     pub(super) reads: u64,
@@ -63,13 +64,13 @@ impl Mix {
 
 pub(super) struct Script {
     pub(super) world: World,
-    /// For choices that the story leaves to chance.
+    /// Draws everything that the story leaves to chance.
     pub(super) random: Random,
     is_held: Box<dyn Fn(&Event) -> bool>,
     set_aside: Vec<Event>,
-    /// Redundancy agreed when the story began.
+    /// Whether redundancy agreed when the story began.
     was_clean: bool,
-    /// Rotten sectors of disks: a repair changes them, whatever superblocks say.
+    /// Rotten sectors, by disk. A repair may write them while superblocks say clean.
     rotten: BTreeSet<(usize, u64)>,
 }
 
@@ -81,7 +82,8 @@ impl Script {
         Self { world, random, is_held, set_aside, was_clean, rotten }
     }
 
-    /// Holds these events back until [`Self::release`] or the next `hold`.
+    /// Holds back all events for which `is_held` is true, until [`Self::release`] or the next
+    /// `hold`.
     pub(super) fn hold(&mut self, is_held: impl Fn(&Event) -> bool + 'static) {
         self.release();
         self.is_held = Box::new(is_held);
@@ -99,7 +101,7 @@ impl Script {
         }
     }
 
-    /// Held events, which still count as in flight.
+    /// The events that are held back. They still count as in flight.
     pub(super) fn held(&self) -> &[Event] {
         &self.set_aside
     }
@@ -112,20 +114,20 @@ impl Script {
         did
     }
 
-    /// Runs until nothing can happen without time or a release.
+    /// Runs until nothing can happen unless time passes or held events are released.
     pub(super) fn run_without_time(&mut self) {
         self.world.engine.slow.time_stands = true;
         while self.step(false) != StepResult::Nothing {}
         self.world.engine.slow.time_stands = false;
     }
 
-    /// Time jumps to the next moment that a machine has named.
+    /// Time jumps to the next timeout.
     pub(super) fn tick(&mut self) {
         self.world.tick();
         self.check_told();
     }
 
-    /// Long enough for an idle array to turn clean.
+    /// Lets so much time pass that an idle array turns clean.
     pub(super) fn rest(&mut self) {
         for _ in 0..12 {
             self.run_without_time();
@@ -157,7 +159,7 @@ impl Script {
             if is_answered && is_quiet && self.is_idle() {
                 return;
             }
-            // A member that sits out is probed all the time.
+            // A member that sits out is probed again and again, so its shard never becomes idle.
             if is_answered && ticks > TICKS_MAX && !self.world.engine.slow.sitting_out.is_empty() {
                 self.run_without_time();
                 break;
@@ -183,7 +185,7 @@ impl Script {
         self.world.drain_array();
     }
 
-    /// Whether the array has stopped; if so, whether it is clean.
+    /// Whether the array is clean, once it has stopped; `None` before.
     pub(super) fn stopped(&self) -> Option<bool> {
         self.world.engine.notices.iter().find_map(|notice| match notice {
             Notice::Stopped { clean } => Some(*clean),
@@ -191,15 +193,15 @@ impl Script {
         })
     }
 
-    /// Stops the array; returns whether it says it is clean.
+    /// Stops the array. Returns whether it says that it is clean.
     pub(super) fn stop(&mut self) -> bool {
         self.tell_to_stop();
         self.settle();
         self.world.has_stopped()
     }
 
-    /// Ends a story in which no client noticed anything: the disks are right, the array stops
-    /// clean, and everything reads right after a restart.
+    /// Ends a story in which no client noticed a failure. Checks the bytes on the disks, that the
+    /// array stops clean, and that everything reads right after a restart.
     pub(super) fn ends_well(mut self) {
         self.check_members();
         assert!(self.stop(), "the surviving members stop clean");
@@ -212,8 +214,8 @@ impl Script {
         assert!(world.read_all().is_some(), "all of it can be read");
     }
 
-    /// Power is cut, and everything is read: flushed writes are there. False if the array does not
-    /// start, which is right only if a disk has failed.
+    /// Cuts power, starts the array and reads everything; flushed writes must be there. False if
+    /// the array does not start, which is right only if a disk has failed.
     pub(super) fn loses_power(mut self) -> bool {
         let world = &mut self.world;
         world.crash(true);
@@ -260,7 +262,7 @@ impl Script {
         self.answer(id).expect("it settled")
     }
 
-    /// Reads and waits; the model checks the bytes.
+    /// Reads and waits for the answer. The model checks the bytes.
     pub(super) fn read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(Operation::Read, start, sectors);
         self.settle();
@@ -281,7 +283,7 @@ impl Script {
         self.answer(id).expect("nothing else is needed for it")
     }
 
-    /// Keeps the bytes of a read for [`Self::take_kept`].
+    /// Keeps the bytes that this read returns, for [`Self::take_kept`].
     pub(super) fn keep(&mut self, id: RequestId) {
         self.world.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
     }
@@ -294,7 +296,7 @@ impl Script {
         self.world.engine.payloads.remove(&id);
     }
 
-    /// The whole array as clients read it.
+    /// The content of the whole array, read as a client reads it.
     pub(super) fn read_all(&mut self) -> Vec<u8> {
         const LENGTH: u64 = 1000;
         let capacity = self.capacity();
@@ -310,7 +312,7 @@ impl Script {
         content
     }
 
-    /// Issues the requests of `mix`, until all are answered.
+    /// Issues the requests of `mix`, and runs until all are answered.
     pub(super) fn run(&mut self, mix: &Mix) {
         let mut left = mix.requests;
         while left > 0 {
@@ -327,7 +329,7 @@ impl Script {
         self.settle();
     }
 
-    /// Runs so many steps of `mix`; the rest stays in flight.
+    /// Issues requests of `mix` for so many steps. Requests without an answer then stay in flight.
     pub(super) fn begin_mix(&mut self, mix: &Mix, steps: u64) {
         for _ in 0..steps {
             let may_issue = self.world.engine.clients.in_flight_whole() < mix.in_flight_max;
@@ -337,7 +339,8 @@ impl Script {
         }
     }
 
-    /// After a restart, whose first flush may have failed unseen by [`Self::check_told`].
+    /// The array was restarted. Its first flush may have failed, which [`Self::check_told`] cannot
+    /// see, so its checks begin anew.
     pub(super) fn begins_anew(&mut self) {
         self.set_aside.clear();
         self.was_clean = false;
@@ -361,20 +364,20 @@ impl Script {
         let capacity = self.capacity();
         let longest = *self.random.pick(&[1, 4, 16, 64, 400]);
         let sectors = (1 + self.random.below(longest)).min(capacity);
-        // Half of the requests are near the start, so that they overlap.
+        // Half of the requests are near the start of the array, so that they overlap.
         let room = capacity - sectors + 1;
         let room = if self.random.chance(50) { room.min(40) } else { room };
         let start = self.random.below(room);
         self.issue(operation, start, sectors);
     }
 
-    /// A mishap of a disk, now.
+    /// Lets a fault hit a disk now.
     pub(super) fn befall(&mut self, disk: usize, mishap: Mishap) {
         self.expect_harm(disk);
         self.world.befall(Fault { step: 0, disk, mishap, ordinal: 0 });
     }
 
-    /// A mishap of a disk, so many steps from now.
+    /// Lets a fault hit a disk so many steps from now.
     pub(super) fn plan(&mut self, steps: u64, disk: usize, mishap: Mishap) {
         self.expect_harm(disk);
         let step = self.world.clock.step + steps;
@@ -386,7 +389,7 @@ impl Script {
         self.world.trust();
     }
 
-    /// Rots a chunk; returns what it held.
+    /// Lets a chunk rot. Returns its content before.
     pub(super) fn rots(
         &mut self,
         disk: usize,
@@ -401,14 +404,14 @@ impl Script {
         held
     }
 
-    /// A sector that fails reads and writes.
+    /// Makes a sector of a disk's data area fail reads and writes.
     pub(super) fn stuck_sector(&mut self, disk: usize, sector: u64) {
         self.bad_sector(disk, sector);
         let at = self.world.taint.data_offset + sector;
         self.world.disks[disk].stuck.insert(at);
     }
 
-    /// A sector of a disk's data area that fails reads until it is written.
+    /// Makes a sector of a disk's data area fail reads until it is written.
     pub(super) fn bad_sector(&mut self, disk: usize, sector: u64) {
         self.befall(disk, self.bad_at(sector));
     }
@@ -417,7 +420,7 @@ impl Script {
         Mishap::BadSectors { start: self.world.taint.data_offset + sector, sectors: 1 }
     }
 
-    /// Plans `count` mishaps of `disks` within the first `steps` steps.
+    /// Plans `count` faults of `disks` within the next `steps` steps.
     pub(super) fn plan_mishaps(&mut self, disks: &[usize], count: u64, steps: u64) {
         for _ in 0..count {
             let disk = *self.random.pick(disks);
@@ -437,7 +440,7 @@ impl Script {
         }
     }
 
-    /// The driver finds that a member has gone.
+    /// The driver reports to the array that a member's device has gone.
     pub(super) fn vanishes(&mut self, disk: usize) {
         self.expect_harm(disk);
         let asked = (RequestKind::Superblock, FaultKind::Gone);
@@ -468,14 +471,14 @@ impl Script {
         self.world.drain_array();
     }
 
-    /// The disk of each slot, by the shards' view.
+    /// The disk of the member in each slot, by the shards' view.
     pub(super) fn seats(&self) -> Vec<Option<usize>> {
         let view = &self.world.engine.machines.shards[0].view;
         let disk = |id: MemberId| self.world.disk_index(id);
         view.slots.iter().map(|slot| slot.as_ref().map(|member| disk(member.id))).collect()
     }
 
-    /// An operator has a member fail.
+    /// An operator sets a member faulty.
     pub(super) fn fails_by_person(&mut self, disk: usize) {
         let (id, now) = (self.member(disk), self.world.clock.now);
         let plan = &mut self.world.engine.plan;
@@ -496,7 +499,7 @@ impl Script {
         self.world.geometry.capacity_sectors()
     }
 
-    /// The engine's name of a disk.
+    /// The engine's name of the member on a disk.
     pub(super) fn member(&self, disk: usize) -> MemberId {
         let members = &self.world.engine.machines.members;
         let id = members.iter().rposition(|member| member.disk == disk);
@@ -541,7 +544,7 @@ impl Script {
         self.heard(|notice| matches!(notice, Notice::MemberOut { .. }))
     }
 
-    /// Each slot's superblock on its disk: events, and whether clean.
+    /// The superblock on each slot's disk: its event count, and whether it says clean.
     pub(super) fn superblocks(&self) -> Vec<(u64, bool)> {
         (0..usize::from(self.world.geometry.slots())).map(|disk| self.superblock(disk)).collect()
     }
@@ -551,7 +554,7 @@ impl Script {
         (superblock.state.events, superblock.state.is_clean())
     }
 
-    /// The part of a disk that the array uses.
+    /// The bytes of a disk that the array uses.
     pub(super) fn data(&self, disk: usize) -> &[u8] {
         &self.world.disks[disk].seen[self.data_bytes(disk)]
     }
@@ -565,7 +568,8 @@ impl Script {
         self.world.disks[disk].has_unflushed()
     }
 
-    /// At rest: every member in service holds what geometry and the definition of parity say.
+    /// At rest: checks that every member in service holds the bytes that geometry and the
+    /// definition of parity demand.
     pub(super) fn check_members(&mut self) {
         let content = self.read_all();
         let expected = image(&self.world.geometry, &content);
@@ -587,19 +591,20 @@ impl Script {
         }
     }
 
-    /// Disks of members in slots that are not reported as out.
+    /// Disks of the members in slots, without those that the array has reported as out.
     fn disks_in_slots(&self) -> Vec<usize> {
         let members = self.world.engine.machines.members.iter().map(|member| member.disk);
         let is_in = |disk: &usize| !self.world.is_spare(*disk) && !self.is_out(*disk);
         members.filter(is_in).collect()
     }
 
-    /// Whether a superblock says clean, or is about to. An unwritable superblock does not count.
+    /// Whether a superblock says clean, or its write in flight does. A superblock that cannot be
+    /// written does not count.
     pub(super) fn says_clean(&self) -> bool {
         let engine = &self.world.engine;
         let is_told = engine.machines.members.iter().enumerate().any(|(id, member)| {
             let ills = &self.world.disks[member.disk].ills;
-            // A returned member has two ids, and the first is over.
+            // A returned disk is two members, and only the later one is in use.
             let is_over = self.member(member.disk) != MemberId(id as u16);
             let is_member = !self.world.is_spare(member.disk) && !self.is_out(member.disk);
             let promises = !is_over && member.superblock.state.role != Role::Spare;
@@ -613,9 +618,9 @@ impl Script {
         is_told || engine.pending.iter().chain(&self.set_aside).any(is_turning)
     }
 
-    /// The first sector of a disk that its superblock calls not recovered.
+    /// The sector of a disk where its superblock says that recovery has not come further.
     fn recovered_end(&self, disk: usize) -> u64 {
-        // A returned member has two ids, and the first is over.
+        // A returned disk is two members, and only the later one is in use.
         let mut members = self.world.engine.machines.members.iter();
         let member = members.rfind(|member| member.disk == disk).expect("it is in");
         let Superblock { state, device, .. } = &member.superblock;
@@ -646,13 +651,15 @@ impl Script {
         self.world.bad_logs.names(disk, &(at..at + 1))
     }
 
-    /// While any superblock says clean, or is about to, no write to a member is in flight and no
-    /// written sector is volatile (I3, I5). Not counted: a repair, which changes only bytes that
-    /// are not believed; writes beyond a member's recovery offset; and, where a lockless bitmap
-    /// says unsynced, a resync, which leaves client data as it is.
+    /// While any superblock says clean or is about to: checks that no write to a member is in
+    /// flight, and that no written sector is volatile (I3, I5). Three kinds of writes are exempt:
+    /// - a repair's, because they change only bytes that are not believed;
+    /// - writes beyond a member's recovery offset;
+    /// - a resync's, in regions that a lockless bitmap calls unsynced, because they leave client
+    ///   data unchanged.
     fn check_told(&mut self) {
         let has_intent = self.world.geometry.level().family() != Family::Direct;
-        // With a journal, superblocks say clean while members are written.
+        // Superblocks of an array with a journal say clean even while members are written.
         let is_told = self.world.metadata.design.journal_blocks == 0;
         if !has_intent || !is_told || !self.was_clean || !self.says_clean() {
             return;
@@ -665,7 +672,7 @@ impl Script {
         let writes = vectors.flatten().filter(|(_, io)| io.operation.is_write()).copied();
         for (shard, io) in writes.collect::<Vec<_>>() {
             let (disk, start) = self.world.place_of(&io);
-            // Late writes of a member that has left are never believed.
+            // A write to a member that has left is never believed, however late it ends.
             let has_left = self.world.engine.left.contains(&io.member);
             if has_left || self.is_unsynced(disk, start) {
                 continue;

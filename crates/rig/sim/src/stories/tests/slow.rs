@@ -1,4 +1,4 @@
-//! A member stalls: no read waits for it, no abandoned read changes an answer, and it returns.
+//! A member stalls: no read waits for it, no late read changes an answer, and the member returns.
 
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::buffer::Buffer;
@@ -13,7 +13,7 @@ use super::script::{Script, WRITE};
 use crate::fault::Mishap;
 use crate::schedule::Event;
 
-/// The disk that stalls; its member has the same number, since all disks before it are present.
+/// The disk that stalls. Its member has the same number, because all disks before it are present.
 const SLOW: usize = 1;
 
 const LONG_MS: u64 = 500;
@@ -33,14 +33,14 @@ fn stall(story: &mut Script) {
     story.hold(|event| is_of(event, SLOW));
 }
 
-/// Whether an event is a disk read that a write needs.
+/// Whether an event is a read of a disk on behalf of a write.
 fn reads_for_a_write(event: &Event) -> bool {
     let is_block =
         |operation| matches!(operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
     matches!(event, Event::Io(vector) if vector.parts.iter().any(|(_, io)| is_block(io.operation)))
 }
 
-/// Writes that disks have received and not completed.
+/// How many writes are at the disks.
 fn writes_under_way(story: &Script) -> usize {
     let pending = story.world.engine.pending.iter();
     let waiting = story.world.engine.elevators.waiting();
@@ -48,7 +48,7 @@ fn writes_under_way(story: &Script) -> usize {
         + waiting.filter(|io| io.operation.is_write()).count()
 }
 
-/// The scene with an open gate and nothing in flight; members are watched.
+/// Opens a scene with an open gate and nothing in flight. Slow members may sit out.
 fn opened(scene: &Scene) -> Script {
     let mut story = scene.open();
     story.issue(Operation::Write { durable: true }, 0, 1);
@@ -61,14 +61,14 @@ fn sits_out(story: &Script) -> bool {
     story.sits_out(SLOW)
 }
 
-/// Reads every sector of the array, a few at a time.
+/// Issues reads of the whole array, of `step` sectors each.
 fn ask_for_all(story: &mut Script, step: u64) -> Vec<RequestId> {
     let capacity = story.capacity();
     let starts = (0..capacity).step_by(step as usize);
     starts.map(|start| story.issue(Operation::Read, start, step.min(capacity - start))).collect()
 }
 
-/// Releases the member and waits until it is read again.
+/// Releases the stalled member, and waits until reads go to it again.
 fn recover(mut story: Script) {
     story.release();
     for _ in 0..40 {
@@ -100,7 +100,7 @@ const LEVELS: [(Level, u16); 6] = [
     (Level::Raid6, 5),
 ];
 
-/// Reads in flight when the member stalls, and reads that arrive later.
+/// Reads that are in flight when the member stalls, and reads that come later, go around it.
 #[test]
 fn reads_go_around_a_stalled_member() {
     for (level, slots) in LEVELS {
@@ -117,7 +117,7 @@ fn reads_go_around_a_stalled_member() {
             let counters = story.counters();
             assert!(counters.abandoned_reads > 0, "{level}");
             assert!(counters.reads_around > around);
-            // No time passes.
+            // These reads must not wait at all: no time passes.
             let later = ask_for_all(&mut story, 3);
             story.run_without_time();
             assert!(story.went_well(&later), "{level}");
@@ -126,7 +126,7 @@ fn reads_go_around_a_stalled_member() {
     }
 }
 
-/// Inverts all bytes on the disks, or restores them.
+/// Inverts all bytes on the disks. A second call restores them.
 fn flip(story: &mut Script) {
     for disk in 0..story.world.disks.len() {
         let range = story.data_bytes(disk);
@@ -134,7 +134,8 @@ fn flip(story: &mut Script) {
     }
 }
 
-/// The late read finds other bytes than those answered, and its payload is gone.
+/// A read that was abandoned ends late and finds other bytes. The client has its answer already,
+/// and its payload is gone.
 #[test]
 fn a_late_read_changes_no_answer() {
     for (level, slots) in LEVELS {
@@ -159,7 +160,7 @@ fn a_late_read_changes_no_answer() {
     }
 }
 
-/// A write hangs on the member, in every state of the cache; a read does not wait for it.
+/// A write hangs on the stalled member, with any state of the cache. A read must not wait for it.
 #[test]
 fn reads_pass_a_stuck_write() {
     for (level, slots) in LEVELS {
@@ -190,7 +191,7 @@ fn reads_pass_a_stuck_write() {
     }
 }
 
-/// A write-through RAID-5 with one shard and a member that sits out.
+/// A write-through RAID-5 with one shard, whose stalled member sits out.
 fn read_around(seed: u64) -> Script {
     let scene = small(Level::Raid5, 4, seed).write_through().with_shards(1);
     let mut story = opened(&scene);
@@ -201,13 +202,14 @@ fn read_around(seed: u64) -> Script {
     story
 }
 
-/// A read beside a stripe keeps writes out of its band, or solving would mix old and new columns.
+/// A read around the slow member, beside any stripe, computes from the other columns. It must keep
+/// writes out of its band, or it would mix old and new columns.
 #[test]
 fn a_write_waits_for_reads_beside_it() {
     const OTHER: usize = 2;
     for_seeds(8, |seed| {
         let mut story = read_around(seed);
-        // The other member holds up a read beside the stripe of the first row.
+        // Another member holds up such a read in the first row.
         story.hold(|event| is_of(event, SLOW) || is_of(event, OTHER));
         let reads = ask_for_all(&mut story, 24);
         story.run_without_time();
@@ -228,12 +230,13 @@ fn a_write_waits_for_reads_beside_it() {
     });
 }
 
-/// Endless writes of one block: a read of another column, whose member sits out, gets its turn.
+/// Writes of one block never end. A read of another column, whose member sits out, must get its
+/// turn.
 #[test]
 fn a_read_is_let_in_between_two_writes_of_its_band() {
     for_seeds(8, |seed| {
         let mut story = read_around(seed);
-        // The first row: the stalling member has sectors 8 to 15, and not 0 to 7.
+        // In the first row, sectors 8 to 15 are on the stalling member, and sectors 0 to 7 are not.
         let mut writes = [0, 1].map(|start| (start, story.issue(WRITE, start, 1)));
         let (read, mut rewritten) = (story.issue(Operation::Read, 8, 4), 0);
         while !story.went_well(&[read]) {
@@ -250,7 +253,8 @@ fn a_read_is_let_in_between_two_writes_of_its_band() {
     });
 }
 
-/// One member is missing. Another fails writes and is not out yet, since a third delays the batch.
+/// One member is missing, and one stalls. Another fails writes and is not out yet, because the
+/// stalled one delays the batch.
 #[test]
 fn reads_go_around_a_stalled_and_a_failing_member() {
     for_seeds(12, |seed| {
@@ -315,15 +319,15 @@ fn turned_off_nobody_sits_out() {
     });
 }
 
-/// A bad sector is solved for and rewritten, and that write hangs, as on a disk that remaps a
-/// sector. A write of another column of the row waits for it; a read must not.
+/// A bad sector is computed and rewritten, and the rewrite hangs, as on a disk that remaps a
+/// sector. A write of another column of the row waits for the rewrite. A read must not.
 #[test]
 fn reads_pass_a_stuck_repair() {
     for_seeds(4, |seed| {
         let mut story = opened(&small(Level::Raid5, 4, seed).write_through().with_shards(1));
         story.bad_sector(SLOW, 2);
         story.hold(|event| is_of(event, SLOW) && is_write(event));
-        // The first row: sectors 8 to 15 are on the stalling member.
+        // In the first row, sectors 8 to 15 are on the stalling member.
         let first = story.issue(Operation::Read, 8, 4);
         story.run_without_time();
         assert!(story.went_well(&[first]));

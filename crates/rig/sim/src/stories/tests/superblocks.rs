@@ -1,4 +1,5 @@
-//! Content and order of superblock writes: I3, I4 and I5 as stories, and the event count.
+//! The content and the order of superblock writes: stories of I3, I4 and I5, and of the event
+//! count.
 
 use braid_engine::array::{JobRequest, MemberId, Notice};
 use braid_geometry::Level;
@@ -20,7 +21,7 @@ fn open(level: Level, layout: u32, seed: u64) -> Script {
     Scene::new(design(level, layout, 8, 4, 4), seed).write_through().open()
 }
 
-/// Superblocks say active, and the next member requests are held.
+/// An array whose superblocks say active. All further member requests are held back.
 fn active_with_io_held(level: Level, layout: u32, seed: u64) -> Script {
     let mut story = open(level, layout, seed);
     story.issue(WRITE, 0, 1);
@@ -64,7 +65,7 @@ fn missed_write_waits_for_superblocks() {
             story.run_without_time();
             story.befall(0, Mishap::WritesFail);
             story.hold(superblock_of(2));
-            // A write of the whole array, so that slot 0 gets a part in any layout.
+            // Writes the whole array, because slot 0 then gets a part in any layout.
             let write = story.issue(WRITE, 0, story.capacity());
             story.run_without_time();
             let told = story.world.superblock_on(1).expect("it is written");
@@ -138,7 +139,7 @@ fn clean_and_active_leave_events_where_they_were() {
                 assert_eq!(story.superblocks(), [(EVENTS, true); 4], "{level}");
             }
             assert!(story.world.disks[SPARE].seen == asleep, "the spare's superblock is unchanged");
-            // After a loss every change increases the event count, and wakes the spare.
+            // After a loss, every change of state increases the event count and reaches the spare.
             story.befall(0, Mishap::Dies);
             story.issue(WRITE, 0, story.capacity());
             story.run_without_time();
@@ -156,7 +157,8 @@ fn clean_and_active_leave_events_where_they_were() {
     }
 }
 
-/// A member whose superblock cannot be written is as lost as one that fails a write.
+/// A member that fails the write of its superblock must be out before the gate opens, like a member
+/// that fails a data write.
 #[test]
 fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
     for (level, layout) in levels() {
@@ -170,7 +172,7 @@ fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
     }
 }
 
-/// A spare of version 0.90 is fully recovered, and power is cut while superblocks say so.
+/// The recovery of a spare of version 0.90 is complete. Power is cut while superblocks record that.
 pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     let (level, layout) = [(Level::Raid1, 0), (Level::Raid5, 2)][seed as usize % 2];
     let slots = if level == Level::Raid1 { 2 } else { 4 };
@@ -181,7 +183,8 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     (scene.missing, scene.design.first_number) = (vec![lost], 0);
     let mut story = scene.open();
     story.request(JobRequest::Resume);
-    // One member's superblock is held, and all later ones with it; or those of all members.
+    // Holds the superblock of one member, and so all that are written after it; or those of all
+    // members.
     let waits = seed as usize / 8 % (usize::from(slots) + 1);
     story.hold(move |event| {
         let Event::Superblock { member, state, .. } = event else { return false };
@@ -199,7 +202,8 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     assert!(there + 1 >= usize::from(slots), "{there} are there");
 }
 
-/// The same with an older update in flight, which says that recovery is unfinished.
+/// The recovery of a spare of version 0.90 is complete, while an older update of superblocks is in
+/// flight, which says that it is not. Power is cut while superblocks record the completion.
 fn says_later_that_it_holds_all(seed: u64) {
     let (level, layout, slots) =
         [(Level::Raid1, 0, 2), (Level::Raid10, 0x102, 4)][seed as usize % 2];
@@ -236,14 +240,15 @@ fn says_later_that_it_holds_all(seed: u64) {
     assert!(!is_told, "superblocks did not say so yet");
 }
 
-/// Regression: an update from before a recovery's end counted as if it told of that end. The next
-/// update assumed so of the member's own superblock, and a power cut left too few members.
+/// Regression: a recovery ended while an update was in flight, and the array took that update for
+/// one that recorded the end. The next update relied on the member's own superblock, and a power
+/// cut left too few members.
 #[test]
 fn an_array_survives_a_power_cut_after_a_recovery_that_ended_in_an_update() {
     for_seeds(40, says_later_that_it_holds_all);
 }
 
-/// Regression: all superblocks were written at once, and a power cut left none.
+/// Regression: all superblocks were written at the same time, and a power cut left no valid one.
 #[test]
 fn an_array_survives_a_power_cut_as_a_recovery_ends() {
     for_seeds(80, says_that_it_holds_all);

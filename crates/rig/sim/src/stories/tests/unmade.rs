@@ -1,5 +1,5 @@
-//! Sectors that no member can give cost themselves, and not the rebuild. The bad-block log of the
-//! recovering member names them until a client writes them.
+//! Sectors that no other member can give cost only themselves, and do not end a rebuild. The
+//! bad-block log of the recovering member names them until a client writes them.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// An array with an unfilled member on `disk`, and sectors of it that no other member can give.
+/// An array with an empty member on `disk`, and sectors of it that no other member can give.
 struct Unfilled {
     story: Script,
     disk: usize,
     lost: Vec<u64>,
 }
 
-/// Makes a sector unreadable everywhere: each other disk's sector of its row is bad.
+/// Makes a sector of a disk impossible to compute: the same sector of each other disk becomes bad.
 fn lose(story: &mut Script, (disk, sector): (usize, u64)) {
     let (geometry, place) = (story.world.geometry.clone(), MemberSector(sector));
     match &geometry {
@@ -69,7 +69,7 @@ fn recovered(story: &Script) -> Option<(JobProgress, JobEnd)> {
     })
 }
 
-/// Ranges of a disk's data area that its log names, as assembly would read it.
+/// Ranges of a disk's data area that its bad-block log names, as assembly would read it.
 fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -95,7 +95,7 @@ fn write_all(story: &mut Script) {
     assert_eq!(story.flush_alone(), Ok(()));
 }
 
-/// Regression: one unreadable sector ended a rebuild, and the array stayed degraded for ever.
+/// Regression: one unreadable sector ended a rebuild, and the array stayed degraded.
 #[test]
 fn a_rebuild_goes_on_beyond_what_cannot_be_read() {
     for_seeds(3, beyond);
@@ -131,7 +131,8 @@ fn beyond(seed: u64) {
     }
 }
 
-/// Regression: a written sector stayed bad, and the next loss took the acknowledged bytes.
+/// Regression: a client wrote a bad sector, which stayed in the log. The next loss of a member lost
+/// the acknowledged bytes.
 #[test]
 fn what_is_written_over_a_bad_block_is_good_again() {
     for_seeds(3, written_over);
@@ -156,7 +157,8 @@ fn written_over(seed: u64) {
     }
 }
 
-/// Clients write, and power is cut anywhere: a log names at least the bad sectors.
+/// Clients write during a rebuild, and power is cut at any step. The log must name at least the
+/// sectors that cannot be computed.
 #[test]
 fn power_is_cut_while_sectors_are_given_up() {
     for_seeds(12, cut_off);
@@ -179,9 +181,9 @@ fn cut_off(seed: u64) {
         let victims = world.engine.plan.victims.clone();
         world.unsure.extend(&victims);
         let all: Vec<usize> = (0..world.disks.len()).collect();
-        // The unreadable sectors are readable now, so all data is.
+        // The unreadable sectors are readable at this start, so all data must be.
         let Ok(array) = world.open(&all, false) else { continue };
-        // Parity in doubt cannot replace a block that a log names.
+        // If parity is in doubt, it cannot give the content of a block that a log names.
         let is_named = array.slots.iter().flatten().any(|one| !one.bad_records.is_empty());
         let is_doubtful = array.dirty && world.geometry.level().family() == Family::Stripe;
         if !(is_named && is_doubtful) {
@@ -190,7 +192,8 @@ fn cut_off(seed: u64) {
     }
 }
 
-/// A member without room for a log: the rebuild ends, and reports the cause.
+/// The member has no room for a bad-block log. The rebuild ends at the sector, and reports the
+/// cause.
 #[test]
 fn without_a_log_a_rebuild_ends_at_what_cannot_be_read() {
     for_seeds(4, without_a_log);
@@ -199,7 +202,7 @@ fn without_a_log_a_rebuild_ends_at_what_cannot_be_read() {
 fn without_a_log(seed: u64) {
     let design =
         Design { version: braid_ondisk::Version::V0_90, ..design(Level::Raid5, 2, 8, 4, 9) };
-    // Version 0.90 has no recovery offset: the disk is a spare.
+    // Version 0.90 has no recovery offset, so the recovering disk is a spare.
     let design = Design { spares: 1, ..design };
     let mut scene = Scene::new(design, 6_400_000 + 4 * seed);
     (scene.missing, scene.errors_allowed) = (vec![1], true);
@@ -242,7 +245,7 @@ fn a_job_waits_for_the_log_that_names_what_it_gives_up() {
     for_seeds(8, waits_for_its_log);
 }
 
-/// The log's write is held: sectors that it will name must not count as recovered.
+/// The write of the log is held. Sectors that it names must not count as recovered before it ends.
 fn waits_for_its_log(seed: u64) {
     let designs = [design(Level::Raid1, 0, 8, 2, 9), design(Level::Raid5, 2, 8, 4, 9)];
     let design = designs[seed as usize % designs.len()];
@@ -261,7 +264,8 @@ fn a_log_that_is_being_written_is_believed_until_it_is() {
     for_seeds(8, being_written);
 }
 
-/// After clients wrote everything, the log's write is held: a power cut may leave a block named.
+/// Clients have written everything, and the write of the shorter log is held. A power cut may leave
+/// a block in the log.
 fn being_written(seed: u64) {
     let designs = [design(Level::Raid1, 0, 8, 2, 9), design(Level::Raid5, 2, 8, 4, 9)];
     let design = designs[seed as usize % designs.len()];
@@ -277,7 +281,7 @@ fn being_written(seed: u64) {
     story.flush();
     story.rest();
     assert!(!named(&story, disk).is_empty(), "it is being written");
-    // The world checks reads of sectors that the log names.
+    // The world checks that no read covers a sector in the log.
     for start in 0..capacity {
         story.issue(Operation::Read, start, 1);
     }
@@ -293,13 +297,14 @@ fn a_member_that_was_further_keeps_what_it_holds() {
     for_seeds(8, further);
 }
 
-/// Two members are filled; one already holds half of a block that cannot be recovered.
+/// Two members are recovered at once. The second already holds half of a block that cannot be
+/// recovered.
 fn further(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid6, 2, 8, 5, 9), 6_700_000 + seed);
     (scene.recovering, scene.recovering_too) = (Some((1, 0)), Some((3, 44)));
     scene.errors_allowed = true;
     let mut story = scene.open();
-    // Two more unreadable columns: the first lacks sectors that the second already holds.
+    // More columns are unreadable. The first member lacks sectors that the second already holds.
     for (disk, sector) in [(0, 45), (0, 40), (2, 40), (0, 41), (2, 41)] {
         story.bad_sector(disk, sector);
     }
@@ -310,7 +315,8 @@ fn further(seed: u64) {
     assert_eq!(named(&story, 3), std::slice::from_ref(&(45..46)));
 }
 
-/// Regression: a spare that joined during the job lacked the sector too, which ended the rebuild.
+/// Regression: a second spare joined during a rebuild. A sector could not be computed for it
+/// either, which ended the rebuild.
 #[test]
 fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     for_seeds(8, |seed| {
@@ -330,7 +336,8 @@ fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     });
 }
 
-/// Of two members being replaced, sectors of one are copied where the other is unreadable.
+/// Two members are replaced at once, and a sector of one is unreadable. The same sector of the
+/// other must still be copied.
 #[test]
 fn what_can_be_copied_is_not_given_up_with_what_cannot() {
     for_seeds(8, |seed| {
@@ -350,7 +357,7 @@ fn what_can_be_copied_is_not_given_up_with_what_cannot() {
     });
 }
 
-/// Each of two copies has another bad sector in a block: together they give all of it.
+/// The two copies of a block have different bad sectors, so that together they give all of it.
 #[test]
 fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     for_seeds(8, |seed| {
@@ -370,7 +377,8 @@ fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     });
 }
 
-/// A client writes a sector that the log records just then, and others lose it again later.
+/// A client writes a sector while the log's write that names it is in flight. Later the other
+/// member loses the sector again.
 #[test]
 fn what_is_written_while_it_is_named_is_not_named_again() {
     for_seeds(8, |seed| {
@@ -395,8 +403,8 @@ fn what_is_written_while_it_is_named_is_not_named_again() {
     });
 }
 
-/// Regression: a row had a sector in a log and another that was unreadable. A resync ended there
-/// for ever, and nothing beyond was redundant any more.
+/// Regression: in one row a log named a sector, and another sector was unreadable. A resync ended
+/// there every time, and nothing beyond became redundant.
 #[test]
 fn a_resync_goes_on_beyond_what_cannot_be_read() {
     for_seeds(8, resync_goes_on);
@@ -408,7 +416,7 @@ fn resync_goes_on(seed: u64) {
     let mut scene = Scene::new(design, 7_300_000 + seed);
     (scene.resync_offset, scene.errors_allowed) = (0, true);
     let mut story = scene.open();
-    // This sector is unreadable on every disk.
+    // Sector 21 is unreadable on every disk.
     (0..usize::from(design.slots)).for_each(|disk| story.bad_sector(disk, 21));
     story.request(JobRequest::Resume);
     story.rest();
