@@ -1,10 +1,11 @@
-//! The simulator's dependencies: pure crates, and none that could make a seed mean two things.
+//! The simulator depends only on pure crates, because others could make one seed give two runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Our crates, and the registry's crates that pure ones may use. Macros run at build time.
+/// Our crates, and the registry's crates that pure crates may use. Crates for macros run at build
+/// time.
 const ALLOWED: [&str; 22] = [
     "braid-sim",
     "braid-assembly",

@@ -1,4 +1,4 @@
-//! Tests of the simulator itself: seeds repeat, small worlds hold, and old seeds stay good.
+//! Tests of the simulator itself: seeds repeat, small worlds pass, and seeds of old failures pass.
 
 use braid_sim::small::{self, Bounds};
 use braid_sim::{Settings, simulate};
@@ -30,8 +30,8 @@ fn a_band_left_inconsistent_by_two_failures_is_refused_and_never_guessed() {
     braid_sim::stories::tell();
 }
 
-/// The same number in debug and release builds, on every machine, at any time. A change of the
-/// engine or the simulator may change it; then it is set anew.
+/// The hash is the same in debug and release builds, on every machine, at any time. A change of the
+/// engine or the simulator may change it; the expected value is then replaced.
 #[test]
 fn seed_7_has_the_trace_that_it_always_had() {
     assert_eq!(format!("{:016x}", simulate(&settings(7)).trace_hash), "da312433c9c9c120");
@@ -134,7 +134,7 @@ fn every_legal_state_is_entered_within_a_few_hundred_worlds() {
     panic!("nothing was ever done in {:?}", braid_sim::never_entered(&total));
 }
 
-/// Two in five of these worlds have superblocks of two sectors, and two in five have spares.
+/// In two of five of these worlds superblocks take two sectors, and two of five have spares.
 #[test]
 fn worlds_with_long_superblocks_and_spares_hold() {
     let mut total = braid_sim::Tally::default();
@@ -166,15 +166,17 @@ fn small_worlds_hold_in_every_state() {
     assert!(explored.refused > 1000, "{explored:?}");
 }
 
-/// Regression: turning clean decreases the event count. A member whose superblock failed kept the
-/// higher count. Putting it out gave the others that count, and the array was refused.
+/// Regression: turning clean decreases the event count. A member that failed that superblock kept
+/// the higher count. When the array put it out, the others reached the same count, and the next
+/// start was refused.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     let _ = simulate(&Settings { cycles: 20, ..settings(18) });
 }
 
-/// Regression: a killed process left a superblock in a disk's cache. The array started on it, and a
-/// power cut took it back: the member was two events behind, stale, and the array was refused.
+/// Regression: a killed process left a superblock in a disk's cache. The array started with it, and
+/// a power cut undid it. The member was then two events behind, so it was stale, and the next start
+/// was refused.
 #[test]
 fn a_superblock_that_was_only_in_a_cache_is_not_built_upon() {
     for seed in 330..350 {

@@ -1,13 +1,13 @@
 //! Requirements of a test on the machine, and the consequence if one is missing.
 //!
-//! Where it stands: under the tests of crates that touch the real world; in no product. A test that
-//! cannot run calls [`skip`] (or [`needs!`], for programs), which prints `SKIPPED: why` past the
-//! test harness, and returns.
+//! Where it stands: under the tests of crates that use devices, processes or the kernel; in no
+//! product. A test that cannot run calls [`skip`] (or [`needs!`], for programs), which prints
+//! `SKIPPED: why` so that the test harness does not hide it, and returns.
 //!
 //! A skipped test looks like one that passed. So `cargo xtask test` finds out what the machine has
-//! ([`found`]), without the code that the tests use, and passes it in [`VARIABLE`]. A test that
-//! skips for want of something on that list fails. The command counts the other skips, and names
-//! them in its summary.
+//! ([`found`]), without the code that the tests use, and passes that list in [`VARIABLE`]. A test
+//! that skips because it misses something on the list fails. `cargo xtask test` counts the other
+//! skips, and names them in its summary.
 //!
 //! ```text
 //!   xtask: found() ─▶ BRAID_TEST_MUST_RUN=programs,loop-devices,... ─▶ test: skip(what, why) ─▶ panic | SKIPPED: why
@@ -21,24 +21,24 @@ use std::fs::{File, read_to_string};
 use std::io::Write;
 use std::path::Path;
 
-/// The variable in which `cargo xtask test` passes its findings: names of [`Need`]s, between
-/// commas.
+/// The environment variable in which `cargo xtask test` passes what it found on the machine: names
+/// of [`Need`]s, separated by commas.
 pub const VARIABLE: &str = "BRAID_TEST_MUST_RUN";
 
-/// Prefix of a skipped test's line.
+/// The prefix of the line that a skipped test prints.
 pub const MARK: &str = "SKIPPED: ";
 
-/// Folders of administrators' programs that a user's PATH may lack.
+/// Folders of administrators' programs, which a user's PATH may lack.
 const MORE_FOLDERS: &str = "/usr/sbin:/sbin";
 
-/// A requirement that may be missing.
+/// A property of the machine that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A program; `cargo xtask test` installs all of them.
+    /// Installed programs; `cargo xtask test` installs all that tests need.
     Program,
     /// Loop devices, and mounts of file systems on them.
     LoopDevices,
-    /// A mount of this process's own FUSE file system.
+    /// Mounts of a FUSE file system that the test serves itself.
     Fuse,
     /// io_uring.
     Rings,
@@ -47,7 +47,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Its name in [`VARIABLE`]; `None` if it is on no list.
+    /// The need's name in [`VARIABLE`]; `None` if `cargo xtask test` does not look for it.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::Program => Some("programs"),
@@ -64,8 +64,8 @@ impl Need {
 pub fn found() -> String {
     let is_root = rustix::process::geteuid().is_root();
     let opens = |path| File::options().read(true).write(true).open(path).is_ok();
-    // Permission for io_uring: the setting exists since Linux 6.6; a filter of system calls may
-    // forbid it as well.
+    // Whether io_uring is permitted. The setting exists since Linux 6.6, and a system call filter
+    // may forbid io_uring as well.
     let disabled = read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let is_filtered = !status.lines().any(|line| line == "Seccomp:\t0");
@@ -79,24 +79,24 @@ pub fn found() -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// Whether a test that misses `need` has to fail, by the value of [`VARIABLE`].
+/// Whether a test that misses `need` has to fail. `found` is the value of [`VARIABLE`].
 fn must_run(found: &str, need: Need) -> bool {
     need.name().is_some_and(|name| found.split(',').any(|one| one == name))
 }
 
-/// Reports that this test does not run, and why.
+/// Prints that this test is skipped, and why.
 ///
 /// # Panics
-/// If the machine has what the test misses.
+/// If [`VARIABLE`] says that the machine has what the test misses.
 #[track_caller]
 pub fn skip(need: Need, why: &str) {
     let found = std::env::var(VARIABLE).unwrap_or_default();
     assert!(!must_run(&found, need), "not to be skipped here ({VARIABLE}={found}): {why}");
-    // Past the harness, which swallows the output of passed tests.
+    // Not by `println!`, whose output the harness hides if the test passes.
     writeln!(std::io::stdout(), "{MARK}{why}").expect("standard output is open");
 }
 
-/// Whether a program is in one of the usual folders.
+/// Whether a program is in a folder of PATH, or in one of `MORE_FOLDERS`.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
@@ -104,7 +104,7 @@ pub fn is_installed(program: &str) -> bool {
     folders.any(|folder| Path::new(folder).join(program).is_file())
 }
 
-/// Whether all of these programs are installed; the first that is not is [skipped](skip).
+/// Whether all of these programs are installed. If one is not, the test is [skipped](skip).
 #[track_caller]
 #[must_use]
 pub fn are_installed(programs: &[&str]) -> bool {
@@ -112,7 +112,7 @@ pub fn are_installed(programs: &[&str]) -> bool {
     missing.inspect(|program| skip(Need::Program, &format!("no {program}"))).is_none()
 }
 
-/// Ends a test early, with the reason, if a program is not installed.
+/// Skips the calling test if a program is missing, and returns from the test.
 #[macro_export]
 macro_rules! needs {
     ($($program:literal),+) => {

@@ -1,4 +1,5 @@
-//! Tracks effects of lying disks: sectors that may be wrong, and the offline check of them.
+//! The world's lying disks: it tracks which sectors may be wrong because of lies, and checks that
+//! an offline check finds them.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ impl World {
         }
     }
 
-    /// Marks the strip of a tainted sector as doubtful.
+    /// Marks the strip of a sector as doubtful, if the sector is tainted.
     fn doubt(&mut self, disk: usize, sector: u64) {
         let column = self.taint.column(disk, sector);
         let strip = column.and_then(|(slot, sector)| strip(&self.geometry, slot, sector));
@@ -38,7 +39,7 @@ impl World {
         }
     }
 
-    /// Checks whether the array wrote the right bytes to a disk.
+    /// The array wrote these sectors of a disk: finds out whether it wrote wrong bytes.
     pub(crate) fn assess_write(&mut self, disk: usize, (start, sectors): (u64, u64)) {
         if !self.disks[disk].lies.changes.is_empty() {
             self.hear_of_lies(disk);
@@ -54,7 +55,7 @@ impl World {
             if !is_polluted && !self.taint.doubtful.contains(&strip) {
                 continue;
             }
-            // A read in flight may have returned the old content, or a read error.
+            // A read in flight may have returned the old content, or an error.
             self.taint.changed.insert((disk, sector), self.clock.step);
             if let Some(logical) = logical {
                 self.assess(logical);
@@ -62,7 +63,7 @@ impl World {
         }
     }
 
-    /// Records whether the array itself wrote wrong bytes to a sector.
+    /// Records whether an array sector is polluted: the array itself wrote wrong bytes to it.
     fn assess(&mut self, logical: u64) {
         let mut is_polluted = false;
         for (slot, place) in places(&self.geometry, logical) {
@@ -85,7 +86,8 @@ impl World {
         }
     }
 
-    /// Whether a read of a sector that began at step `began` may have returned wrong bytes.
+    /// Whether a read of an array sector may have returned wrong bytes, if it began at step
+    /// `began`.
     pub(crate) fn may_be_wrong(&self, logical: u64, began: u64) -> bool {
         if self.taint.polluted.contains(&logical) {
             return true;
@@ -102,13 +104,13 @@ impl World {
         })
     }
 
-    /// Whether the bytes computed for a column may be wrong. Only parity computes.
+    /// Whether the bytes computed for a column may be wrong. Only levels with parity compute bytes.
     fn is_computed_wrongly(&self, place: MemberSector) -> bool {
         matches!(self.geometry, Geometry::Stripe(_)) && self.taint.doubtful.contains(&place.0)
     }
 
-    /// Whether a column was certainly read from its disk. For one bad sector the engine computes a
-    /// whole range of the chunk, and it reads around a disk that sits out.
+    /// Whether a read certainly took a column from its disk. It may not have: the engine computes a
+    /// whole range of a chunk for one bad sector, and reads around a disk that sits out.
     fn is_healthy(&self, (slot, disk): (Slot, usize), place: MemberSector, began: u64) -> bool {
         let Geometry::Stripe(stripe) = &self.geometry else { return true };
         let start = self.taint.data_offset + stripe.row_start(stripe.row_of(place)).0;
@@ -122,7 +124,7 @@ impl World {
             && self.engine.machines.shards.iter().all(is_viewed)
     }
 
-    /// Whether any value of this sector may come from a lie: such values prove nothing.
+    /// Whether a value of this array sector may come from a lie. Reads of such values pin nothing.
     pub(crate) fn is_doubtful(&self, logical: u64) -> bool {
         self.taint.polluted.contains(&logical)
             || places(&self.geometry, logical).into_iter().any(|(slot, place)| {
@@ -136,13 +138,13 @@ impl World {
         self.disks[disk].lies.is_tainted(self.taint.superblock.clone())
     }
 
-    /// Records that clients write these sectors.
+    /// Records that clients write these array sectors, so that a lying disk can lose the writes.
     pub(crate) fn rows_are_asked(&mut self, (start, sectors): (u64, u64)) {
         let rows = rows_of(&self.geometry, (start, sectors));
         self.taint.asked.iter_mut().for_each(|asked| asked.extend(rows.iter().copied()));
     }
 
-    /// A disk has really flushed: from now on it can lose only writes in flight.
+    /// A disk has flushed in truth. From now on it can lose only writes that are in flight or held.
     pub(crate) fn flushed_in_truth(&mut self, disk: usize) {
         let flights = self.engine.clients.flights.values();
         let writes = flights.filter(|flight| flight.request.operation.is_write());
@@ -151,7 +153,7 @@ impl World {
         self.taint.asked[disk] = ranges.flat_map(|range| rows_of(&self.geometry, range)).collect();
     }
 
-    /// After a power cut, a disk lost only writes since its real flush, or its superblock.
+    /// After a power cut: checks that a disk lost only writes since its last true flush.
     pub(crate) fn check_confined(&self, disk: usize) {
         let changes = self.disks[disk].lies.changes.iter();
         for (sector, _) in changes.filter(|(_, change)| *change == Change::Tainted) {
@@ -162,7 +164,8 @@ impl World {
         }
     }
 
-    /// The array is about to start: updates the knowledge of lies, and tests the offline check.
+    /// The array is about to start: updates which sectors may be wrong, and tests the offline
+    /// check.
     pub(crate) fn take_stock(&mut self, assembled: &AssembledArray, presented: &[usize]) {
         if !self.taint.may_lie && self.taint.is_calm() {
             return;
@@ -189,11 +192,12 @@ impl World {
             }
         }
         logicals.into_iter().for_each(|logical| self.assess(logical));
-        // A power cut may still undo writes in a cache.
+        // A power cut may still undo writes that are in a cache.
         let is_stable = !self.disks.iter().any(Disk::has_unflushed);
         self.check_offline(is_stable);
         if is_stable {
-            // A disk that is away may return with its old content.
+            // Sectors of an absent disk stay in `cleansed`, because the disk may return with its
+            // old content.
             let Self { taint, geometry, .. } = self;
             let Taint { cleansed, occupants, .. } = taint;
             let is_away = |(slot, _): (Slot, MemberSector)| occupants[slot.index()].is_none();
@@ -201,7 +205,8 @@ impl World {
         }
     }
 
-    /// The offline check finds tainted sectors alone in their strips. Agreeing strips are believed.
+    /// Checks that an offline check reports every strip with a single tainted column. Strips whose
+    /// columns are whole, untainted and agree are no longer doubtful.
     fn check_offline(&mut self, is_stable: bool) {
         let slots: Vec<Option<(usize, u64)>> = self
             .taint
@@ -252,7 +257,8 @@ impl World {
         });
     }
 
-    /// Everything was rewritten: `content` is what all members agree on, right or wrong.
+    /// A rebuild has written everything. `content` is the array's content from now on, right or
+    /// wrong.
     pub(crate) fn agree_on(&mut self, content: &[u8]) {
         for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
             if self.model.may_read(sector, ANYTHING, u64::MAX) {
@@ -266,7 +272,8 @@ impl World {
                     self.taint.cleansed.remove(&sector);
                 }
                 None => {
-                    // Redundancy is made from wrongly read bytes as well: md cannot know.
+                    // A rebuild makes redundancy of wrongly read bytes as well, because md cannot
+                    // notice them.
                     assert!(self.may_be_wrong(sector, 0), "sector {sector} was rebuilt wrongly");
                     self.taint.polluted.insert(sector);
                     self.tally.count("sectors-rebuilt-wrong");

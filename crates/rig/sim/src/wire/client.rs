@@ -1,7 +1,7 @@
-//! The client's end: sends requests and checks replies.
+//! The client's end of a connection: sends requests and checks replies.
 //!
-//! Each reply has the expected error, and data or extents of the right length. No request is
-//! acknowledged before the array answers it. The model checks the data.
+//! Each reply must have the expected error, and data or extents of the right length. No request may
+//! be acknowledged before the array answers it. The model checks the data.
 
 use braid_engine::request::RequestId;
 use braid_nbd_proto::{ClientEvent, Command, ErrorCode, Extent, wire};
@@ -14,7 +14,7 @@ use crate::model::End;
 use crate::world::World;
 
 impl ClientEnd {
-    /// The place in a read's data of the array's byte `offset`.
+    /// The index of the array's byte `offset` in the data of the read `cookie`.
     fn place_of(&self, cookie: u64, offset: u64) -> usize {
         let pending = self.pending.get(&cookie).expect("the session knows who asked");
         let Command::Read { offset: first, .. } = pending.command else {
@@ -32,7 +32,8 @@ impl ClientEnd {
 }
 
 impl World {
-    /// The client sends something, now or after the negotiation.
+    /// A client sends something. During the negotiation it waits, unless it breaks the protocol or
+    /// the connection.
     pub(crate) fn say(&mut self, index: usize, say: ClientAction) {
         let at = self.clock.step;
         let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
@@ -54,12 +55,14 @@ impl World {
             ClientAction::Invalid(invalid) => {
                 let style = self.connection(index).client.style;
                 let (mut header, error) = invalid.header(cookie, size_bytes);
-                // An extended reply has the offset, and the stand-in below has none.
+                // An extended reply repeats the request's offset, which the flush registered below
+                // does not have.
                 if style.is_extended() && header.offset != 0 {
                     return self.say(index, ClientAction::Invalid(InvalidRequest::UnknownFlag));
                 }
                 self.tally.count("nbd-crooked");
-                // For any command, the client session waits for an answer without data.
+                // Registers a flush in the client session in the place of the invalid request, so
+                // that the session expects a reply without data.
                 let stand_in = self.connection(index).client.session.submit(cookie, Command::Flush);
                 stand_in.expect("a flush can always be asked for");
                 let connection = self.connection(index);
@@ -119,7 +122,8 @@ impl World {
         let at = self.clock.step;
         let connection = self.connection(index);
         let Ok(header) = connection.client.session.submit(cookie, command) else {
-            // The request needs a feature that this client did not negotiate.
+            // The command needs a feature that this client did not negotiate, so the session
+            // rejects it.
             self.tally.count("nbd-not-negotiated");
             return;
         };
@@ -220,7 +224,7 @@ impl World {
         }
     }
 
-    /// The client has an answer.
+    /// A client got the reply to a request: checks it.
     fn completed(&mut self, index: usize, cookie: u64, result: Result<(), ErrorCode>) {
         self.note("told", [index as u64, cookie, u64::from(result.is_ok())]);
         let pending = self.connection(index).client.pending.remove(&cookie).expect("it was asked");
@@ -251,7 +255,7 @@ impl World {
         }
     }
 
-    /// The connection breaks: no client waits for its requests in flight any more.
+    /// A connection breaks: its client no longer waits for requests in flight.
     pub(super) fn cut(&mut self, index: usize) {
         self.tally.count("nbd-cut");
         self.note("cut", [index as u64, 0, 0]);

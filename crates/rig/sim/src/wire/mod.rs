@@ -1,9 +1,10 @@
 //! Clients behind the NBD protocol: both shipped sessions, and a wire driven by the seed.
 //!
 //! Where it stands: a connection replaces a socket, its two ends and the threads around them. The
-//! server's part is `frontend-nbd` and the command's `DiskExport`, without their threads: the
-//! session admits, [`crate::call`] is the volume, the session's codec answers. The client's part is
-//! `ClientSession`, which notices unexpected or double replies, and missing or double data.
+//! server's part is `frontend-nbd` and the command's `DiskExport`, without their threads. Its
+//! session admits requests, [`crate::call`] is the volume, and the session's codec encodes replies.
+//! The client's part is `ClientSession`, which notices unexpected or double replies, and missing or
+//! double data.
 //!
 //! ```text
 //!   client ── to_server: any fragments ──▶ ServerSession ── request ──▶ call ──▶ the array
@@ -11,9 +12,9 @@
 //!     └──────── to_client: any fragments ◀──────┴──── ReplyCodec ◀───────┘
 //! ```
 //!
-//! The model learns of an answer when the client has it: a premature acknowledgement is a false
-//! one. A connection may break anywhere. A request in flight may then have happened or not; a write
-//! without its whole payload has not.
+//! The model learns of an answer when the client has it, so it notices a premature acknowledgement.
+//! A connection may break anywhere. A request in flight may then have happened or not; a write
+//! whose payload was not wholly received has not happened.
 //!
 //! Not simulated: TLS (there is none), deadlines, limits of requests in flight per connection.
 //!
@@ -43,9 +44,9 @@ pub(crate) enum ClientAction {
     Ask(Command),
     /// A request that the server must refuse.
     Invalid(InvalidRequest),
-    /// Bytes that are no request.
+    /// Bytes that form no request.
     Garbage,
-    /// A write whose connection breaks after so many bytes.
+    /// A write request of which only `sent` bytes are sent before the connection breaks.
     Part {
         offset: u64,
         length: u32,
@@ -53,11 +54,11 @@ pub(crate) enum ClientAction {
     },
     /// The connection breaks.
     Cut,
-    /// The client disconnects as the protocol says.
+    /// The client disconnects in the way that the protocol defines.
     Disconnect,
 }
 
-/// Kinds of invalid requests.
+/// Kinds of requests that a server must refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InvalidRequest {
     UnknownCommand,
@@ -84,7 +85,7 @@ impl InvalidRequest {
         Self::ZeroesBeyond,
     ];
 
-    /// Its header for an export of this size, and the expected answer.
+    /// The request's header for an export of this size, and the error that the server must reply.
     fn header(self, cookie: u64, size_bytes: u64) -> (RequestHeader, ErrorCode) {
         let (kind, flags, offset, length) = match self {
             Self::UnknownCommand => (77, 0, 0, 512),
@@ -103,7 +104,7 @@ impl InvalidRequest {
     }
 }
 
-/// Bytes on the wire.
+/// Bytes that one end has sent and the other has not received yet.
 #[derive(Debug, Default)]
 struct Pipe {
     bytes: Vec<u8>,
@@ -146,7 +147,7 @@ impl Fragments {
         let below = |bound: usize, random: &mut Random| 1 + random.below(bound as u64) as usize;
         match self {
             Self::Whole => left,
-            // Long enough that a long payload ends.
+            // Long payloads come in long fragments, so that they end.
             Self::Short if left < 600 => below(left.min(29), random),
             Self::Short | Self::Any => below(left, random),
         }
@@ -156,50 +157,50 @@ impl Fragments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// The server reads no more; replies still go out.
+    /// The server reads no more requests. Pending replies still go out.
     Leaving,
     Closed,
 }
 
-/// A request that a client waits for.
+/// A request whose reply a client waits for.
 #[derive(Debug)]
 struct PendingRequest {
     id: RequestId,
     command: Command,
-    /// The step at which it was sent.
+    /// The step at which the client sent the request.
     at: u64,
-    /// The error that it must get, whatever the array does.
+    /// The error that the request must get whatever the array does; `None` for valid requests.
     refusal: Option<ErrorCode>,
     data: Vec<u8>,
     has_extents: bool,
-    /// The array's answer.
+    /// The array's answer, once the array has answered.
     outcome: Option<(Call, Result<(), CallError>)>,
 }
 
 struct ServerEnd {
     session: ServerSession,
     negotiated: Option<NegotiationResult>,
-    /// A write whose payload is coming in.
+    /// A write whose payload is arriving, and the bytes received so far.
     receiving: Option<(Request, Vec<u8>)>,
-    /// Requests begun and not answered.
+    /// How many requests the server has begun and not answered.
     serving: usize,
 }
 
 struct ClientEnd {
     session: ClientSession,
     is_ready: bool,
-    /// How it encodes requests after the negotiation.
+    /// How the client encodes requests after the negotiation.
     style: Style,
     is_read_only: bool,
-    /// Actions before the end of the negotiation.
+    /// Actions that the client takes once the negotiation has ended.
     backlog: VecDeque<ClientAction>,
     pending: BTreeMap<u64, PendingRequest>,
     next_cookie: u64,
-    /// The read whose data comes next: its cookie, and the place of the next bytes.
+    /// The read whose data arrives next: its cookie, and the index in its data.
     filling: Option<(u64, usize)>,
 }
 
-/// A connection: both ends and the wire between them.
+/// A connection: both ends, and the wire between them.
 pub(crate) struct Connection {
     server: ServerEnd,
     client: ClientEnd,
@@ -214,7 +215,7 @@ pub(crate) struct Connection {
 enum Ending {
     No,
     Said,
-    /// It breaks when the server has received all sent bytes.
+    /// The connection breaks when the server has received all sent bytes.
     Breaks,
 }
 
@@ -223,7 +224,7 @@ impl Connection {
         self.state == State::Open && self.ending == Ending::No
     }
 
-    /// Closes it; returns the requests that its client still waited for.
+    /// Closes the connection. Returns the requests whose replies the client still waited for.
     fn close(&mut self) -> Vec<PendingRequest> {
         self.state = State::Closed;
         self.ending = Ending::Said;
@@ -246,7 +247,7 @@ impl Connection {
         self.state == State::Closed || (is_quiet && self.unanswered() == 0)
     }
 
-    /// The step at which the oldest open read was sent.
+    /// The step at which the oldest unanswered read was sent.
     pub(crate) fn oldest_read(&self) -> Option<u64> {
         let is_read = |pending: &&PendingRequest| matches!(pending.command, Command::Read { .. });
         self.client.pending.values().filter(is_read).map(|pending| pending.at).min()

@@ -1,8 +1,10 @@
-//! The server's end: the shipped session, and the parts of front end and command around it.
+//! The server's end of a connection: the shipped session, and the parts of front end and command
+//! around it.
 //!
-//! Where it stands: `frontend-nbd/connection` and the command's `DiskExport` without threads and
-//! sockets. Commands become requests in bytes, faults become error values; both tables are mirrored
-//! from there, because neither the protocol nor the engine knows the other.
+//! Where it stands: it does the work of `frontend-nbd/connection` and of the command's
+//! `DiskExport`, without threads and sockets. Commands become requests in bytes, and faults become
+//! error values. Both tables are copies of those in the front end and the command, because neither
+//! the protocol nor the engine knows the other.
 
 use braid_engine::request::{ByteOperation, ByteRequest, Denial, Fault};
 use braid_nbd_proto::{
@@ -14,10 +16,10 @@ use crate::call::{Call, CallClient, CallError};
 use crate::requests::FlushFor;
 use crate::world::World;
 
-/// Extents in a reply, as the front end limits them.
+/// Most extents in a reply, as in the front end.
 const EXTENTS_MAX: usize = 1024;
 
-/// The command as a request in bytes; `None` if it does not reach the array's sectors.
+/// The request in bytes for a command; `None` if the command does not access the array's sectors.
 fn in_bytes(command: Command) -> Option<ByteRequest> {
     let (operation, offset, length) = match command {
         Command::Read { offset, length, .. } => (ByteOperation::Read, offset, length.into()),
@@ -35,7 +37,7 @@ fn in_bytes(command: Command) -> Option<ByteRequest> {
     Some(ByteRequest { operation, offset, length })
 }
 
-/// The client's error code, as `DiskExport` and the front end map it.
+/// The error code for the client, as `DiskExport` and the front end choose it.
 pub(super) fn code(error: CallError) -> ErrorCode {
     match error {
         CallError::Denied(Denial::OutOfRange) => ErrorCode::Invalid,
@@ -76,7 +78,7 @@ impl World {
         }
     }
 
-    /// Serves the session's requests, as the front end's reader does.
+    /// Handles the events of a server session, as the front end's reader does.
     pub(super) fn hear_server(&mut self, index: usize) {
         while let Some(event) = self.connection(index).server.session.poll_event() {
             let connection = self.connection(index);
@@ -110,7 +112,7 @@ impl World {
         }
     }
 
-    /// Starts a wholly received request, as the front end's reader does.
+    /// Starts a request that was wholly received, as the front end's reader does.
     fn serve(&mut self, index: usize, request: Request, payload: Vec<u8>) {
         let (echo, Request { cookie, command }) = (request.echo(), request);
         let connection = self.connection(index);
@@ -145,7 +147,7 @@ impl World {
         connection.to_client.push(reply);
     }
 
-    /// The array has answered a request of a connection.
+    /// The array has answered a request of a connection: sends the reply.
     pub(crate) fn reply(
         &mut self,
         index: usize,

@@ -1,4 +1,4 @@
-//! Connections in the world: it opens them, carries their bytes, and ends them.
+//! The world's connections: it opens them, delivers their bytes, and ends them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::world::World;
 
 impl World {
-    /// A client connects; `random` gives its plan and the fragments.
+    /// A client connects. `random` draws its negotiation and the fragments of its bytes.
     pub(crate) fn connect(&mut self, random: &mut Random) -> usize {
         self.tally.count("nbd-connections");
         let structured_replies = random.chance(75);
@@ -62,7 +62,7 @@ impl World {
         index
     }
 
-    /// Whether its client may send more.
+    /// Whether the client of a connection may send more requests.
     pub(crate) fn is_open(&self, index: usize) -> bool {
         self.engine.clients.connections[index].is_open()
     }
@@ -76,7 +76,7 @@ impl World {
         connections.any(|connection| connection.has_bytes() != (false, false))
     }
 
-    /// Delivers some bytes at one end of one connection.
+    /// Delivers some bytes in one direction of one connection.
     pub(crate) fn deliver_some(&mut self) {
         let mut open = Vec::new();
         for (index, connection) in self.engine.clients.connections.iter().enumerate() {
@@ -105,7 +105,7 @@ impl World {
         self.end_if_over(index);
     }
 
-    /// Closes a connection from which nothing more can come.
+    /// Closes a connection if no more bytes can arrive on it.
     fn end_if_over(&mut self, index: usize) {
         let connection = self.connection(index);
         let (to_server, to_client) = connection.has_bytes();

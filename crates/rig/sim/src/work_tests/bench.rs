@@ -1,4 +1,5 @@
-//! A shard over members in memory, whose requests and computations end when a test says so.
+//! A bench for one shard, with members in memory. Requests and computations end when the test says
+//! so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Bench {
         })
     }
 
-    /// `change` sets the state of the members.
+    /// A shard on members of this level, after `change` has changed its view.
     pub(crate) fn with_view(level: Level, slots: u16, change: impl FnOnce(&mut ArrayView)) -> Self {
         let shape = Shape::uniform(
             level,
@@ -96,7 +97,7 @@ impl Bench {
         bench
     }
 
-    /// The bytes of an array's sector in one of its copies.
+    /// The bytes of an array sector in one of its copies.
     pub(crate) fn held(&self, sector: u64, copy: usize) -> &[u8] {
         let (slot, place) = places(&self.geometry, sector)[copy];
         &self.members[usize::from(slot.0)][bytes(place.0, 1)]
@@ -156,7 +157,7 @@ impl Bench {
     pub(crate) fn ask_for(&mut self, id: u64, row: u64, task: Task) {
         let start = row * u64::from(self.shard.block_sectors());
         let block = u64::from(self.shard.block_sectors());
-        // The last work on copies ends with the array.
+        // On levels with copies, the last piece of work ends where the array ends.
         let sectors = match &self.geometry {
             Geometry::Mirror(mirror) => block.min(mirror.capacity_sectors() - start),
             _ => block,
@@ -183,7 +184,7 @@ impl Bench {
         self.drain();
     }
 
-    /// Completes the request or computation at `chosen`, of all in flight.
+    /// Completes the request or computation at index `chosen` of all in flight.
     pub(crate) fn end(&mut self, chosen: usize) {
         let now = self.tick();
         let block_bytes = bytes(0, u64::from(self.shard.block_sectors())).len();

@@ -1,4 +1,4 @@
-//! Background work on levels with copies.
+//! Tests of background work on levels with copies.
 
 use super::bench::{Bench, CHUNK};
 use crate::members::{SECTOR, bytes, places};
@@ -12,7 +12,7 @@ use braid_geometry::{Level, LogicalSector};
 const LEVELS: [(Level, u16); 4] =
     [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid10, 5)];
 
-/// Pieces of work that cover the array.
+/// How many pieces of work cover the array.
 fn works(bench: &Bench) -> u64 {
     bench.geometry.capacity_sectors().div_ceil(u64::from(bench.shard.block_sectors()))
 }
@@ -27,7 +27,7 @@ fn sum(bench: &mut Bench, task: Task) -> (u32, u32) {
     numbers.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// Reads every sector alone.
+/// Reads the whole array, sector by sector.
 fn read_all(bench: &mut Bench) -> Vec<u8> {
     let mut data = Vec::new();
     for sector in 0..bench.geometry.capacity_sectors() {
@@ -72,7 +72,8 @@ fn a_comparison_counts_what_is_not_as_the_first_copy() {
     }
 }
 
-/// Regression: resync chose another copy than reads had, and clients read two contents.
+/// Regression: a resync chose another copy than reads had returned before, so clients read two
+/// different contents.
 #[test]
 fn a_mirror_is_levelled_with_what_was_read() {
     for (level, slots) in LEVELS {
@@ -85,7 +86,7 @@ fn a_mirror_is_levelled_with_what_was_read() {
                 let (slot, place) = all[random.below(all.len() as u64) as usize];
                 bench.members[usize::from(slot.0)][bytes(place.0, 1)].fill(random.next() as u8);
             }
-            // Each sector is bad in one copy at most, so that another has it.
+            // Each sector is bad in at most one copy, so that another copy has it.
             for _ in 0..10 {
                 let sector = random.below(capacity);
                 let all = places(&bench.geometry, sector);
@@ -98,7 +99,8 @@ fn a_mirror_is_levelled_with_what_was_read() {
                     bench.bad_sectors.insert((MemberId(slot.0), place.0));
                 }
             }
-            // Reads without repair return the copy that the rule names.
+            // Reads return the first good copy. The resync must give that copy's bytes to the
+            // others.
             let told: Vec<u8> = (0..capacity)
                 .flat_map(|sector| {
                     let all = places(&bench.geometry, sector);
@@ -139,7 +141,7 @@ fn a_lost_copy_is_recovered_from_another() {
             let mut before = bench.members.clone();
             bench.members[usize::from(lost)].fill(0x99);
             let (_, written) = sum(&mut bench, Task::Recover);
-            // Bytes behind the last copy are unused.
+            // Bytes of a member behind its last copy are unused.
             let used = u64::from(written);
             let run = bytes(0, used);
             assert_eq!(
@@ -162,7 +164,7 @@ fn a_copy_that_no_other_can_give_is_not_recovered() {
     assert!(bench.shard.is_idle());
 }
 
-/// Resync must not overwrite a client's write with a block that it read before.
+/// A resync or recovery must not overwrite a client's write with a block that it read before.
 #[test]
 fn mirrors_are_levelled_under_writes() {
     for seed in 0..400 {
@@ -184,7 +186,8 @@ fn mirrors_are_levelled_under_writes() {
             match random.below(5) {
                 0 if written < 20 => {
                     written += 1;
-                    // Each chunk once: the shard may end two writes in either order.
+                    // Each chunk is written once, because the shard may end two writes in either
+                    // order.
                     let chunk = written * 7 % chunks;
                     bench.write(written, chunk * u64::from(CHUNK), random.next() as u8);
                     fills.insert(chunk, bench.payloads[&RequestId(written)].data[0]);

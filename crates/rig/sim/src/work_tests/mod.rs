@@ -1,4 +1,4 @@
-//! Background work in one shard: its results, and how it runs beside clients' writes.
+//! Tests of background work in one shard: its results, and how it runs beside clients' writes.
 
 #![cfg_attr(
     not(test),

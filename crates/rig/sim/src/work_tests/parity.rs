@@ -1,4 +1,4 @@
-//! Background work on levels with parity.
+//! Tests of background work on levels with parity.
 
 use braid_engine::effect::MemberIo;
 use braid_engine::ids::MemberId;
@@ -64,7 +64,8 @@ fn what_cannot_be_read_is_not_compared() {
     assert_eq!(bench.compare(3), Outcome::Compared(Difference::default()));
 }
 
-/// A comparison between data and parity writes of one batch would find a difference.
+/// A band must not be compared between the data writes and the parity writes of one batch, because
+/// the comparison would find a difference.
 #[test]
 fn a_band_is_compared_between_two_writes() {
     for seed in 0..400 {
@@ -75,7 +76,7 @@ fn a_band_is_compared_between_two_writes() {
             match random.below(4) {
                 0 if written < 12 => {
                     written += 1;
-                    // Two rows, one of which is compared: some writes meet it, some do not.
+                    // Writes go to two rows, and only one of them is compared.
                     let start = random.below(6) * u64::from(CHUNK);
                     bench.write(written, start, random.next() as u8);
                 }
@@ -96,7 +97,8 @@ fn a_band_is_compared_between_two_writes() {
     }
 }
 
-/// Regression: a job took all stripes, and a client's read of a lost member waited for it.
+/// Regression: a job took all stripes, and a client's read of a lost member had to wait for the
+/// job.
 #[test]
 fn background_work_leaves_places_for_clients() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -123,7 +125,8 @@ fn background_work_leaves_places_for_clients() {
     };
     bench.shard.handle_piece(now, piece);
     bench.drain();
-    // Its own member fails twice: in the read past the stripes, and as one column of its band.
+    // The read's own member fails twice: in a direct read without a stripe, and as a column of the
+    // band.
     (0..2).for_each(|_| bench.end(bench.ios.len() - 1));
     let newcomers = bench.ios.iter().skip(asked).collect::<Vec<_>>();
     assert_eq!(newcomers.len(), 3, "the others of its row are read at once: {newcomers:?}");
@@ -135,7 +138,8 @@ fn background_work_leaves_places_for_clients() {
     assert!((0..ROWS).all(|row| bench.outcomes.contains_key(&WorkId(row))), "and all work is done");
 }
 
-/// Regression: work waiting for a batch was not counted, and took every stripe afterwards.
+/// Regression: work that waited for a batch was not counted, and took every stripe once that batch
+/// was done.
 #[test]
 fn work_that_was_kept_out_leaves_places_for_clients() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -160,7 +164,8 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
     assert_eq!(bench.outcomes.len(), 24);
 }
 
-/// Regression: a job's reads waited behind clients' for seconds, and a client's write with them.
+/// Regression: a job's reads waited for seconds behind clients' reads. A client's write to the same
+/// band had to wait with them.
 #[test]
 fn idle_work_gives_its_band_up_to_a_write() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -289,7 +294,8 @@ fn one_member_is_recovered_while_another_is_missing() {
     }
 }
 
-/// Clients write while their bands are resynced and recovered.
+/// Clients write to bands that are being resynced or recovered. Their writes last, and parity
+/// agrees.
 #[test]
 fn background_work_and_writes_leave_what_both_want() {
     for seed in 0..300 {
@@ -313,7 +319,7 @@ fn background_work_and_writes_leave_what_both_want() {
         if recovers {
             bench.members[usize::from(lost)][run.clone()].fill(0x99);
         } else {
-            // Parity of all three rows is wrong; data is right.
+            // One parity of each of the three rows is wrong; their data is right.
             for row in 0..3 {
                 let map = stripe.row_map(ChunkRow(row));
                 let slot =
@@ -328,7 +334,8 @@ fn background_work_and_writes_leave_what_both_want() {
             match random.below(4) {
                 0 if written < 12 => {
                     written += 1;
-                    // Nine chunks in three rows, written at most twice each, in the shard's order.
+                    // There are nine chunks in three rows. Each is written at most twice, with the
+                    // same bytes.
                     let start = (written - 1) % 9 * u64::from(CHUNK);
                     let fill = u8::try_from((written - 1) % 9).expect("small");
                     bench.write(written, start, fill);
@@ -354,7 +361,8 @@ fn background_work_and_writes_leave_what_both_want() {
     }
 }
 
-/// Regression: an rmw left rotten parity in its block, and the next write computed with it.
+/// Regression: an rmw left rotten parity in a stripe's block. A resync corrected the disk, but the
+/// next write computed with the block.
 #[test]
 fn parity_that_was_made_anew_is_not_taken_from_an_old_block() {
     let mut bench = Bench::new(Level::Raid5, 8, None);

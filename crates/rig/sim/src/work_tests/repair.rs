@@ -1,4 +1,5 @@
-//! Rot: found, reported, and repaired if the other columns prove which one is wrong.
+//! Tests of rot: a check reports it, and a repair corrects it if the other columns prove which
+//! column is wrong.
 
 use braid_engine::ids::MemberId;
 use braid_engine::work::{Difference, Fate, Finding, Outcome, RotKind, Task, WorkId};
@@ -8,7 +9,7 @@ use super::bench::{Bench, CHUNK, ROWS};
 use crate::members::{bytes, places};
 use crate::random::Random;
 
-/// All of them, for builds with planted bugs.
+/// Runs the tests that builds with planted bugs need as stories.
 #[cfg(braid_sim_hooks)]
 pub(crate) fn tell() {
     for story in [
@@ -54,7 +55,7 @@ fn fates(bench: &Bench) -> Vec<Option<Fate>> {
     bench.found.iter().map(fate).collect()
 }
 
-/// Every slot of every row, as data, P and Q.
+/// A chunk rots in every slot, and so as data, as P and as Q.
 #[cfg_attr(test, test)]
 pub(crate) fn a_rotten_chunk_is_named_and_mended_whatever_it_is() {
     let mut random = Random::new(1);
@@ -113,7 +114,8 @@ pub(crate) fn two_rotten_chunks_are_never_guessed_at() {
     }
 }
 
-/// Two chunks, each wrong by one byte value: by chance some sectors accuse a third chunk.
+/// In two chunks all bytes of a sector have the same error, so by chance some sectors accuse a
+/// third chunk.
 #[cfg_attr(test, test)]
 pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
     let mut random = Random::new(11);
@@ -130,7 +132,8 @@ pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
     }
 }
 
-/// Sectors of one stripe with different rotten chunks: repaired with evidence; one bit is not.
+/// Sectors of one stripe are rotten in different chunks. Sectors with enough evidence are repaired.
+/// A sector with one flipped bit has too little.
 #[cfg_attr(test, test)]
 pub(crate) fn a_sector_beside_another_chunks_rot_needs_proof_of_its_own() {
     let mut random = Random::new(5);
@@ -146,7 +149,7 @@ pub(crate) fn a_sector_beside_another_chunks_rot_needs_proof_of_its_own() {
     assert!(bench.members == right, "the bit was left, and nothing else");
 }
 
-/// One parity shows a difference, but not the wrong column.
+/// With a single parity a check sees that columns differ, but not which column is wrong.
 #[cfg_attr(test, test)]
 pub(crate) fn one_parity_names_nobody() {
     for (level, slots) in [(Level::Raid4, 3), (Level::Raid5, 4)] {
@@ -164,7 +167,8 @@ pub(crate) fn one_parity_names_nobody() {
     }
 }
 
-/// After an interrupted write the newest data looks rotten.
+/// Above the resync offset no chunk is called rotten. After an interrupted write, the newest data
+/// would look rotten there.
 #[cfg_attr(test, test)]
 pub(crate) fn nothing_is_named_where_parity_is_in_doubt() {
     let mut random = Random::new(5);
@@ -193,7 +197,8 @@ pub(crate) fn nothing_is_said_beside_a_member_that_lacks_the_band() {
     }
 }
 
-/// Regression: a check solved for more than the bad sectors, and did not compare the result.
+/// Regression: a check computed more than the bad sectors, and did not compare the result with the
+/// other columns.
 #[cfg_attr(test, test)]
 pub(crate) fn what_cannot_be_read_is_made_of_the_others_if_these_agree() {
     for (level, slots) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -211,7 +216,7 @@ pub(crate) fn what_cannot_be_read_is_made_of_the_others_if_these_agree() {
             assert!(bench.found.is_empty());
         }
     }
-    // One column is unreadable and another rotten: no column is proven right.
+    // If one column is unreadable and another rotten, no column is proven right.
     let mut random = Random::new(5);
     for (bad, rotten) in (0..5).flat_map(|bad| (0..5).map(move |rotten| (bad, rotten))) {
         if bad == rotten {
@@ -238,13 +243,14 @@ pub(crate) fn what_a_member_does_not_take_is_not_called_repaired() {
     bench.found.clear();
     bench.stubborn.push(MemberId(2));
     bench.deaf.clear();
-    // The sector is named and not believed any more; the repair goes on with the rest of the array.
+    // The member fails the repair's write, so the finding is reported as left. The repair continues
+    // with the rest of the array.
     let outcome = bench.carry_out(1, Task::Repair);
     assert_eq!(outcome, Outcome::Checked { differing: 16, written: 0 });
     assert_eq!(fates(&bench), [Some(Fate::Left)]);
 }
 
-/// Clients write to bands in repair: in any order each write lasts, and parity agrees.
+/// Clients write to bands in repair. In any order of events each write lasts, and parity agrees.
 #[cfg_attr(test, test)]
 pub(crate) fn repairs_and_writes_leave_what_both_want() {
     for seed in 0..400 {
@@ -255,7 +261,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
         for sector in 0..2 * row {
             data.extend_from_slice(bench.held(sector, 0));
         }
-        // Writes spare the rotten chunks: a write over rot is another test.
+        // No write goes to the rotten chunk; other tests do that.
         let rotten = random.below(8) as u16;
         rot(&mut bench, &mut random, rotten, (0, 0, CHUNK));
         let is_rotten = |bench: &Bench, start: u64| {
@@ -263,7 +269,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
             slot.0 == rotten && place.0 < u64::from(CHUNK)
         };
         let (mut written, mut asked) = (0, 0);
-        // First some writes, so that blocks exist; or the repair.
+        // Some runs have many writes, so that blocks exist when the repair begins; some have none.
         let writes = random.below(10);
         while written < writes || asked < 2 || bench.out() > 0 {
             match random.below(4) {
@@ -286,7 +292,8 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
             }
         }
         assert!(bench.shard.is_idle(), "seed {seed}");
-        // An rcw before the repair has taken the rot into parity: data and parity agree.
+        // If an rcw came before the repair, it computed parity from the rot, so that data and
+        // parity agree and nothing is found.
         let is_mended = bench.found.iter().any(|found| matches!(found, Finding::Rot { .. }));
         for sector in 0..2 * row {
             let is_right = bench.held(sector, 0) == &data[bytes(sector, 1)];
@@ -301,7 +308,8 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
     }
 }
 
-/// A write during a repair must not use rotten parity, even if it reads before the repair writes.
+/// A write to a band in repair must not use the rotten parity, even if the write reads it before
+/// the repair overwrites it.
 #[cfg_attr(test, test)]
 pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
     let mut random = Random::new(5);
@@ -326,14 +334,16 @@ pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
     }
 }
 
-/// Regression: rotten bytes stayed in a stripe's block, and the next write computed with them.
+/// Regression: rotten bytes stayed in a stripe's block after a repair, and the next write computed
+/// with them.
 #[cfg_attr(test, test)]
 pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
     let mut random = Random::new(3);
     let mut bench = Bench::new(Level::Raid6, 5, None);
     let stripe = stripe(&bench);
     let map = stripe.row_map(ChunkRow(0));
-    // An rmw of a part of the first chunk: the block keeps old bytes. The second chunk is rotten.
+    // A first write fills the stripe's blocks. Then the second chunk rots, and a second write keeps
+    // the rot in a block.
     bench.write(1, 0, 1);
     bench.run();
     rot(&mut bench, &mut random, map.data_slot(1).0, (0, 0, CHUNK));
@@ -345,7 +355,7 @@ pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
         bench.run();
         assert_eq!(bench.compare(0), AGREES);
     }
-    // With many columns one is written by rmw, which keeps rotten parity in its block.
+    // With many columns a single one is written by rmw, which keeps rotten parity in its block.
     for of_p in [true, false] {
         let mut bench = Bench::new(Level::Raid6, 8, None);
         let map = self::stripe(&bench).row_map(ChunkRow(0));
@@ -417,7 +427,8 @@ pub(crate) fn two_copies_are_never_guessed_at() {
     }
 }
 
-/// Three copies that all differ; and two that differ beside an unreadable one.
+/// In one sector three copies all differ. In another, two copies differ and the third is
+/// unreadable.
 #[cfg_attr(test, test)]
 pub(crate) fn copies_without_a_majority_are_left() {
     let mut bench = Bench::new(Level::Raid1, 3, None);

@@ -16,7 +16,7 @@ use crate::create::Design;
 use crate::disk::DiskFaults;
 use crate::random::Random;
 
-/// How the array knows which regions are in doubt after a crash: no record, a bitmap, or a log.
+/// The record from which an array knows, after a crash, which regions are in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Nothing,
