@@ -135,7 +135,7 @@ impl World {
         let Some(intent) = &view.intent else { return };
         let array = &self.engine.machines.array;
         if array.bitmap().is_none() || !array.is_bitmap_settled() {
-            return; // It is being removed, or was.
+            return; // The bitmap was removed, or is being removed.
         }
         let members = view.slots.iter().flatten();
         let members = members.flat_map(|one| [Some(one.id), one.replacement]).flatten();

@@ -81,7 +81,7 @@ pub(crate) struct Model {
     cells: Vec<Vec<Entry>>,
     /// The bytes of sectors that are made of two writes, by sector and version.
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
-    /// How many versions from [`FOUND`] on are in use.
+    /// How many versions from `FOUND` on are in use.
     found: Version,
     /// By sector: the step at which its last trim was acknowledged; [`CURRENT`] while that trim is
     /// in flight; `None` once a client has written the sector.
@@ -315,7 +315,7 @@ impl Model {
         (firmly, lasts): (bool, bool),
     ) {
         if self.may_be_anything(sector) {
-            return; // The next read may find other bytes.
+            return; // The next read may return other bytes.
         }
         let cell = &mut self.cells[sector as usize];
         let alone = |entry: &Entry| {

@@ -46,7 +46,7 @@ enum Outcome {
     PowerCut,
 }
 
-/// Members whose caches were flushed and whose superblocks were levelled.
+/// Members that are ready for the start: flushed, and with superblocks of one event count.
 struct PreparedMembers {
     /// The superblock of each presented disk.
     superblocks: Vec<Option<Superblock>>,
@@ -164,7 +164,7 @@ impl World {
             self.find_torn();
             let decision = self.decide(presented);
             let assembled = decision.assembly.array.clone().expect("these disks can be started");
-            // Retries if power is cut while superblocks are levelled.
+            // Retries if power is cut while superblocks are written before the start.
             if let Ok(ready) = self.make_ready(&decision, &assembled) {
                 return self.start(ready, &assembled, presented, manner);
             }
@@ -441,7 +441,7 @@ impl World {
         self.set_elevators(&mut random);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
-        // The superblocks of these disks were not levelled. An interrupted first update leaves them
+        // These disks got no superblock before the start. An interrupted first update leaves them
         // two events behind, and stale.
         let members = self.engine.machines.members.iter();
         let behind = members.filter(|member| member.superblock.state.events < events);

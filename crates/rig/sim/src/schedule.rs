@@ -140,7 +140,7 @@ const CHOICES: [Choice; 9] = [
 pub(crate) enum Order {
     /// Without chance.
     Fixed(FixedOrder),
-    /// At random, with a weight for each of [`CHOICES`].
+    /// At random, with a weight for each of `CHOICES`.
     Seeded([u64; 9]),
 }
 

@@ -78,7 +78,7 @@ impl World {
         }
         let Report::WorkDone { id, outcome } = *report else { return false };
         if id.0 < FIRST_ID {
-            return false; // A job of the array asked for it.
+            return false; // A job of the array asked for the work.
         }
         let work = self.engine.background.asked.remove(&id).expect("work has one result");
         self.note("work-done", [id.0, work.start, u64::from(outcome == Outcome::Unreadable)]);

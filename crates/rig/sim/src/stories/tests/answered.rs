@@ -9,8 +9,8 @@ use super::for_seeds;
 use super::scene::{Scene, design};
 use super::script::Script;
 
-/// A RAID-5 of four members with chunks of 8 sectors, so 24 sectors of data in a row. The cache
-/// holds writes until the story ends, however old they are.
+/// A RAID-5 of four members with chunks of 8 sectors, so 24 sectors of data in a row. No time
+/// passes, so no write reaches the cache's age limit.
 fn opened(seed: u64) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 16), seed).with_stripes(8);
     scene.manner.shards = 1;

@@ -207,7 +207,7 @@ fn is_cut_off_while_it_changes(design: Design, seed: u64) {
         story.begin_mix(&mix, random.below(60));
         let makes = story.world.engine.machines.array.journal().is_none();
         if story.world.changes_journal(makes).is_err() {
-            return; // A resync runs, or a member is out.
+            return; // The array refuses: a resync runs, or a member is out.
         }
         story.begin_mix(&mix, random.below(120));
         let is_over = is_settled(&story);

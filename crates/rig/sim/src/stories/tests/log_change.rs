@@ -63,7 +63,7 @@ fn is_cut_off(design: Design, seed: u64) {
         story.begin_mix(&mix, random.below(60));
         let makes = story.world.engine.machines.array.parity_logs().is_none();
         if story.world.changes_logs(makes).is_err() {
-            return; // A resync runs, or a member is out.
+            return; // The array refuses: a resync runs, or a member is out.
         }
         story.begin_mix(&mix, random.below(120));
         let array = &story.world.engine.machines.array;
@@ -157,7 +157,7 @@ fn named_and_given_up(design: Design, seed: u64) {
     story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 20 + seed % 200);
     starts_without(&mut story, &[], false);
     if story.world.changes_logs(false).is_err() {
-        return; // A first flush has failed, and a member is out.
+        return; // The array refuses: a first flush failed, so a member is out.
     }
     story.rest();
     starts_without(&mut story, &[], false);

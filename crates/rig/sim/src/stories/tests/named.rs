@@ -152,7 +152,7 @@ fn stuck(seed: u64) {
         }
         story.rest();
         if !is_named && story.counters().read_repairs == 0 {
-            return; // Parity, or the read used another copy.
+            return; // The bad sector holds parity, or reads used another copy.
         }
     } else {
         story.request(JobRequest::Check);

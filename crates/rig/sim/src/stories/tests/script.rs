@@ -625,7 +625,7 @@ impl Script {
         let member = members.rfind(|member| member.disk == disk).expect("it is in");
         let Superblock { state, device, .. } = &member.superblock;
         if state.role == Role::Spare {
-            return 0; // In version 0.90, until it is recovered.
+            return 0; // In version 0.90 a recovering member is a spare.
         }
         let recovered = device.recovery_offset_sectors;
         recovered.map_or(u64::MAX, |sectors| member.data_offset() + sectors)
