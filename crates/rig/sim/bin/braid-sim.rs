@@ -39,7 +39,7 @@ static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// `run --no-shrink` stops after this many failing worlds.
 const FAILED_MAX: usize = 20;
-/// Cycles of one world in `run`: enough for an array to grow old.
+/// Cycles of each world in `run`.
 const CYCLES_PER_WORLD: u64 = 20;
 
 #[derive(Debug, Default)]
@@ -217,7 +217,8 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
     if arguments.settings.is_shaken { print_marks() } else { Ok(()) }
 }
 
-/// A world fails at the first lost, wrong, stuck or premature answer.
+/// Prints how many worlds failed. A world fails at the first lost, wrong, stuck or premature
+/// answer.
 fn print_failed(failed: &[u64]) -> Result<(), String> {
     println!("{:>12} losses (worlds that failed)", failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }

@@ -18,7 +18,7 @@ use braid_sim_hooks::Bug;
 const HOW: &str = "this build has no hooks; with them:\n  \
     RUSTFLAGS=\"--cfg braid_sim_hooks\" cargo run --release -p braid-sim --target-dir target/hooks -- planted";
 const CYCLES: u64 = 20;
-/// Seeds for each bug, unless `--seeds` says otherwise.
+/// How many seeds a hunt tries for each bug, unless `--seeds` says otherwise.
 const SEEDS_DEFAULT: u64 = 8_000;
 /// Histories that a hunt tries for each bug.
 const HISTORIES: u64 = 500;
@@ -67,7 +67,7 @@ const TOLD: &[(Bug, &str)] = &[
 const SMALL: Bounds =
     Bounds { tellings_max: 1, failures_max: 1, states_max: 1, part: (0, 12), ..Bounds::ALL };
 
-/// The last panic: file and message.
+/// The source file and the message of the last panic.
 static NOTICED: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 /// The bugs to hunt, and the limits.
@@ -79,7 +79,7 @@ struct Hunt {
     /// `(first, n)`: hunts every n-th bug from `first` on, so that several processes share the
     /// list.
     part: (u64, u64),
-    /// Hunts only this bug.
+    /// Hunts only the bug with this name.
     name: Option<String>,
     /// Another process runs the control (the chapters without a planted bug).
     is_controlled: bool,
@@ -285,7 +285,7 @@ fn holds_without(seed: u64) -> bool {
 fn caught(source: CatchSource, cycles: u64) -> Catch {
     let noticed = NOTICED.lock().expect("no thread panics while holding it").take();
     let (file, words) = noticed.unwrap_or_default();
-    // `crates/GROUP/CRATE/src/...`
+    // The path is `crates/GROUP/CRATE/src/...`.
     let path: Vec<&str> = file.split(['/', '.']).skip(2).collect();
     let by = match path[..] {
         ["sim", "src", "checker", checker, ..] => checker,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use braid_engine::work::{Work, WorkId};
 
-/// Work without a result yet.
+/// The work that the simulator asked shards for, until its result comes.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     asked: BTreeMap<WorkId, Work>,

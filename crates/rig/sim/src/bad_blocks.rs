@@ -35,7 +35,7 @@ use crate::disk::Disk;
 use crate::open;
 use crate::random::Random;
 
-/// Content of a logged sector until a client writes it.
+/// The bytes of a logged sector until a client writes the sector.
 const POISON: [u8; SECTOR] = [0xBD; SECTOR];
 
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl Log {
         (self.other, self.bounds) = (None, (set.clone(), set));
     }
 
-    /// Sectors of the data area that the log on a disk names.
+    /// The sectors of the data area that the bytes of the log on a disk name.
     fn read(&self, disk: &Disk, data_offset: u64) -> BadBlocks {
         let on_disk = &disk.seen[bytes(self.start, u64::from(self.place.size_sectors))];
         let records = BadBlockLog::parse(on_disk, self.place).expect("a log that was written");
@@ -137,7 +137,7 @@ impl Log {
         BadBlockLog::to_bytes(&ranges, self.place).expect("there are few")
     }
 
-    /// Writes the log, and poison into the sectors that it names.
+    /// Writes the log to a disk, and poison into the sectors that the log names.
     fn write(&self, disk: &mut Disk, data_offset: u64) {
         disk.put(self.start, &self.bytes, true);
         for sector in self.ranges.iter().cloned().flatten() {
@@ -272,7 +272,8 @@ impl BadLogs {
         may_be_any && self.names(disk, &(sector..sector + 1))
     }
 
-    /// Writes this disk's log anew, as part of an offline rebuild.
+    /// Writes the bad-block log of a disk anew, as part of an offline rebuild. The log stays empty
+    /// unless `is_kept`.
     pub(crate) fn renew(
         &mut self,
         (index, disk): (usize, &mut Disk),
@@ -368,7 +369,7 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// Whether these sectors of a disk overlap its log.
+    /// Whether these sectors of a disk overlap the place of its bad-block log.
     pub(crate) fn is_in(&self, disk: usize, sectors: &Range<u64>) -> bool {
         self.logs.iter().filter(|log| log.disk == disk).any(|log| {
             let end = log.start + u64::from(log.place.size_sectors);

@@ -63,7 +63,7 @@ fn strip_of(geometry: &Geometry, sector: u64) -> u64 {
     }
 }
 
-/// Makes the members of a new array differ where no client has written.
+/// Fills the unwritten regions of a new array with noise, so that its members differ there.
 pub(crate) fn scramble(
     (disks, data_offset): (&mut [Disk], u64),
     (design, geometry): (&Design, &Geometry),

@@ -50,7 +50,8 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
 }
 
 impl World {
-    /// Adds cache changes to the plan of a run of about `steps` steps from `now` on.
+    /// Adds changes of the cache's settings to the plan of a run of about `steps` steps from `now`
+    /// on.
     pub(crate) fn plan_tuning(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Cache, 0);
         if self.geometry.level().family() != Family::Stripe || !random.chance(PERCENT) {

@@ -24,7 +24,7 @@ use braid_engine::effect::CachedRun;
 #[derive(Clone, Debug)]
 struct Copy {
     run: CachedRun,
-    /// `None` for zeroes.
+    /// The written bytes; `None` for zeroes.
     data: Option<Vec<u8>>,
 }
 

@@ -17,7 +17,7 @@ use crate::schedule::{FixedOrder, Order};
 /// The purpose of a draw. Some purposes number their draws; the number is the draw's ordinal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The array and its first start.
+    /// The design of the array, and its first start.
     World = 1,
     /// Ordinal 0: the shape of a run's requests; from 1 on: the requests.
     Workload,

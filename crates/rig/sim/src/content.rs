@@ -9,7 +9,7 @@ pub(crate) use crate::members::{SECTOR, bytes, parity, places};
 use crate::random::mix;
 use braid_geometry::{Geometry, Slot};
 
-/// The write that a sector's bytes come from; 0 is zeroes.
+/// The number of the write that a sector's bytes come from; 0 for zeroes.
 pub(crate) type Version = u32;
 
 /// The content of the whole array before the first write.

@@ -26,7 +26,7 @@ use crate::random::{Random, mix};
 /// Creation time of every array of the simulator.
 pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
 
-/// Sectors before the data of 1.1 and 1.2, and after the data of 1.0.
+/// Sectors in front of the data area in versions 1.1 and 1.2, and behind it in version 1.0.
 pub(crate) const METADATA_SECTORS: u64 = 40;
 
 /// Sectors reserved at the end of a device with a 0.90 superblock.
@@ -438,7 +438,8 @@ impl Design {
         }
     }
 
-    /// The disks, with superblocks and without data; spares hold [`SPARE_BYTE`].
+    /// New disks with superblocks and without data. Data areas of spares are full of
+    /// [`SPARE_BYTE`].
     pub(crate) fn disks(&self) -> Vec<Disk> {
         let disk = |index: usize| {
             if Some(index) == self.file_disk() {
@@ -475,7 +476,7 @@ impl Design {
 
 const LAYOUTS_RAID6: [u32; 9] = [0, 1, 2, 3, 8, 9, 10, 16, 20];
 
-/// Every kind of array that the simulator makes, small.
+/// Every kind of array that the simulator makes, with few rows.
 pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<Design> {
     let of = |level, layout, slots| Design {
         level,

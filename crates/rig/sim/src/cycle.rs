@@ -408,7 +408,7 @@ impl World {
         clean
     }
 
-    /// Starts the array again and reads it; false if it cannot be started.
+    /// Assembles the array, starts it and reads all of it; false if it cannot be started.
     fn recover(&mut self, end: End) -> bool {
         let mut can_be_read_again = false;
         for disk in &mut self.disks {
@@ -437,7 +437,7 @@ impl World {
             // A shard learns late that the array drops its logs, and begins no unlogged write
             // before.
             let had_logs = machines.array.parity_logs().is_some();
-            // A broken array can have lost a log together with a member.
+            // A broken array has lost members, and can have lost their parity logs.
             let view = &machines.shards[0].view;
             let was_logged = had_logs && view.keeps_parity_logs && view.gate != Gate::Broken;
             let is_own = self.metadata.design.log_is_own;

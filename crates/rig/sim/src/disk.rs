@@ -266,7 +266,7 @@ impl Disk {
     /// Cuts power: in every sector with unflushed writes, any subset of them survives. An honest
     /// disk loses the same writes, except those that this disk falsely claimed to be durable.
     pub(crate) fn lose_power(&mut self, random: &mut Random) -> u64 {
-        // Some cuts spare a whole disk, some spare little.
+        // The percentage of writes that are undone varies, so that some cuts spare a whole disk.
         let percent = *random.pick(&[0, 10, 50, 50, 90, 100]);
         let mut undone = 0;
         for (index, logged) in self.log.iter().enumerate().rev() {

@@ -42,7 +42,7 @@ pub(crate) enum Mishap {
     Slow {
         milliseconds: u64,
     },
-    /// Bits of a run of sectors change.
+    /// A lie: bits of a run of sectors change.
     Rots {
         start: u64,
         sectors: u64,
@@ -68,7 +68,7 @@ pub(crate) enum Mishap {
     ChangesLogs,
     /// Not a fault: an operator sets when a slow member sits out.
     Watches(SitOut),
-    /// The disk answers nothing for a while, and no other disk fails: no read may wait for it.
+    /// The disk answers nothing for a while. If no other disk fails, no read may wait for it.
     Pauses,
     GoesOn,
     /// Not a fault: the driver reports that this disk has been silent for longer than the time
@@ -177,7 +177,7 @@ pub(crate) struct ArrayCondition {
 }
 
 impl ArrayCondition {
-    /// Whether the level tolerates the loss of all of `harmed` beside the missing members.
+    /// Whether the level tolerates the loss of all disks in `harmed`, with the missing members.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
         let with = |logged: &BTreeSet<usize>| harmed.union(logged).copied().collect();
         self.bears(harmed) && self.logged.iter().all(|logged| self.bears(&with(logged)))

@@ -71,7 +71,7 @@ impl LieOverlay {
         self.claimed_end > 0 || !self.claimed.is_empty()
     }
 
-    /// An honest disk's bytes in a tainted sector.
+    /// The bytes of an honest disk in a tainted sector; `None` if the sector is not tainted.
     pub(crate) fn honest(&self, sector: u64) -> Option<&[u8]> {
         self.honest.get(&sector).map(AsRef::as_ref)
     }
@@ -84,7 +84,7 @@ impl LieOverlay {
         self.honest.keys().copied()
     }
 
-    /// An honest disk holds `honest` now; this one returns `seen`.
+    /// An honest disk would hold `honest` in this sector now, and this disk returns `seen`.
     pub(crate) fn diverge(&mut self, sector: u64, honest: &[u8], seen: &[u8]) {
         self.differ(sector, (honest, seen), Change::Tainted);
     }

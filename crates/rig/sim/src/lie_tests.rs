@@ -99,7 +99,8 @@ fn a_wrong_sector_of_another_strip_is_noticed() {
     world.read_all();
 }
 
-/// Sector 8 is in the next column, at the same offset as sector 0.
+/// Sector 0 is tainted. Sector 8 is in the next column, at the same offset, and is wrong without a
+/// lie.
 #[test]
 #[should_panic(expected = "sector 8 reads as nothing that was ever written there")]
 fn a_wrong_sector_beside_a_tainted_one_is_noticed_if_it_was_read_and_not_computed() {

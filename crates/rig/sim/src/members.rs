@@ -57,7 +57,7 @@ pub(crate) fn parity(
     vec![(map.p_slot(), p), (q_slot, q)]
 }
 
-/// Lays the array's content, with parity and copies, into its members' data areas.
+/// Writes the array's content, with parity and copies, into the data areas of its members.
 ///
 /// # Panics
 /// If a member is smaller than the array's part of it.

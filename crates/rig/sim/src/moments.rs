@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// A request of any kind, each equally often.
+    /// Issues a request. Each kind is equally likely.
     fn ask_something(&mut self, ordinal: u64) {
         let mut random = self.chances.of(Purpose::Workload, ordinal);
         if self.chances.leaves_out(Kind::Request, ordinal) {

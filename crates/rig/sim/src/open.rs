@@ -42,7 +42,7 @@ impl Member {
         self.superblock.device.data_offset_sectors
     }
 
-    /// Sectors of the disk with its superblock.
+    /// The sectors of the disk that hold its superblock.
     pub(crate) fn superblock_sectors(&self) -> std::ops::Range<u64> {
         let start = self.superblock.offset_bytes() / SECTOR as u64;
         start..start + (self.superblock.to_bytes().len() / SECTOR) as u64

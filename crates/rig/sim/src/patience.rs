@@ -189,13 +189,13 @@ impl Patience {
         self.check_share(demand, multiplexer);
     }
 
-    /// Checks that a side that is urgent when a period begins gets more than the least share.
+    /// Checks that writes get more than the least share, if they were urgent when the period began.
     fn check_share(&mut self, demand: Demand, multiplexer: &Multiplexer) {
         let Some(ended) = multiplexer.slices().last() else { return };
         if self.ended_ns == Some(ended.start_ns) {
             return;
         }
-        // One period ends, and the next begins with the current demand.
+        // A period has ended. The next one begins with the current demand.
         self.ended_ns = Some(ended.start_ns);
         let share = ended.share_permille;
         let is_enough = self.share_above.is_none_or(|least| share > least);
@@ -234,7 +234,8 @@ impl Patience {
         }
     }
 
-    /// Checks the dispatch of `gone` to a disk, while `others` wait for it.
+    /// Checks the order when requests `gone` are dispatched to a disk while `others` wait for that
+    /// disk.
     pub(crate) fn check_order<'a>(
         &mut self,
         (now_ns, settings): (u64, &Settings),

@@ -1,6 +1,6 @@
 //! Random numbers that are the same everywhere: xorshift64*, seeded by one number.
 //!
-//! Not from a crate, so that a seed in an old report means the same today.
+//! The code is here and not from a crate, so that a seed in an old report means the same today.
 
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -56,7 +56,7 @@ impl Random {
     }
 }
 
-/// A hash of a hash and a number; neither order nor grouping can be swapped.
+/// A hash of a hash and a number. The order of several numbers changes the result.
 pub(crate) fn fold(hash: u64, number: u64) -> u64 {
     mix(hash.rotate_left(23) ^ mix(number ^ 0xd6e8_feb8_6659_fd93))
 }

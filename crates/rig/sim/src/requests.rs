@@ -68,7 +68,7 @@ impl Clients {
         self.flights.len() + self.flushes.len()
     }
 
-    /// Whether no client waits.
+    /// Whether no client waits for an answer.
     pub(crate) fn is_idle(&self) -> bool {
         self.flights.is_empty()
             && self.flushes.is_empty()

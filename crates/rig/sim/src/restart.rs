@@ -353,7 +353,7 @@ impl World {
     /// too.
     fn tear_rest(&mut self, presented: &[usize], wave: &[MemberSuperblock]) {
         for (index, superblock) in wave {
-            // A superblock of one sector arrives wholly or not at all.
+            // A superblock of one sector cannot tear.
             let is_long = superblock.to_bytes().len() > SECTOR;
             if is_long && self.chances.openings.chance(50) {
                 self.tear_level(presented[*index], superblock);

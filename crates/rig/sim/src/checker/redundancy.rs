@@ -77,7 +77,7 @@ pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Opti
 }
 
 pub(crate) struct CheckExemptions<'a> {
-    /// Strips that lies have touched.
+    /// Strips that may be wrong because of lies.
     pub(crate) doubtful: &'a BTreeSet<u64>,
     pub(crate) logs: &'a BadLogs,
     /// Parity logs were replayed since redundancy was last whole.
@@ -109,8 +109,8 @@ pub(crate) fn check_clean(
     let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
     // The sectors of a member under recovery count only up to its recovery offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
-    // Replay skips sectors that a member's bad-block log names. Their content then comes from
-    // parity for as long as the log names them, whether parity logs are kept since or were dropped.
+    // Replay skips sectors that a member's bad-block log names. As long as
+    // the log names them, reads compute them from parity, with or without parity logs.
     let logged = match exempt.was_replayed {
         true => slots().map(|slot| slot.map(Occupant::bad_sectors).unwrap_or_default()).collect(),
         false => Vec::new(),

@@ -89,7 +89,7 @@ impl Platter {
         }
     }
 
-    /// Cuts power: of each unflushed write all, none or some sectors survive.
+    /// Cuts power: of each unflushed write all sectors survive, or some, or none.
     pub(super) fn cut(&mut self, random: &mut Random) {
         for (sector, bytes) in std::mem::take(&mut self.volatile) {
             let kept_percent = *random.pick(&[0, 50, 100]);

@@ -78,16 +78,16 @@ impl Default for Bounds {
     }
 }
 
-/// Counts of an exploration.
+/// How much an exploration of small worlds tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExplorationCounts {
     /// Stories: an array and the operations on it.
     pub stories: u64,
     /// Tellings: runs of a story with one schedule, cache, pace, and perhaps a failing member.
     pub tellings: u64,
-    /// Tellings in which a member fails.
+    /// Tellings (runs of a story) in which a member fails.
     pub failures: u64,
-    /// Steps before which power was cut.
+    /// Crash points: steps before which power was cut.
     pub crash_points: u64,
     /// Crash points that differ from all others of the same array.
     pub crash_points_distinct: u64,
@@ -96,13 +96,13 @@ pub struct ExplorationCounts {
     pub cut_down: u64,
     /// States: a crash point, a loss of members, and a subset of the writes in doubt.
     pub states: u64,
-    /// States that differ from all others of the same array: each assembled and checked.
+    /// States that differ from all other states of the same array. Each was assembled and checked.
     pub states_distinct: u64,
     /// Distinct states with a torn write.
     pub torn: u64,
-    /// Distinct states in which only the process ended.
+    /// Distinct states in which only the process ended, and disks kept power.
     pub killed: u64,
-    /// Distinct states that were rightly refused.
+    /// Distinct states that assembly refused, as it must.
     pub refused: u64,
 }
 

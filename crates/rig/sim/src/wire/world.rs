@@ -23,7 +23,7 @@ impl World {
             export: if is_read_only { "look" } else { *random.pick(&["", "array"]) }.to_owned(),
             goal: *random.pick(&[Goal::Transmit, Goal::Transmit, Goal::TransmitByExportName]),
             structured_replies,
-            // Not drawn, so that old seeds keep their worlds.
+            // Not drawn from `random`, so that old seeds keep their worlds.
             extended_headers: structured_replies && index % 2 == 1,
             allocation_context: structured_replies && random.chance(70),
         };

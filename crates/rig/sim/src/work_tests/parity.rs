@@ -154,7 +154,8 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
         let is_work = |io: &&MemberIo| bench.shard.purpose_of(io) == purpose;
         let starts = bench.ios.iter().filter(is_work).map(|io| io.sector.0);
         most = most.max(starts.collect::<std::collections::BTreeSet<_>>().len());
-        // Requests of clients end first, so that much work begins before any ends.
+        // Requests of clients end first, so that as much background work as possible is in flight
+        // at once.
         let is_client = |io: &MemberIo| bench.shard.purpose_of(io) != purpose;
         let chosen = bench.ios.iter().position(is_client);
         let computes = bench.computations.front().map(|_| bench.ios.len());

@@ -176,7 +176,7 @@ fn in_one_pass(seed: u64) {
     // The spare has no slot until superblocks say so.
     story.hold(|event| matches!(event, Event::Superblock { .. }));
     story.request(JobRequest::Resume);
-    // Beyond half, the engine lets the job finish.
+    // The spare must come early: beyond half of its range, the engine lets the job finish first.
     while story.world.engine.machines.array.job().is_none_or(|job| job.done < job.end / 10) {
         story.step(false);
     }

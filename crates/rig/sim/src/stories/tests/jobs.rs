@@ -74,7 +74,7 @@ fn a_job_ends_however_little_it_is_allowed() {
     });
 }
 
-/// Overwrites parity with garbage, as after a crash.
+/// Overwrites some parity with garbage, which a crash could have left.
 fn scramble_parity(story: &mut Script) {
     let world = &mut story.world;
     let Geometry::Stripe(stripe) = world.geometry.clone() else { return };

@@ -269,14 +269,14 @@ impl Script {
         self.answer(id).expect("it settled")
     }
 
-    /// Issues a write and runs without time; returns whether it succeeded.
+    /// Issues a write and runs until nothing can happen without time. Returns whether it succeeded.
     pub(super) fn try_write(&mut self, start: u64, sectors: u64) -> bool {
         let id = self.issue(WRITE, start, sectors);
         self.run_without_time();
         self.went_well(&[id])
     }
 
-    /// Issues a read and runs without time; returns its answer.
+    /// Issues a read and runs until nothing can happen without time. Returns the read's answer.
     pub(super) fn try_read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(Operation::Read, start, sectors);
         self.run_without_time();
