@@ -4,7 +4,7 @@
 //! lie on the disks, where assembly finds them. The simulator knows their content.
 //!
 //! ```text
-//!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │      ☠: poison since creation
+//!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │   ☠: poison since creation
 //!            written, but not its bit   kept        never read, written through
 //! ```
 //!
