@@ -63,7 +63,8 @@ pub(crate) enum Tail {
 }
 
 impl BadLog {
-    /// A log of so many sectors with these records, by sector. Records beyond them are dropped.
+    /// A log of `sectors` sectors. Each of `records` comes with the index of its sector; a record
+    /// beyond the log's last sector is dropped.
     #[must_use]
     pub fn new(sectors: u16, records: impl IntoIterator<Item = (u16, BadRange)>) -> Self {
         let mut ranges = vec![Vec::new(); usize::from(sectors)];
@@ -93,13 +94,13 @@ impl BadLog {
         named_by(&self.sectors)
     }
 
-    /// Sectors up to the last that names a range.
+    /// The number of sectors up to the last one that names a range.
     fn used(&self) -> usize {
         let last = self.sectors.iter().rposition(|sector| !sector.is_empty());
         last.map_or(0, |last| last + 1)
     }
 
-    /// Whether a sector is filled up, because others follow.
+    /// Whether the log must fill a sector up with repeats, because sectors with records follow it.
     fn is_followed(&self, sector: usize) -> bool {
         sector + 1 < self.used()
     }
@@ -122,7 +123,7 @@ impl BadLog {
     /// Whether writes can make the log name exactly `wanted`.
     pub(crate) fn reaches(&self, wanted: &BadBlocks, tail: Tail) -> bool {
         let (mut at, mut tail) = (self.clone(), tail);
-        // Each write only moves records out of a sector, or puts them in.
+        // Each write only moves records out of a sector, or puts records in.
         for _ in 0..2 * self.sectors.len() + 2 {
             if at.named() == *wanted {
                 return true;
@@ -160,9 +161,9 @@ struct Step<'a> {
     sectors: Vec<BadBlocks>,
     /// Sectors that lack room for their remaining records.
     stuck: Vec<usize>,
-    /// Sectors that the write may use.
+    /// The number of sectors, from the log's start, that the write may use.
     within: usize,
-    /// Records that a sector may hold.
+    /// The number of records that a sector may hold.
     room: u64,
 }
 
@@ -170,7 +171,7 @@ impl<'a> Step<'a> {
     fn new(before: &'a BadLog, wanted: &BadBlocks, tail: Tail) -> Self {
         let sectors: Vec<BadBlocks> =
             before.sectors.iter().map(|sector| sector.common(wanted)).collect();
-        // With an unknown tail, the record behind the last may not end the log.
+        // With an unknown tail, the record behind the last one may not end the log.
         let (within, room) = match tail {
             Tail::Blank => (sectors.len(), ROOM),
             Tail::Unknown => (before.used().max(1).min(sectors.len()), ROOM - 1),
@@ -207,7 +208,8 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// The sector where `record` costs the least room: by joining another, or the first with room.
+    /// The sector where `record` costs the least room: a sector where `record` joins another
+    /// record, or else the first sector with room.
     fn place_for(&self, record: BadRange) -> Option<(usize, BadBlocks)> {
         let record = BadBlocks::new(vec![record]);
         let may_be = (0..self.within).filter(|sector| !self.stuck.contains(sector));
@@ -223,7 +225,8 @@ impl<'a> Step<'a> {
         named_by(before.iter().chain(behind))
     }
 
-    /// Moves records out of sectors that lack room for the remaining ones. True if any moved.
+    /// Moves records out of sectors that lack room for their remaining records. True if any record
+    /// moved.
     fn make_room(&mut self, wanted: &BadBlocks) -> bool {
         let mut is_moved = false;
         for sector in self.stuck.clone() {
@@ -256,7 +259,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Gives an empty sector before others a record of the last sector.
+    /// Gives each empty sector before a used one a record of the last sector.
     fn fill_gaps(&mut self) {
         let Some(last) = self.sectors.iter().rposition(|sector| !sector.is_empty()) else { return };
         let record = self.sectors[last].by_record().next().expect("it names something");
@@ -312,7 +315,8 @@ mod tests {
         BadLog::new(place.size_sectors, records)
     }
 
-    /// Checks every state that a power cut may leave, then applies the write.
+    /// Checks every state of the log that a power cut may leave during one write, then applies the
+    /// write.
     fn write(disk: &mut [u8], before: &BadLog, (wanted, tail): (&BadBlocks, Tail)) -> BadLog {
         let next = before.towards(wanted, tail);
         let changed = before.changed(&next, tail);
@@ -353,7 +357,7 @@ mod tests {
         for seed in 1..400 {
             let mut random = Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
             let sectors = 1 + small(random.below(4));
-            // As md packs a log: all that fits, in order; old bytes behind it.
+            // md packs a log like this: all records in order, and old bytes behind them.
             let mut disk: Vec<u8> = Vec::new();
             let junk = (0..sectors * RECORDS_PER_SECTOR).map(|_| random.below(2000) << 10 | 3);
             disk.extend(junk.collect::<Vec<_>>().iter().flat_map(|record| record.to_le_bytes()));
@@ -416,7 +420,8 @@ mod tests {
         assert!(!log.reaches(&more(range(9000, 1)), tail), "it is full");
         assert!(log.reaches(&more(range(8, 8)), tail), "two are joined");
         assert!(!log.reaches(&wanted.without(range(18, 1)), tail), "a hole takes a record");
-        // A power cut may lose all sectors but one: the remaining records are still found.
+        // A power cut may lose all sectors of the write but one: assembly still finds the remaining
+        // records.
         let rest = BadBlocks::new((0..64).map(|block| range((block + 300) * 16, 8)).collect());
         assert!(log.reaches(&rest, tail));
         while log.named() != rest {

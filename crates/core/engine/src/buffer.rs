@@ -29,19 +29,20 @@ use crate::ids::RequestId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u32);
 
-/// Offsets in a payload from this one on are in its shadow buffer, counted from here.
+/// An offset in a payload from `SHADOW_BUFFER` on lies in the request's shadow buffer, at the
+/// offset minus `SHADOW_BUFFER`.
 pub const SHADOW_BUFFER: u32 = 1 << 31;
 
-/// The buffer of a request.
+/// One of the two buffers of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PayloadBuffer {
-    /// The client's own.
+    /// The client's own buffer.
     Client,
-    /// The bytes made in place of an abandoned read.
+    /// The shadow buffer, for bytes made in place of an abandoned read.
     Shadow,
 }
 
-/// Splits an offset of a [`Buffer::Payload`].
+/// Splits an offset of a [`Buffer::Payload`] into the buffer and the offset in that buffer.
 #[must_use]
 pub fn payload_buffer_of(offset_sectors: u32) -> (PayloadBuffer, u32) {
     match offset_sectors.checked_sub(SHADOW_BUFFER) {
@@ -64,14 +65,14 @@ pub enum Buffer {
     Payload {
         /// The payload's request.
         request: RequestId,
-        /// Sectors into the payload; from [`SHADOW_BUFFER`] on into its shadow buffer
-        /// ([`payload_buffer_of`]).
+        /// Sectors into the payload. From [`SHADOW_BUFFER`] on, the offset lies in the shadow
+        /// buffer ([`payload_buffer_of`]).
         offset_sectors: u32,
     },
 }
 
 impl Buffer {
-    /// The place `sectors` further on in the same memory.
+    /// The place that lies `sectors` sectors behind this one, in the same memory.
     #[must_use]
     pub fn plus(self, sectors: u32) -> Self {
         match self {

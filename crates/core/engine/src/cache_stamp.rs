@@ -10,12 +10,13 @@ use braid_sim_hooks::{Bug, spoiled};
 /// The last two updates of superblocks that a process made, or found at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheStamp {
-    /// Counts of events, and times. The newest is last.
+    /// The event count and the time of each update. The newest update is last.
     pub updates: [Option<(u64, Timestamp)>; 2],
 }
 
 impl CacheStamp {
-    /// Notes superblocks with this event count and time, before the first of them is written.
+    /// Notes the superblocks' new event count and time, before the process writes the first of the
+    /// superblocks.
     pub fn note(&mut self, events: u64, time: Timestamp) {
         let update = Some((events, time));
         if self.updates[1] != update {
@@ -23,10 +24,11 @@ impl CacheStamp {
         }
     }
 
-    /// Whether no other server has written the array since this stamp, by its newest superblock.
+    /// Whether no other server has written the array since this stamp. `events` and `time` are
+    /// those of the array's newest superblock.
     #[must_use]
     pub fn is_of(&self, events: u64, time: Timestamp) -> bool {
-        // Metadata 0.90 has whole seconds.
+        // Superblocks of version 0.90 hold whole seconds.
         let is_time = |of: Timestamp| {
             of.seconds == time.seconds
                 && (of.microseconds == time.microseconds || time.microseconds == 0)

@@ -11,17 +11,18 @@ use crate::ids::MemberId;
 pub struct Cause {
     /// The member.
     pub member: MemberId,
-    /// The request to the member.
+    /// The request that failed.
     pub asked: RequestKind,
-    /// First sector, from the start of the member, not of its data area; 0 if `sectors` is.
+    /// First sector of the request, from the start of the member, not of its data area; 0 if
+    /// `sectors` is 0.
     pub sector: u64,
-    /// How many sectors; 0 for a request to the whole member.
+    /// Sectors of the request; 0 for a request to the whole member.
     pub sectors: u32,
     /// The member's answer.
     pub answer: Answer,
 }
 
-// Results and replies carry it, and are copied often.
+// Results and replies contain a `Cause`, and are copied often.
 const _: () = assert!(size_of::<Cause>() == 24, "three words");
 
 impl Cause {
@@ -31,7 +32,7 @@ impl Cause {
         Self { member, asked: RequestKind::Nothing, sector: 0, sectors: 0, answer: Answer::Person }
     }
 
-    /// The member had more read errors than the limit allows. All were corrected.
+    /// The member had more read errors than the limit allows. All errors were corrected.
     #[must_use]
     pub fn errs(member: MemberId) -> Self {
         let answer = Answer::ErredOften;
@@ -52,7 +53,7 @@ impl Cause {
         Self { member, asked: RequestKind::Nothing, sector: 0, sectors: 0, answer }
     }
 
-    /// The member's path no longer exists, or no longer leads to it.
+    /// The member's path no longer exists, or no longer leads to the member.
     #[must_use]
     pub fn vanished(member: MemberId) -> Self {
         let answer = Answer::Vanished;
@@ -69,26 +70,26 @@ pub enum RequestKind {
     Write,
     /// To make sectors read as zeroes.
     Zero,
-    /// To flush its volatile cache.
+    /// To flush the member's volatile cache.
     Flush,
-    /// To write its superblock.
+    /// To write the member's superblock.
     Superblock,
-    /// To write its bad-block log, and to flush earlier writes.
+    /// To write the member's bad-block log, and to flush earlier writes.
     BadBlocks,
-    /// To write its write-intent bitmap.
+    /// To write the member's write-intent bitmap.
     Bitmap,
-    /// To write its partial parity log.
+    /// To write the member's partial parity log.
     ParityLog,
-    /// To write its write journal.
+    /// To write the write journal on the member.
     Journal,
-    /// Whether it still exists.
+    /// To see whether the member still exists.
     Look,
-    /// None: the operator failed it.
+    /// No request: the operator failed the member.
     Nothing,
 }
 
 impl RequestKind {
-    /// All of them.
+    /// All kinds of requests.
     pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Write,
@@ -103,7 +104,7 @@ impl RequestKind {
         Self::Nothing,
     ];
 
-    /// One word for it, for programs; never changes.
+    /// One word for this kind of request, for programs. The word never changes.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -129,29 +130,30 @@ pub enum Answer {
     Os(i32),
     /// The file is shorter than it was when it was opened.
     CutShort,
-    /// Its path no longer exists, or no longer leads to it.
+    /// The member's path no longer exists, or no longer leads to the member.
     Vanished,
-    /// An earlier flush or durable write failed, so none is believed; with its error number, if
-    /// any.
+    /// An earlier flush or durable write of the member failed, so no flush is believed any more.
+    /// With that failure's error number, if any.
     FlushFailedBefore(Option<i32>),
-    /// The range does not lie inside it; the device got no request.
+    /// The range does not lie inside the member; the device got no request.
     OutOfBounds,
-    /// It was opened for reading only; the device got no request.
+    /// The member was opened for reading only; the device got no request.
     ReadOnly,
     /// A fault that a test injected.
     Injected,
-    /// It got no request: the operator failed it.
+    /// The member got no request: the operator failed it.
     Person,
-    /// It had more read errors than the limit allows, all of which were corrected.
+    /// The member had more read errors than the limit allows. All errors were corrected.
     ErredOften,
-    /// It has not answered in time.
+    /// The member has not answered in time.
     Silent,
-    /// It left the array before it answered.
+    /// The member left the array before it answered.
     Left,
 }
 
 impl Answer {
-    /// One word for it, for programs; never changes. [`Self::os_error`] has the error number.
+    /// One word for this answer, for programs. The word never changes. [`Self::os_error`] has the
+    /// error number.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -169,7 +171,7 @@ impl Answer {
         }
     }
 
-    /// The operating system's error number, if the answer has or derives from one.
+    /// The operating system's error number, if the answer has one or derives from one.
     #[must_use]
     pub const fn os_error(self) -> Option<i32> {
         match self {

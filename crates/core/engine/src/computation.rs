@@ -15,24 +15,27 @@ use crate::sectors::SectorSet;
 const SECTOR_LENGTH: usize = 512;
 const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
 
-/// Name of a computation, until it is done.
+/// Name of a computation, until the driver has carried it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComputationId(pub u64);
 
-/// Steps in order.
+/// Steps for the driver to carry out, and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Computation {
-    /// Its name; it returns in [`crate::Shard::handle_computation_done`], for its memory's reuse.
+    /// The computation's name. The driver hands the computation back to
+    /// [`crate::Shard::handle_computation_done`], so that the shard reuses its memory.
     pub id: ComputationId,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// The buffers that [`Sources`] name. Steps with Q index them by exponent; none is zeroes.
+    /// The buffers that [`Sources`] name. Steps that compute Q index them by exponent; `None`
+    /// stands for zeroes.
     pub buffers: Vec<Option<Buffer>>,
-    /// The result: the sectors that each [`Step::Find`] found, at its place.
+    /// A result: the sectors that each [`Step::Find`] found, at the index that the step names.
     pub found: SmallVec<[SectorSet; 2]>,
-    /// The result: the sum of each [`Step::Partial`] and [`Step::PartialQ`], one behind the other.
+    /// A result: the sums of all [`Step::Partial`] and [`Step::PartialQ`], one behind the other.
     pub partial: Vec<u8>,
-    /// The result of a [`Step::Locate`] or a [`Step::Vote`]. Boxed: it is rare and large.
+    /// The verdicts of a [`Step::Locate`] or a [`Step::Vote`]. Boxed, because they are rare and
+    /// large.
     pub verdicts: Option<Box<Verdicts>>,
 }
 
@@ -63,7 +66,7 @@ impl Computation {
         self.verdicts.as_deref().map(|verdicts| &verdicts.voted)
     }
 
-    /// Adds buffers for a step to name.
+    /// Appends `buffers` to the computation's buffers, and returns the run that a step names.
     pub(crate) fn sources(&mut self, buffers: impl Iterator<Item = Option<Buffer>>) -> Sources {
         let first = self.buffers.len();
         self.buffers.extend(buffers);
@@ -87,7 +90,7 @@ impl Computation {
     }
 }
 
-/// One step.
+/// One step of a computation: an operation on whole sectors of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `to = from`.
@@ -115,25 +118,26 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity for a log, or
-    /// one block for a journal.
+    /// Appends the exclusive-or of `sources` to [`Computation::partial`]: partial parity for a log,
+    /// or one block for a journal.
     Partial {
-        /// Sources; without any it is zeroes.
+        /// Sources; without any, the sum is zeroes.
         sources: Sources,
         /// Length.
         sectors: u32,
     },
-    /// The same for Q: adds columns, each multiplied as in Q, and `q` as it is.
+    /// Appends a partial Q to [`Computation::partial`]: the columns of `sources`, each multiplied
+    /// as in Q, plus `q` as it is.
     PartialQ {
         /// Data columns by exponent.
         sources: Sources,
-        /// Q, if the written columns are subtracted from it.
+        /// The old Q, if the step shall subtract the written columns from it.
         q: Option<Buffer>,
         /// Length.
         sectors: u32,
     },
-    /// `target ^= xor of sources`: the difference of old and new content, or P following it in one
-    /// pass.
+    /// `target ^= xor of sources`: the difference of old and new content, or P updated for several
+    /// columns in one pass.
     XorInto {
         /// Target.
         target: Buffer,
@@ -142,7 +146,7 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Q, and P if wanted, from every data column.
+    /// Computes Q, and P if wanted, from all data columns.
     Generate {
         /// Data columns by exponent.
         sources: Sources,
@@ -153,7 +157,7 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// One lost data column from Q and the rest.
+    /// Computes one lost data column from Q and the other data columns.
     RecoverFromQ {
         /// Data columns by exponent; none at `lost`.
         sources: Sources,
@@ -161,12 +165,12 @@ pub enum Step {
         q: Buffer,
         /// Exponent of the lost column.
         lost: u16,
-        /// Where it goes.
+        /// Target for the lost column.
         out: Buffer,
         /// Length.
         sectors: u32,
     },
-    /// Two lost data columns from P, Q and the rest.
+    /// Computes two lost data columns from P, Q and the other data columns.
     RecoverTwo {
         /// Data columns by exponent; none at both lost ones.
         sources: Sources,
@@ -176,48 +180,48 @@ pub enum Step {
         q: Buffer,
         /// Exponents of the lost columns.
         lost: (u16, u16),
-        /// Where they go.
+        /// Targets for the lost columns.
         out: (Buffer, Buffer),
         /// Length.
         sectors: u32,
     },
-    /// `p ^= delta`, `q ^= g^exponent delta`: parity follows one data column.
+    /// `p ^= delta`, `q ^= g^exponent delta`: updates parity for a change of one data column.
     Update {
         /// Old content xor new content.
         delta: Buffer,
-        /// Of the data column.
+        /// Exponent of the data column.
         exponent: u16,
-        /// P, if it is kept.
+        /// P, if it is to be updated.
         p: Option<Buffer>,
-        /// Q, if it is kept.
+        /// Q, if it is to be updated.
         q: Option<Buffer>,
         /// Length.
         sectors: u32,
     },
-    /// Notes in [`Computation::found`] which sectors, of the sum of parity and data, are not zero.
+    /// Notes in [`Computation::found`] the sectors in which the sum of parity and data is not zero.
     Find {
-        /// Their place, from the start of a stripe unit; offsets of the result count from it.
+        /// The start of the stripe unit that holds the sum. Offsets in the result count from here.
         unit: Buffer,
-        /// First sector in it.
+        /// First sector to look at, in the stripe unit.
         offset: u32,
         /// Length.
         sectors: u32,
-        /// The result's index.
+        /// Index of the result in [`Computation::found`].
         into: u16,
     },
     /// Notes in [`Verdicts::located`] the wrong column of each sector, by the residues of P and Q.
     Locate {
-        /// The difference in P, from the start of a stripe unit.
+        /// The residue of P, from the start of a stripe unit.
         p: Buffer,
-        /// The difference in Q.
+        /// The residue of Q, from the start of a stripe unit.
         q: Buffer,
         /// The data columns, by exponent.
         columns: Sources,
         /// The sectors to look at.
         among: SectorSet,
     },
-    /// Compares copies sector by sector. [`Verdicts::voted`] gets the wrong copies;
-    /// [`Computation::found`] gets, by copy, the sectors that differ from the first copy.
+    /// Compares copies sector by sector. Notes the wrong copies in [`Verdicts::voted`], and for
+    /// each copy the sectors that differ from the first copy in [`Computation::found`].
     Vote {
         /// The copies, without those that could not be read.
         copies: Sources,
@@ -229,26 +233,27 @@ pub enum Step {
 /// A run of bytes in a driver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its start.
+    /// The start of the run.
     pub buffer: Buffer,
-    /// Its length.
+    /// The length of the run.
     pub length_bytes: usize,
 }
 
-/// A driver's memory: lends the bytes behind spans. Targets never overlap each other or a source.
+/// The driver's memory: lends a computation the bytes that its spans name. A computation's target
+/// spans overlap neither each other nor its source spans.
 pub trait Memory {
     /// Calls `work` with the bytes of `targets` and `sources`, in the same order.
     fn lend(&mut self, targets: &[Span], sources: &[Span], work: Work<'_>);
 }
 
-/// Work on lent bytes: first the targets, then the sources.
+/// Work on lent bytes: the first argument has the targets, the second the sources.
 pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 
-/// As many as most arrays have columns; more cost an allocation.
+/// Columns of most arrays, at most; a computation on more columns allocates.
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
-/// Carries out `computation` over `memory` with `kernel`, and notes its results in it.
+/// Carries out `computation` over `memory` with `kernel`, and notes the results in `computation`.
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
     let (mut found, mut verdicts, mut partial) = Default::default();
     let mut runner = Runner {
@@ -427,7 +432,8 @@ impl<M: Memory> Runner<'_, M> {
         });
     }
 
-    /// Lends data columns by exponent, with gaps, as the parity kernels want them.
+    /// Lends data columns by exponent, in the form that the parity kernels expect: `None` for a
+    /// missing column.
     fn with_columns(
         &mut self,
         targets: &[Span],

@@ -37,13 +37,13 @@ counters! {
     struct CacheCounters {
         /// Columns that a write found in the cache instead of reading them.
         cached_columns,
-        /// Stripes that could have begun and waited for memory.
+        /// Times that a stripe could have begun and waited for memory.
         stripe_waits,
-        /// Times that memory passed from a finished batch straight to the head of the line.
+        /// Times that a finished batch gave its memory straight to the first waiting stripe.
         stripe_hand_overs,
-        /// Parts of writes acknowledged before the members had them.
+        /// Parts of writes acknowledged before the members had the data.
         early_answers,
-        /// Parts of writes that were never written, because a later write covered them.
+        /// Parts of writes that no member received, because a later write covered them.
         superseded_writes,
         /// Reads served, in part at least, from writes that the members did not have yet.
         dirty_reads,
@@ -53,15 +53,16 @@ counters! {
         holds,
         /// Full-width writes that went ahead of a held stripe.
         bypasses,
-        /// Held stripes that went on: passed often enough, or with no full-width write ahead.
+        /// Held stripes that began: full-width writes had passed them often enough, or none was
+        /// ahead.
         hold_promotions,
-        /// Delayed or held stripes that went on because they had become full.
+        /// Delayed or held stripes that began because they had become full.
         filled_promotions,
         /// Sectors copied inside memory, between payloads and stripes.
         copied_sectors,
-        /// Lookups of a band's stripe.
+        /// Lookups in the index from a band to its stripe.
         lookups,
-        /// Cache lines of the index that lookups read beyond the first.
+        /// Cache lines of the index that lookups read beyond the first line.
         extra_probes,
     }
 }
@@ -75,7 +76,7 @@ counters! {
         member_writes,
         /// Extents read straight from one member into the client's payload.
         direct_reads,
-        /// Member reads that a write needed first.
+        /// Member reads of old data or parity that a write had to wait for.
         pre_reads,
         /// Stripe batches that had to reconstruct a column.
         reconstructions,
@@ -85,18 +86,19 @@ counters! {
         rcw_writes,
         /// Stripe batches that chose read-modify-write.
         rmw_writes,
-        /// Ranges rewritten because reading them failed.
+        /// Ranges that the shard rewrote on a member because their read failed.
         read_repairs,
         /// Member requests that failed.
         member_errors,
         /// Extents and parts of bands read around a member that sits out.
         reads_around,
-        /// Reads in flight on a member that began to sit out, made in another way.
+        /// Reads in flight that the shard abandoned because their member began to sit out; it
+        /// computed the bytes in another way.
         abandoned_reads,
-        /// Reads of members that sit out, only to measure their latency.
+        /// Reads of members that sit out, submitted only to measure those members' latency.
         probes,
         with
-        /// The stripe cache's.
+        /// The counts of the stripe cache.
         cache: CacheCounters,
     }
 }

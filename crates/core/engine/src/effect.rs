@@ -20,14 +20,14 @@ use crate::work::{Finding, Outcome};
 pub enum MemberOperation {
     /// Fill `buffer` from the member.
     Read {
-        /// Where the bytes go.
+        /// Target for the bytes.
         buffer: Buffer,
     },
     /// Write `buffer` to the member.
     Write {
-        /// Where the bytes are.
+        /// Source of the bytes.
         buffer: Buffer,
-        /// Whether they must be on stable storage before the request is done.
+        /// Whether the bytes must be on stable storage before the request is done.
         durable: bool,
     },
     /// Make the sectors read as zeroes.
@@ -40,7 +40,8 @@ pub enum MemberOperation {
 }
 
 impl MemberOperation {
-    /// The members' operation for the sectors of `piece` from `done` on.
+    /// The operation that a member gets for the sectors of `piece`, from sector `done` of the piece
+    /// on.
     pub(crate) fn of_piece(piece: &Piece, done: u32) -> Self {
         let offset_sectors = piece.payload_offset_sectors + done;
         let buffer = Buffer::Payload { request: piece.request, offset_sectors };
@@ -55,7 +56,7 @@ impl MemberOperation {
         }
     }
 
-    /// Whether this changes the member.
+    /// Whether this operation changes the member.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Read { .. })
@@ -75,22 +76,23 @@ impl MemberOperation {
 /// One request to one member. Sectors count from the start of the member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIo {
-    /// Returns in [`MemberIoDone`].
+    /// The request's name; [`MemberIoDone`] returns it.
     pub id: IoId,
     /// The member.
     pub member: MemberId,
-    /// The slot it occupies.
+    /// The slot that the member occupies.
     pub slot: Slot,
     /// First sector.
     pub sector: MemberSector,
-    /// How many; at least one.
+    /// Number of sectors, at least one.
     pub sectors: u32,
     /// The operation.
     pub operation: MemberOperation,
 }
 
 impl MemberIo {
-    /// This request's failure, for an executor. The data area starts at the member's `data_offset`.
+    /// Makes this request's failure, for an executor. `data_offset` is the start of the member's
+    /// data area.
     #[must_use]
     pub fn fault(&self, kind: FaultKind, data_offset: u64, answer: Answer) -> MemberFault {
         let Self { member, sectors, operation, .. } = *self;
@@ -99,7 +101,8 @@ impl MemberIo {
     }
 }
 
-/// The result of a [`MemberIo`]. An abandoned read may report any, as its request is over.
+/// The result of a [`MemberIo`]. For an abandoned read any result is allowed: no client waits for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
     /// The request.
@@ -120,77 +123,82 @@ pub struct MemberFault {
 /// The machine's classes of member failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// This range could not be read or written; others may be.
+    /// The member could not read or write this range; other ranges may work.
     Media,
     /// The member does not answer any more.
     Gone,
-    /// The file system below the member is full; existing data can be read and written.
+    /// The file system below the member is full. The member still reads, and overwrites existing
+    /// data.
     NoSpace,
-    /// The member is write-protected, as behind a write blocker; its data can be read.
+    /// The member is write-protected, as behind a write blocker. The member still reads.
     Protected,
 }
 
 impl FaultKind {
-    /// Whether the member is healthy: the failure costs the array its writes, and not the member.
+    /// Whether the member is healthy: on such a failure the array refuses writes and keeps the
+    /// member.
     #[must_use]
     pub const fn spares_member(self) -> bool {
         matches!(self, Self::NoSpace | Self::Protected)
     }
 }
 
-/// Answer to one piece of a client's request.
+/// The answer to one piece of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceReply {
     /// The piece's request.
     pub request: RequestId,
     /// The result.
     pub result: Result<(), Fault>,
-    /// The write goes on after this answer: effects name its payload until
-    /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
+    /// The write goes on after this answer. Effects name its payload until
+    /// [`crate::Shard::poll_release`] names the request, once for each piece with this flag.
     pub keeps_payload: bool,
-    /// A read straight into the piece's payload was abandoned: it may write the client's own buffer
-    /// until it completes, which is after this answer. The bytes made in its place are in the
-    /// shadow buffer ([`crate::buffer`]).
+    /// The shard abandoned a read into the piece's payload. That read may write the client's own
+    /// buffer until the read completes, which is after this answer. The bytes made in its place are
+    /// in the shadow buffer ([`crate::buffer`]).
     pub leaves_payload: bool,
-    /// The last member failure that hit the piece, if that caused an error.
+    /// The last member failure that hit the piece, if that failure caused an error.
     pub cause: Option<Cause>,
 }
 
-/// A change to the copies of acknowledged writes in a file that outlives the process. The driver
-/// carries records out in order, and before replies that it polled later.
+/// A change to the copies of acknowledged writes, in a file that outlives the process. The driver
+/// carries the records out in order, before any reply that it polls later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheRecord {
-    /// The copy must be durable before the write is acknowledged.
+    /// Store a copy of this run. It must be durable before the write is acknowledged.
     Put(CachedRun),
-    /// The members have the write, or never will: erase its runs.
+    /// Erase the write's runs: the members have the write, or never will.
     Erase(CachedWriteId),
 }
 
-/// A run of sectors of an acknowledged write. A later process writes runs back, in their order.
+/// A run of sectors of an acknowledged write. A later process writes the runs back in the order of
+/// [`Self::order`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedRun {
-    /// The write; it may have a run for each data column.
+    /// The name of the write, which may have one run for each data column.
     pub id: CachedWriteId,
-    /// Grows with each write of the shard. Of two overlapping runs the greater is newer.
+    /// Grows with each write of the shard. Of two overlapping runs, the run with the greater order
+    /// is newer.
     pub order: u64,
     /// First sector of the array.
     pub start: LogicalSector,
-    /// How many; at least one.
+    /// Number of sectors, at least one.
     pub sectors: u32,
-    /// The content written there.
+    /// The content that the write puts there.
     pub content: CachedContent,
 }
 
-/// Sectors of a block of the file that copies go into.
+/// Sectors of a block of the file that holds the copies of acknowledged writes.
 pub const CACHED_BLOCK_SECTORS: u32 = crate::sectors::BLOCK_SECTORS;
 
-/// Blocks that a copy of so many sectors takes. Zeroes have no bytes, and always take one.
+/// Blocks of the file that a copy of `sectors` sectors takes. A copy of zeroes stores no bytes, and
+/// always takes one block.
 pub(crate) const fn cached_blocks(sectors: u32, has_bytes: bool) -> u32 {
     if has_bytes { sectors.div_ceil(CACHED_BLOCK_SECTORS) } else { 1 }
 }
 
 impl CachedRun {
-    /// Blocks that its copy takes.
+    /// Blocks of the file that the run's copy takes.
     #[must_use]
     pub const fn blocks(&self) -> u32 {
         cached_blocks(self.sectors, matches!(self.content, CachedContent::Payload { .. }))
@@ -200,11 +208,11 @@ impl CachedRun {
 /// The content of a cached write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedContent {
-    /// Sectors of a client's payload, from this one on.
+    /// Sectors of a client's payload, from `offset_sectors` on.
     Payload {
-        /// The request.
+        /// The payload's request.
         request: RequestId,
-        /// The first.
+        /// First sector, in the payload.
         offset_sectors: u32,
     },
     /// Zeroes.
@@ -219,44 +227,46 @@ pub enum CachedContent {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
-    /// This view closed the gate, and earlier writes wait for others that wait for it to open.
+    /// The view with this epoch closed the gate, and earlier writes wait for writes that wait for
+    /// the gate to open.
     HeldUp {
-        /// Its epoch.
+        /// The view's epoch.
         epoch: u64,
     },
     /// A write waits for bits of the bitmap.
     WantBits {
         /// The bitmap.
         bitmap: BitmapId,
-        /// The first.
+        /// First bit.
         from: u64,
-        /// Behind the last.
+        /// The bit behind the last.
         to: u64,
     },
-    /// Answer to [`crate::Shard::handle_touched_query`]: bits of writes since the last query.
+    /// Answer to [`crate::Shard::handle_touched_query`]: the bits of all writes since the last
+    /// query.
     Touched {
         /// The bitmap.
         bitmap: BitmapId,
         /// The bits.
         bits: Arc<Bits>,
     },
-    /// A client has trimmed sectors of the array, without a write to them since. Sent for a
-    /// lockless bitmap: fully trimmed marks become unwritten.
+    /// A client has trimmed sectors of the array, and no write to them followed. Sent for a
+    /// lockless bitmap, where fully trimmed marks become unwritten.
     Trimmed {
         /// The bitmap.
         bitmap: BitmapId,
-        /// The first.
+        /// First trimmed sector.
         start: LogicalSector,
-        /// How many.
+        /// Number of trimmed sectors.
         sectors: u32,
     },
-    /// A client writes to sectors that were reported as trimmed.
+    /// A client writes to sectors that the shard has reported as trimmed.
     WrittenAgain {
         /// The bitmap.
         bitmap: BitmapId,
-        /// The first mark.
+        /// First mark of those sectors.
         from: u64,
-        /// Behind the last.
+        /// The mark behind the last.
         to: u64,
     },
     /// All writes before a revocation ([`crate::array::IntentView::revocation`]) have ended.
@@ -266,127 +276,133 @@ pub enum Report {
         /// The revocation.
         revocation: u64,
     },
-    /// Before a write of a band, its parity's members must have these entries in their parity logs.
+    /// Before the shard writes a band, the members with its parity must have these entries in their
+    /// parity logs.
     WantLog {
-        /// The shard's name for it, until [`Report::LogOver`].
+        /// The shard's name for the entries, until [`Report::LogOver`].
         ticket: LogTicket,
-        /// By parity slot, the new data's place and the partial parities; the writer adds
-        /// checksums.
+        /// For each parity slot, the place of the new data and the partial parities. The log's
+        /// writer adds checksums.
         entries: Vec<LoggedEntry>,
     },
-    /// The same for a write journal: it must have these blocks first.
+    /// Before the shard writes a band, the write journal must hold these blocks.
     WantJournal {
-        /// The shard's name for it, until [`Report::LogOver`].
+        /// The shard's name for the blocks, until [`Report::LogOver`].
         ticket: LogTicket,
-        /// Blocks of data and all parity of their rows.
+        /// The blocks of new data, and all parity of their rows.
         rows: Vec<JournalRow>,
     },
-    /// The log entries under this ticket are no longer needed: the writes are on the members, in
-    /// their caches at least, or will never happen.
+    /// The log entries under this ticket are no longer needed: the writes have reached the members,
+    /// or at least their caches, or will never happen.
     LogOver {
         /// The ticket.
         ticket: LogTicket,
     },
-    /// A member failed a write; the shard holds the answer until a view decides about the member.
+    /// A member failed a write. The shard holds back the answer to the client until a view decides
+    /// about the member.
     MemberFailed {
-        /// The failure, and the member.
+        /// The failure, which names the member.
         cause: Cause,
     },
-    /// A healthy member failed a write, which is left half done: [`FaultKind::spares_member`].
+    /// A healthy member failed a write ([`FaultKind::spares_member`]), and the write is half done.
     NotTaken {
-        /// The failure, and the member.
+        /// The failure, which names the member.
         fault: MemberFault,
     },
-    /// Writes have reached this member since the last [`Report::WrittenBack`]; sent before the
-    /// next.
+    /// Writes have reached this member since the last [`Report::WrittenBack`]. The shard sends this
+    /// before the next `WrittenBack`.
     MemberWritten {
         /// The member.
         member: MemberId,
     },
-    /// A shard has written a range of a member that has bad blocks by the view.
+    /// The shard has written a range of a member, and the view names bad blocks of that member.
     BadBlocksWritten {
         /// The member.
         member: MemberId,
         /// First sector of the write.
         start: MemberSector,
-        /// How many.
+        /// Number of sectors.
         sectors: u32,
     },
     /// The shard rewrote unreadable or distrusted sectors from the other members, and the member
     /// failed that write. No data is newly lost; the member's log must name the sectors.
     Unmended {
-        /// The failure, and the member.
+        /// The failure, which names the member.
         cause: Cause,
-        /// First sector, of the member's data area.
+        /// First of those sectors, in the member's data area.
         start: MemberSector,
-        /// How many.
+        /// Number of sectors.
         sectors: u32,
     },
-    /// The shard rewrote unreadable sectors from the other members, and the member took the write.
+    /// The shard rewrote a member's unreadable sectors from the other members, and that write
+    /// succeeded.
     Mended {
         /// The member.
         member: MemberId,
     },
-    /// A client reads a range that a member in recovery lacks: it has to be made from the others.
+    /// A client reads a range that a member in recovery lacks, so the shard computes it from the
+    /// other members.
     Lacking {
-        /// First sector of it, of the member.
+        /// First sector of the range, on the member.
         start: MemberSector,
     },
-    /// Answer to [`crate::Shard::handle_write_back`]: all writes acknowledged by then are on
-    /// members.
+    /// Answer to [`crate::Shard::handle_write_back`]: the members have all writes that were
+    /// acknowledged when the query came.
     WrittenBack {
-        /// The round of the query.
+        /// The round that the query named.
         round: u64,
     },
-    /// An acknowledged write could not be carried out. Flushes fail from now on, and its sectors
-    /// read as an error until they are written again. One report for each run of sectors.
+    /// An acknowledged write could not be carried out. Flushes fail from now on. Reads of the lost
+    /// sectors fail until a client writes them again. One report for each run of sectors.
     WriteLost {
         /// First sector of the array that was lost.
         start: LogicalSector,
-        /// How many; at least one.
+        /// Number of sectors, at least one.
         sectors: u64,
         /// The last member failure that hit the batch.
         cause: Option<Cause>,
     },
-    /// The view with this epoch rules; [`crate::Shard::handle_view`] has the condition.
+    /// The view with this epoch is in force; [`crate::Shard::handle_view`] has the condition.
     ViewInForce {
-        /// Its epoch.
+        /// The view's epoch.
         epoch: u64,
     },
     /// Answer to [`crate::Shard::handle_activity_query`].
     Activity {
         /// When the shard last had a write in flight.
         last_write: Instant,
-        /// Whether it has one now.
+        /// Whether the shard has a write in flight now.
         writing: bool,
     },
-    /// Background work has found wrong sectors: before its result, once for each run.
+    /// Background work has found wrong sectors: one report for each run, before
+    /// [`Report::WorkDone`].
     Found {
         /// The work.
         id: WorkId,
         /// The finding.
         found: Finding,
     },
-    /// Background work cannot make a range that a member lacks: before its result, once for each
-    /// range. A [`crate::work::Task::Resync`] cannot make it agree, in parity or in every copy.
+    /// Background work cannot compute a range that a member lacks: one report for each range,
+    /// before [`Report::WorkDone`]. A [`crate::work::Task::Resync`] reports a range whose parity or
+    /// copies it cannot make agree.
     Unmade {
         /// The work.
         id: WorkId,
-        /// The member that lacks it.
+        /// The member that lacks the range.
         member: MemberId,
-        /// First sector, of the member's data area.
+        /// First sector of the range, in the member's data area.
         start: MemberSector,
-        /// How many.
+        /// Number of sectors.
         sectors: u32,
     },
-    /// Background work is done, or cannot be; once for each [`crate::Shard::handle_work`].
+    /// Background work is done, or impossible. One report for each [`crate::Shard::handle_work`].
     WorkDone {
         /// The work.
         id: WorkId,
         /// The outcome.
         outcome: Outcome,
     },
-    /// A member's recent speed; only while the array watches ([`SlowMembers`]).
+    /// A member's recent speed, reported only while the array watches members ([`SlowMembers`]).
     Pace {
         /// The member.
         member: MemberId,
@@ -395,18 +411,19 @@ pub enum Report {
     },
 }
 
-/// A shard's name for entries that it wants logged: unique until they are over.
+/// A shard's name for entries that it wants logged, unique until [`Report::LogOver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogTicket(pub u32);
 
 /// A member's speed for one shard, from one report to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Reads that ended.
+    /// Reads that completed.
     pub completed: u32,
-    /// Nanoseconds that they took, on average.
+    /// Mean duration of those reads, in nanoseconds.
     pub mean_ns: u64,
-    /// Nanoseconds of the oldest read in flight, or of a write beyond its hold-back time; else 0.
+    /// Age of the oldest read in flight in nanoseconds, or of the oldest write beyond its hold-back
+    /// time; 0 if there is none.
     pub oldest_ns: u64,
 }
 
@@ -414,11 +431,11 @@ pub struct Pace {
 /// [`crate::Shard::handle_slow_members`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowMembers {
-    /// Grows with each.
+    /// Grows with each new value of this type that the array sends.
     pub number: u64,
     /// Whether members' pace is measured and reported.
     pub watches: bool,
-    /// [`crate::SitOut::write_slack_ms`].
+    /// The hold-back time of a write ([`crate::SitOut::write_slack_ms`]).
     pub write_slack_ms: u64,
     /// Members that sit out: reads avoid them where possible. They take every write.
     pub sitting_out: Vec<MemberId>,

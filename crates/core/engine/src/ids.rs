@@ -1,6 +1,6 @@
 //! Names: small numbers that machines and drivers call things by.
 
-/// Name of a member for as long as the array is open; the driver knows its device.
+/// Name of a member for as long as the array is open. The driver maps it to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u16);
 
@@ -8,15 +8,16 @@ pub struct MemberId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardIndex(pub u16);
 
-/// A bitmap of an array. One made while it runs has a new name and other bits.
+/// Name of a bitmap of an array. A bitmap that is added while the array runs gets a new name and
+/// other bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitmapId(pub u64);
 
-/// Name of a client's request, chosen by the driver, unique among those in flight.
+/// Name of a client's request, chosen by the driver, unique among the requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// Name of one member request of one shard; reused only after 2^31 others.
+/// Name of one member request of one shard; reused only after 2^31 other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 

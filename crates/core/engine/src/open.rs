@@ -46,16 +46,16 @@ pub struct OpeningSettings {
     pub jobs_paused: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
-    /// Milliseconds without a write after which the superblocks turn clean.
+    /// Milliseconds without a write after which the array marks its superblocks clean.
     pub clean_delay_ms: u64,
 }
 
-/// A member that takes part.
+/// A member that takes part in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpeningMember {
-    /// Its index in assembly's input.
+    /// The member's index in assembly's input.
     pub index: usize,
-    /// Sectors of its data area that are up to date; `u64::MAX` for all.
+    /// Sectors of the member's data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
 }
 
@@ -76,10 +76,10 @@ pub enum OpeningError {
     /// Assembly chose a member that the driver did not open.
     #[error("member {index} was chosen by assembly but is not open")]
     NotOpen {
-        /// Its index.
+        /// The member's index in assembly's input.
         index: usize,
     },
-    /// Two members have one number in the superblocks' role table.
+    /// Two members have the same number in the superblocks' role table.
     #[error("two members have the device number {number}")]
     NumberTwice {
         /// The number.
@@ -87,12 +87,12 @@ pub enum OpeningError {
     },
 }
 
-/// The machine's setup. `superblock_of` returns the superblocks of the members that the driver
-/// opened, by their index in assembly's input. Behind those comes the stand-in for a bitmap file
-/// ([`Superblock::for_bitmap_file`]).
+/// Makes the machine's setup. `superblock_of` returns the superblocks of the members that the
+/// driver opened, by their index in assembly's input. The index behind the last member is the
+/// stand-in for a bitmap file ([`Superblock::for_bitmap_file`]).
 ///
 /// # Errors
-/// A chosen member is not open, or two members have the same device number.
+/// If a chosen member is not open, or two members have the same device number.
 pub fn opening<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
@@ -154,13 +154,13 @@ pub fn opening<'a>(
     let spares: Result<Vec<SpareSetup>, _> =
         waiting.map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
     let spares = spares?;
-    // A read-only open replays the journal in memory, and never reads it again.
+    // A read-only open replays the journal in memory, and never reads the journal again.
     let written = assembled.journal.as_ref().filter(|_| !settings.read_only);
     let journal = written.map(|journal| {
         join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
     });
     let journal = journal.transpose()?;
-    // It has no device number, as no superblock names it.
+    // A bitmap file has no device number, as no superblock names it.
     let file = assembled.bitmap_file.as_ref().map(|file| {
         let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
         superblock_of(file.member).ok_or(OpeningError::NotOpen { index: file.member })?;
@@ -168,7 +168,7 @@ pub fn opening<'a>(
         Ok((id, file.parity_log))
     });
     let file = file.transpose()?;
-    // With a journal superblocks always say clean: entries show an unclean stop.
+    // With a journal, superblocks always say clean: entries in the journal show an unclean stop.
     let has_entries = written.is_some_and(|journal| !journal.log.entries.is_empty());
     let ids: Vec<(usize, MemberId)> =
         (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();
@@ -219,8 +219,8 @@ fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
 }
 
 /// Sectors of a replacement that hold the member's data. If the array was interrupted while it
-/// wrote them, member and replacement may differ. A resync compares members only, and would make
-/// the others agree with the member; so the replacement is filled from its start again.
+/// wrote both, member and replacement may differ. A resync compares members only, and makes the
+/// other members agree with the member. So the replacement is filled from its start again.
 fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
     let is_dirty = assembled.dirty;
     let is_dirty = spoiled(Bug::ReplacementTrusted, is_dirty, false);
@@ -292,7 +292,8 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }
 }
 
-/// Whether superblocks shall name a bitmap. The newest one decides: others may lack a change.
+/// Whether superblocks shall name a bitmap. The newest superblock decides: older ones may lack a
+/// change.
 fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
     let is_on_members = assembled.bitmap.is_some() && assembled.bitmap_file.is_none();
@@ -311,8 +312,8 @@ fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapS
     BitmapSetup { head, says, doubt, marks: marks.clone() }
 }
 
-/// The offset up to which redundancy agrees. All of it agrees on levels without redundancy, and if
-/// a believed bitmap names nothing behind the offset.
+/// The offset up to which redundancy agrees. On levels without redundancy, and if a believed bitmap
+/// names nothing behind the offset, redundancy agrees everywhere.
 fn resync_offset(assembled: &AssembledArray) -> u64 {
     let end = accepted_risk(assembled).map_or(u64::MAX, |risk| risk.until_sectors);
     let says_none = |bitmap: &AssembledBitmap| {
@@ -342,7 +343,8 @@ fn accepted_risk(assembled: &AssembledArray) -> Option<AcceptedRisk> {
     Some(AcceptedRisk { until_sectors, slots })
 }
 
-/// Levels without redundancy write no superblocks while they run.
+/// Whether the array records in its superblocks that writes may be under way. Levels without
+/// redundancy write no superblocks while they run.
 fn keeps_intent(assembled: &AssembledArray) -> bool {
     assembled.geometry.level().family() != Family::Direct
 }
@@ -350,23 +352,25 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
 /// A superblock for one member, with the member's index in assembly's input.
 pub type MemberSuperblock = (usize, Superblock);
 
-/// The waves that bring members one event forward: mostly one; none if all members are level. Each
-/// wave starts when the one before is durable or failed; within a wave the order is free.
+/// The waves of superblock writes that bring members one event forward: mostly one wave, and none
+/// if all members have the newest event count. Each wave starts when the wave before is durable or
+/// failed; within a wave the order is free.
 pub type Round = Vec<Vec<MemberSuperblock>>;
 
-/// The rounds that bring every member to the event count at which the array starts.
+/// The rounds of superblock writes that *level* the members: they bring every member to the event
+/// count at which the array starts.
 ///
-/// The driver tries a failed write once more. If it fails again, its member is lost even if the
-/// next write succeeds: left in, the member could be two events behind after a power cut, and be
-/// called stale. If the array [`can_miss`] it, the driver levels the other members. The machine
-/// hears of the loss first
-/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)). If not, the array does
-/// not start.
+/// The driver tries a failed write once more. If the second try fails too, the member is lost, even
+/// if the next write succeeds. If the array kept the member, a power cut could leave it two events
+/// behind, and assembly would call it stale. If the array [`can_miss`] the member, the driver
+/// levels the other members. The machine hears of the loss first
+/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)). If the array needs the
+/// member, it does not start.
 ///
-/// Levelled members are those one event behind. They get the update time of the newest superblock:
-/// with their own time they would belong to another update than the others. If the first update
-/// then reached only some members, they would be two behind, and be called stale though they missed
-/// nothing.
+/// A member that is levelled is one event behind. It gets the update time of the newest superblock:
+/// its own time would assign it to another update than the other members. If the first update then
+/// reached only some members, it would be two events behind. Assembly would call it stale though it
+/// missed nothing.
 #[must_use]
 pub fn levelling<'a>(
     assembled: &AssembledArray,
@@ -377,7 +381,7 @@ pub fn levelling<'a>(
     }
     let newest = &assembled.newest;
     let events = newest.state.events;
-    // The first update, not this one, records the replay.
+    // The first update records the replay, not this levelling.
     let resync_offset = assembled.resync_offset.min(newest.state.resync_offset);
     let update_time = newest.state.update_time;
     let update = |index: usize| {
@@ -386,7 +390,7 @@ pub fn levelling<'a>(
         let update = level_with(superblock, newest, level, update_time)?;
         let mut levelled = superblock.clone();
         levelled.apply(&update);
-        // Before the newest superblock was written, every member had its bitmap, or its log.
+        // Every member had its bitmap, or its log, before the newest superblock was written.
         let log = assembled.parity_logs.as_ref().and_then(|logs| logs.get(&index));
         let ppl = log.and_then(|log| log.place.ppl());
         if newest.intent.ppl.is_none() {
@@ -398,8 +402,8 @@ pub fn levelling<'a>(
         if ppl.is_some() {
             levelled.name_ppl(ppl);
         }
-        // Every member had the log before the newest superblock was written. If that was to say
-        // clean, the member is dirty only where its own log says.
+        // Every member had its log before the newest superblock was written. If that superblock was
+        // to say clean, the member is dirty only where its own log says.
         let was_cut_short = newest.state.is_clean() && !levelled.state.is_clean();
         let before = superblock.state.log_counts.filter(|_| was_cut_short);
         if let Some(home) = newest.state.log_counts.or(before) {
@@ -411,15 +415,15 @@ pub fn levelling<'a>(
         assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
     let mut round =
         if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
-    // A journal that is two events behind would not count any more.
+    // Assembly would ignore a journal that is two events behind.
     let journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
     round.extend(journal.map(|levelled| vec![levelled]));
     round
 }
 
-/// Whether the array can be started without the members `lost`, by their index in assembly's input.
-/// Its level must bear them beside those that it lacks already, without parity that does not agree
-/// yet. It cannot be started without its journal.
+/// Whether the array can start without the members `lost`, which are given by their index in
+/// assembly's input. The level must tolerate these losses beside the members that are missing
+/// already, with parity that agrees everywhere. The array cannot start without its journal.
 #[must_use]
 pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);
@@ -433,13 +437,13 @@ pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     lost.is_empty() || assembled.geometry.survives(&is_lost) && (agrees || !is_parity)
 }
 
-/// Whether a power cut can leave a mix of old and new sectors of it.
+/// Whether a power cut can leave the superblock as a mix of old and new sectors.
 #[must_use]
 pub fn can_tear(superblock: &Superblock) -> bool {
     superblock.written_bytes() as u64 > SECTOR_BYTES
 }
 
-/// A round as one wave, or as several if its superblocks can tear.
+/// Returns a round as one wave, or as several waves if its superblocks can tear.
 fn waves<'a>(
     assembled: &AssembledArray,
     round: Vec<MemberSuperblock>,

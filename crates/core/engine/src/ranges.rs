@@ -14,7 +14,7 @@ use braid_sim_hooks::{Bug, planted};
 /// One range of a member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRange {
-    /// Its first sector, counted from the start of the data area.
+    /// First sector of the range, counted from the start of the data area.
     pub start: MemberSector,
     /// Number of sectors, at least one.
     pub sectors: u64,
@@ -26,7 +26,7 @@ pub struct MemberRanges {
     ranges: Vec<MemberRange>,
 }
 
-/// A range that is not to be believed.
+/// A range of a member that must not be believed.
 pub type BadRange = MemberRange;
 
 /// Ranges of a member that its bad-block log names.
@@ -69,13 +69,14 @@ impl MemberRanges {
         self.ranges.iter().map(|range| range.sectors).sum()
     }
 
-    /// Records for them in md's log: one for each run of 512 sectors at most.
+    /// The number of records that the ranges take in md's log: one for each run of 512 sectors at
+    /// most.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.ranges.iter().map(|range| range.sectors.div_ceil(RECORD_SECTORS_MAX)).sum()
     }
 
-    /// The range that each of these records names.
+    /// The ranges cut into runs of 512 sectors at most, one for each record of md's log.
     pub(crate) fn by_record(&self) -> impl DoubleEndedIterator<Item = MemberRange> {
         self.ranges.iter().flat_map(|range| {
             let (start, count) = (range.start.0, range.sectors.div_ceil(RECORD_SECTORS_MAX));
@@ -93,7 +94,7 @@ impl MemberRanges {
         Self::new([self.ranges.as_slice(), &other.ranges].concat())
     }
 
-    /// These without a range.
+    /// The set without the sectors of `hole`.
     #[must_use]
     pub fn without(&self, hole: MemberRange) -> Self {
         let end_of = |range: &MemberRange| range.start.0.saturating_add(range.sectors);
@@ -108,7 +109,7 @@ impl MemberRanges {
         Self { ranges: left.map(range).collect() }
     }
 
-    /// The difference.
+    /// The sectors of this set that `other` lacks.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let end_of = |range: &MemberRange| range.start.0.saturating_add(range.sectors);
@@ -134,7 +135,7 @@ impl MemberRanges {
         Self { ranges }
     }
 
-    /// The intersection.
+    /// The sectors that both sets contain.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         self.difference(&self.difference(other))
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn sets_are_taken_from_each_other() {
-        // Every two sets of eight sectors.
+        // Tests every pair of sets of eight sectors.
         let set_of = |bits: u64| {
             let sectors = (0..8).filter(|sector| bits >> sector & 1 == 1);
             BadBlocks::new(sectors.map(|sector| range(sector, 1)).collect())

@@ -33,13 +33,13 @@ use crate::sectors::SectorSet;
 pub struct ColumnVerdict {
     /// Sectors that are wrong, by column.
     pub columns: SmallVec<[(Column, SectorSet); 1]>,
-    /// Sectors that disagree without naming a column.
+    /// Sectors that disagree, and whose wrong column is unknown.
     pub unknown: SectorSet,
-    /// Columns that stand out in these; empty if none does.
+    /// Columns that stand out in the unknown sectors; empty if no column does.
     pub suspects: ColumnSet,
-    /// Sectors that name a column with too little proof to be believed alone.
+    /// Sectors that name a column, but with too little proof to be believed alone.
     weak: SmallVec<[(Column, SectorSet); 1]>,
-    /// The verdict on the unit.
+    /// The verdict on the unit as a whole.
     whole: Whole,
 }
 
@@ -66,7 +66,7 @@ impl ColumnVerdict {
         }
     }
 
-    /// Ends the unit: every sector has been added.
+    /// Judges the unit, once every sector has been added.
     pub(crate) fn settle(&mut self) {
         let weak = std::mem::take(&mut self.weak);
         let is_one = matches!(self.whole.0, Verdict::One { .. });
@@ -91,19 +91,20 @@ fn note(sets: &mut SmallVec<[(Column, SectorSet); 1]>, column: Column, set: Sect
     }
 }
 
-/// The verdict on a run's copies, by their places.
+/// The verdict on a run of sectors of several copies, which are named by their places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyVerdict {
     /// Sectors that are wrong, by copy.
     pub wrong: SmallVec<[(u16, SectorSet); 1]>,
-    /// Sectors where a later copy is right, not the first that was read; with that copy.
+    /// Sectors where the first copy that was read is wrong and a later copy is right; with the
+    /// place of that later copy.
     pub right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and none has a majority.
     pub tied: SectorSet,
 }
 
 impl CopyVerdict {
-    /// Adds the vote on the sector `set`, of copies with these places.
+    /// Adds the vote on the sector `set`. `places` names the copies that were compared.
     pub(crate) fn add(
         &mut self,
         set: SectorSet,
@@ -144,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// A sector in which these columns are wrong by different errors; `values` of them.
+    /// The verdict on a sector in which `columns` are wrong, by `values` different errors.
     fn verdict(columns: &[u16], values: usize) -> Verdict {
         let (mut p, mut q) = ([0_u8; 512], [0_u8; 512]);
         for column in columns {

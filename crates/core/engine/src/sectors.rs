@@ -17,7 +17,8 @@
 //!   [check: small_gaps_are_closed_where_they_may_be].
 //! - A block is taken whole or not at all [check: blocks_are_whole].
 
-/// Sectors of a block. Gaps that are shorter are closed; writes that are shorter are gathered.
+/// Sectors of a block. A gap shorter than a block is closed; a write shorter than a block is
+/// gathered.
 pub(crate) const BLOCK_SECTORS: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl SectorSet {
 
     pub(crate) fn run(offset: u32, sectors: u32) -> Self {
         assert!(sectors <= 128 && offset + sectors <= 128, "a stripe unit has 128 sectors at most");
-        // An empty run may stand at the very end.
+        // The offset of an empty run may be the end of the unit, where the shift would overflow.
         Self(if sectors == 0 { 0 } else { u128::MAX >> (128 - sectors) << offset })
     }
 
@@ -70,13 +71,13 @@ impl SectorSet {
     /// The number of extents.
     pub(crate) fn runs(self) -> u32 {
         match self.is_one() {
-            // Counting bits is slow on processors without an instruction for it.
+            // Counting bits is slow on processors without an instruction for that.
             true => u32::from(!self.is_empty()),
             false => (self.0 & !(self.0 << 1)).count_ones(),
         }
     }
 
-    /// Whether it is one extent, or none: a carry from its start runs over the end.
+    /// Whether the set has at most one extent: adding its lowest bit carries over the whole extent.
     fn is_one(self) -> bool {
         let lowest = self.0 & self.0.wrapping_neg();
         self.0 & self.0.wrapping_add(lowest) == 0
@@ -102,7 +103,7 @@ impl SectorSet {
         self.0 & other.0 == other.0
     }
 
-    /// Its sectors, in order, counted from the start of the stripe unit.
+    /// The sectors of the set, in order, as offsets from the start of the stripe unit.
     pub fn offsets(self) -> impl Iterator<Item = u32> {
         self.extents().flat_map(|extent| extent.offset..extent.end())
     }
@@ -123,7 +124,7 @@ impl SectorSet {
         })
     }
 
-    /// All sectors of the blocks that it touches.
+    /// All sectors of the blocks that the set touches.
     pub(crate) fn blocks(self) -> Self {
         let blocks = self.extents().map(|extent| {
             let offset = extent.offset / BLOCK_SECTORS * BLOCK_SECTORS;
@@ -133,7 +134,7 @@ impl SectorSet {
         blocks.collect()
     }
 
-    /// The set with its small gaps closed, where `allowed` covers the gap.
+    /// The set with each small gap closed that lies wholly in `allowed`.
     pub(crate) fn joined(self, allowed: Self) -> Self {
         if self.is_one() {
             return self;
@@ -165,13 +166,13 @@ impl FromIterator<Extent> for SectorSet {
 mod tests {
     use super::*;
 
-    /// Sets without a pattern, and those at the edges.
+    /// Random sets, and the sets at the edges of a stripe unit.
     fn sets() -> impl Iterator<Item = SectorSet> {
         let mix = |n: u64| (n ^ (n >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let word = move |n: u64| u128::from(mix(mix(n.wrapping_mul(0x94d0_49bb_1331_11eb)) ^ n));
         let some = (1..2000).map(move |n| {
             let (a, b) = (word(3 * n) << 64 | word(3 * n + 1), word(3 * n + 2));
-            // Dense, thin, and with long extents.
+            // Dense sets, thin sets, and sets with long extents.
             SectorSet(match n % 3 {
                 0 => a,
                 1 => a & (b << 64 | b),

@@ -45,7 +45,7 @@ enum Machine {
 }
 
 impl Shard {
-    /// A shard with this first view. Levels without parity have no stripe cache.
+    /// A shard that starts with `view`. Levels without parity have no stripe cache.
     #[must_use]
     pub fn new(cache: CacheConfig, view: Arc<ArrayView>) -> Self {
         let family = match &*view.geometry {
@@ -58,7 +58,7 @@ impl Shard {
         Self { common: Common::new(view), family }
     }
 
-    /// Number of blocks the driver's arena for this shard must hold; may be none.
+    /// Number of blocks that the driver's arena for this shard must hold; 0 is possible.
     #[must_use]
     pub fn arena_blocks(&self) -> u32 {
         match &self.family {
@@ -73,7 +73,7 @@ impl Shard {
     pub fn block_sectors(&self) -> u32 {
         match &self.family {
             Machine::Stripe(stripes) => stripes.unit_sectors(),
-            // As many as a set of sectors may have.
+            // As many sectors as a set of sectors may have.
             Machine::Mirror(_) => UNIT_SECTORS_MAX,
             Machine::Direct(_) => PROBE_SECTORS,
         }
@@ -91,15 +91,15 @@ impl Shard {
         self.common.pieces.is_empty() && self.common.in_flight == 0 && self.common.works == 0
     }
 
-    /// Prefetches the memory of a piece that will be handled soon, behind others. A hint that
-    /// changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
+    /// Prefetches the memory of a piece that [`Self::handle_piece`] will take soon, after other
+    /// pieces. This is a hint without other effect; [`PREFETCH_PIECES`] ahead is enough.
     pub fn prefetch(&self, piece: &Piece) {
         if let Machine::Stripe(stripes) = &self.family {
             stripes.prefetch(piece);
         }
     }
 
-    /// Takes a piece of a client's request; it is answered once, by [`Self::poll_reply`].
+    /// Takes a piece of a client's request. [`Self::poll_reply`] answers each piece once.
     pub fn handle_piece(&mut self, now: Instant, piece: Piece) {
         self.common.now = now;
         let mut gate = self.common.view.gate;
@@ -114,7 +114,8 @@ impl Shard {
                 let is_first = self.common.has_all_intents();
                 reached(Mark::GatedWrite);
                 self.begin(piece, false);
-                // The gate's request comes after the bits': the gate then waits for both.
+                // The shard asks for the gate after it has asked for bits: the gate then waits for
+                // both.
                 if is_first {
                     self.common.report(Report::WantWrite);
                 }
@@ -128,7 +129,7 @@ impl Shard {
     /// shard's own ([`crate::request::Regions`]).
     ///
     /// # Panics
-    /// On levels without redundancy, which have nothing to compare.
+    /// If the level has no redundancy: it has nothing to compare.
     pub fn handle_work(&mut self, now: Instant, work: Work) {
         self.common.now = now;
         self.common.works += 1;
@@ -162,7 +163,8 @@ impl Shard {
         self.tell_family(done);
     }
 
-    /// Requests in flight at members that left, before the shard submits any under the new view.
+    /// The requests in flight at members that left, collected before the shard submits any request
+    /// under the new view.
     #[inline(never)]
     fn under_way_at(&mut self, departures: &Departures) -> Vec<OrphanRequest> {
         match &mut self.family {
@@ -182,7 +184,7 @@ impl Shard {
         }
     }
 
-    /// A request at a member that left has ended: its memory is free.
+    /// Frees the memory of a request at a member that left, now that the request has ended.
     #[cold]
     #[inline(never)]
     fn let_go(&mut self, memory: ReservedMemory) {
@@ -199,7 +201,7 @@ impl Shard {
         }
     }
 
-    /// Reports a request's end to the family, which is the usual case.
+    /// Reports a request's end to the family, if no change of the view came before: the usual case.
     #[inline(always)]
     fn tell_family(&mut self, done: MemberIoDone) {
         match &mut self.family {
@@ -224,11 +226,11 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Takes a new view of the array. [`Report::ViewInForce`] reports when it rules: with a closed
-    /// gate once all writes have ended, otherwise at once.
+    /// Takes a new view of the array. [`Report::ViewInForce`] reports when the view is in force. A
+    /// view with a closed gate is in force once all writes have ended, any other at once.
     ///
     /// # Panics
-    /// The view is not newer than the one before.
+    /// If the view is not newer than the view before.
     pub fn handle_view(&mut self, now: Instant, view: Arc<ArrayView>) {
         assert!(view.epoch > self.common.view.epoch, "views come in order");
         let slots = usize::from(view.geometry.slots());
@@ -259,7 +261,7 @@ impl Shard {
         match view.gate {
             Gate::Open => unanswered = self.grant_intent(),
             Gate::ReadOnly | Gate::Broken => unanswered = self.common.pieces.take_unanswered(),
-            // The request for a closed gate may have crossed this view on its way.
+            // The shard's request to open a closed gate may have crossed this view on its way.
             Gate::Closed if !self.common.has_all_intents() => {
                 reached(Mark::AskedAgain);
                 self.common.report(Report::WantWrite);
@@ -291,7 +293,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Superblocks allow writes now. Returns the pieces whose answer waited for that, not for bits.
+    /// Notes that superblocks allow writes now. Returns the pieces that waited only for that: they
+    /// do not wait for bits.
     fn grant_intent(&mut self) -> Vec<PieceKey> {
         if planted(Bug::GatedLost) {
             return Vec::new();
@@ -316,14 +319,14 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Answered by [`Report::Touched`], with bits of writes since the last query, if it has a
-    /// bitmap.
+    /// Answered by [`Report::Touched`] with the bits of writes since the last query, if the array
+    /// has a bitmap.
     pub fn handle_touched_query(&mut self, now: Instant) {
         self.common.now = now;
         self.common.tell_touched();
     }
 
-    /// Answered by [`Report::Activity`] with recent writes.
+    /// Answered by [`Report::Activity`], which tells when the shard last wrote.
     pub fn handle_activity_query(&mut self, now: Instant) {
         self.common.now = now;
         let writing = self.common.pieces.writes() + self.common.pieces.waiting() > 0;
@@ -331,8 +334,8 @@ impl Shard {
         self.common.report(Report::Activity { last_write, writing });
     }
 
-    /// Writes all acknowledged data back; [`Report::WrittenBack`] reports the end. One round at a
-    /// time.
+    /// Writes all acknowledged data back to the members; [`Report::WrittenBack`] reports the end.
+    /// One round at a time.
     pub fn handle_write_back(&mut self, now: Instant, round: u64) {
         self.common.now = now;
         match &mut self.family {
@@ -353,13 +356,14 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Takes the members to watch, and those that sit out. Unlike a view this does not wait for
-    /// requests in flight: reads of a member that sits out are abandoned and made in another way.
+    /// Takes the members that sit out, and whether to measure members. Unlike a view this does not
+    /// wait for requests in flight: the shard abandons reads of a member that sits out and computes
+    /// the bytes in another way.
     pub fn handle_slow_members(&mut self, now: Instant, slow_members: Arc<SlowMembers>) {
         self.common.now = now;
         let Common { clocks, view, .. } = &mut self.common;
         match &mut self.family {
-            // No member can stand in for another.
+            // On levels without redundancy, no member can stand in for another.
             Machine::Direct(_) => {}
             Machine::Mirror(mirror) => {
                 clocks.note_slow_members(now, slow_members, view);
@@ -373,7 +377,7 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Reports members' pace, and probes those that sit out, when it is time.
+    /// Reports members' pace, and probes the members that sit out, when their time has come.
     fn look_at_members(&mut self, now: Instant) {
         self.common.report_pace();
         for (slot, sector, sectors) in self.common.clocks.probes(now) {
@@ -390,7 +394,7 @@ impl Shard {
         }
     }
 
-    /// The time of [`Self::poll_timeout`] has come.
+    /// Called when the time of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.common.now = now;
         self.look_at_members(now);
@@ -411,7 +415,7 @@ impl Shard {
     }
 
     /// Sectors of pieces that the shard acknowledged early and whose payload it keeps. A piece
-    /// counts whole until all of it is on the members.
+    /// counts whole until all its sectors are on the members.
     #[must_use]
     pub fn dirty_sectors(&self) -> u64 {
         self.common.kept_sectors()
@@ -426,23 +430,24 @@ impl Shard {
         }
     }
 
-    /// Whether a piece of the request was acknowledged early, and is not on the members.
+    /// Whether the shard acknowledged a piece of the request early, and that piece is not yet on
+    /// the members.
     #[must_use]
     pub fn keeps(&self, request: RequestId) -> bool {
         self.common.pieces.keeps(request)
     }
 
-    /// Whether acknowledged sectors were lost, and have not been written again since.
+    /// Whether acknowledged sectors were lost, and no client has written them again since.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         match &self.family {
             Machine::Stripe(stripes) => stripes.has_lost(),
-            // They acknowledge a write only when members have it.
+            // These families acknowledge a write only when the members have it.
             Machine::Direct(_) | Machine::Mirror(_) => false,
         }
     }
 
-    /// Stripes that could begin, and wait for memory.
+    /// Number of stripes that could begin, and wait for memory.
     #[must_use]
     pub fn waiting(&self) -> usize {
         match &self.family {
@@ -451,7 +456,7 @@ impl Shard {
         }
     }
 
-    /// 1. Work on bytes, for the driver to carry out.
+    /// 1. Computations on bytes, for the driver to carry out.
     pub fn poll_computation(&mut self) -> Option<Computation> {
         self.common.computations.pop_front()
     }
@@ -461,8 +466,8 @@ impl Shard {
         self.common.member_ios.pop_front()
     }
 
-    /// The purpose of a request that was just polled. For drivers that serve readers and the
-    /// flusher in turns, and let background work wait.
+    /// The purpose of a request that was just polled. Drivers use it to serve readers and the
+    /// flusher in turns, and to let background work wait.
     #[must_use]
     pub fn purpose_of(&self, io: &MemberIo) -> Purpose {
         let fills_block =
@@ -486,8 +491,8 @@ impl Shard {
         self.common.replies.pop_front()
     }
 
-    /// 5. Requests whose payload a piece no longer needs that was acknowledged early
-    ///    ([`PieceReply::keeps_payload`]), each named once for each such piece.
+    /// 5. A request whose payload is no longer needed by a piece that was acknowledged early
+    ///    ([`PieceReply::keeps_payload`]). Each request is named once for each such piece.
     pub fn poll_release(&mut self) -> Option<RequestId> {
         self.common.releases.pop_front()
     }
@@ -504,7 +509,8 @@ impl Shard {
             Machine::Mirror(mirror) => mirror.handle_piece(&mut self.common, key, &piece),
             Machine::Stripe(stripes) => stripes.handle_piece(&mut self.common, key, &piece),
         }
-        // This part stands for the split itself: without it a piece could end half split.
+        // The piece counts one part for the split itself: without that part, a piece could end half
+        // split.
         if has_intent {
             self.common.part_done(key, Ok(()));
         } else {

@@ -1,7 +1,7 @@
 //! Values under names that are not used again soon: [`slotmap`] with names that a driver can carry.
 //!
-//! A name says which place a value has and how often the place has been used, so that an old name
-//! never finds a new value. Once it has been as full as it gets, nothing is allocated any more.
+//! A name holds the value's place and the number of uses of that place, so that an old name never
+//! finds a new value. A slab that has reached its greatest size allocates nothing more.
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
@@ -18,12 +18,13 @@ impl<T> Default for Slab<T> {
 
 fn key(name: u64) -> DefaultKey {
     let key = KeyData::from_ffi(name);
-    // A plain number would name the first use of its place.
+    // A plain number without its upper half would name the first use of its place.
     if key.as_ffi() == name { key.into() } else { DefaultKey::null() }
 }
 
 impl<T> Slab<T> {
-    /// Stores `value` and returns its name. Names are large: their upper half counts uses, from 1.
+    /// Stores `value` and returns its name. Names are large: their upper half counts the uses of a
+    /// place, from 1.
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         self.values.insert(value).data().as_ffi()
     }
@@ -59,7 +60,8 @@ impl<T> Slab<T> {
 mod tests {
     use super::*;
 
-    /// Once, a name without its upper half was taken for the number of a stripe.
+    /// Guards against an old bug: a name without its upper half was taken for the number of a
+    /// stripe.
     #[test]
     fn a_name_is_never_a_small_number() {
         let mut slab = Slab::default();

@@ -1,7 +1,7 @@
-//! Time as the driver tells it: nanoseconds since a moment of the driver's choosing.
+//! Time as the driver passes it: nanoseconds since a moment of the driver's choosing.
 //!
-//! The engine reads no clock. Every `handle_*` that needs the time is given it, and it never goes
-//! back; the simulator's time is virtual.
+//! The engine reads no clock. The driver passes the time to every `handle_*` that needs it, and
+//! that time never goes back. The simulator's time is virtual.
 
 /// Nanoseconds since the driver's origin. Never goes back between two calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

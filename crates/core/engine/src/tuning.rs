@@ -4,12 +4,12 @@ use braid_geometry::Geometry;
 
 use crate::context::PROBE_SECTORS;
 
-/// When a write is acknowledged.
+/// The moment at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
-    /// When every member has it, as md does.
+    /// When every member has the write, as in md.
     WriteThrough,
-    /// When it is in the cache; FLUSH and FUA bring it to stable storage.
+    /// When the write is in the cache; FLUSH and FUA bring it to stable storage.
     #[default]
     WriteBack,
 }
@@ -17,7 +17,7 @@ pub enum CacheMode {
 /// Settings of one shard's stripe cache (levels 4, 5, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Stripes that are written at a time, or whose blocks are cached; at least 1, at most the
+    /// The most stripes that are being written or whose blocks are cached. At least 1, at most the
     /// number that the shard was made for. Waiting stripes do not count.
     pub stripes: u32,
     /// When writes are acknowledged.
@@ -25,11 +25,11 @@ pub struct Tuning {
     /// How often full-width writes may pass a stripe that must read first; 0: always
     /// ([`crate::Bypass`]).
     pub bypass_threshold: u32,
-    /// Sectors of pieces that may be acknowledged with a part not on the members yet. A write
-    /// beyond that waits until it is on them.
+    /// The most sectors of pieces that are acknowledged while a part is not on the members yet. A
+    /// write beyond that is acknowledged only when the members have it.
     pub dirty_sectors_max: u32,
-    /// Milliseconds that a partial stripe waits to fill up (write-back). Any stripe stands back
-    /// behind full-width writes for at most twice that.
+    /// Milliseconds that a partial stripe waits to fill up (write-back). Any stripe waits behind
+    /// full-width writes for at most twice that.
     pub age_max_ms: u64,
     /// Whether a write begins at once if a flush came after every few writes before it. For members
     /// that do not seek: an arm that goes to each write by itself costs more than the flush saves.
@@ -45,19 +45,21 @@ pub struct CacheConfig {
     /// Sectors of a stripe unit, at most: a power of two up to [`UNIT_SECTORS_MAX`], or the smaller
     /// chunk.
     pub unit_sectors_max: u32,
-    /// The most that [`Tuning::stripes`] may ask for; at least one. The driver's arena has room for
-    /// them ([`crate::Shard::arena_blocks`]); unused memory need not exist.
+    /// The greatest value that [`Tuning::stripes`] may take; at least one. The driver's arena has
+    /// room for so many stripes ([`crate::Shard::arena_blocks`]); the driver need not allocate
+    /// unused memory.
     pub stripes_max: u32,
     /// Blocks of 4 KiB in the driver's file for acknowledged writes
-    /// ([`crate::effect::CacheRecord`]). None without such a file: then acknowledged writes that
-    /// the members lack are lost with the process.
+    /// ([`crate::effect::CacheRecord`]). `None` if the driver has no such file: acknowledged writes
+    /// that the members lack are then lost with the process.
     pub cached_blocks_max: Option<u32>,
-    /// The first settings.
+    /// The settings to start with.
     pub tuning: Tuning,
 }
 
 impl CacheConfig {
-    /// Sectors of a block, and of background work at most: the stripe unit on levels with parity.
+    /// Sectors of a block, which is the stripe unit on levels with parity. Background work has at
+    /// most so many sectors.
     #[must_use]
     pub fn block_sectors(&self, geometry: &Geometry) -> u32 {
         match geometry {
@@ -87,20 +89,23 @@ impl Default for Tuning {
 /// The number of corrected read errors that a member may have, and the reaction to more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadErrorLimit {
-    /// The limit; the count halves for each hour that passes. None: any number.
+    /// The limit; the count of errors halves for each hour that passes. `None` allows any number.
     pub most: Option<u32>,
     /// The reaction beyond the limit.
     pub then: OnReadErrors,
 }
 
-/// The reaction to a member with more read errors than its limit; each includes those before it.
+/// The reaction to a member with more read errors than its limit. Each reaction includes those
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReadErrors {
     /// Warn the operator.
     Warn,
-    /// If a spare waits, copy the member to it while it serves; then the member leaves.
+    /// If a spare is present, copy the member to the spare while the member serves; then the member
+    /// leaves.
     Replace,
-    /// If none waits and the others bear it, put the member out at once, as md does it.
+    /// If no spare is present and the level tolerates the loss, put the member out at once, as md
+    /// does.
     Fail,
 }
 
@@ -116,7 +121,7 @@ impl ReadErrorLimit {
 }
 
 impl Default for ReadErrorLimit {
-    /// md's number.
+    /// md's limit.
     fn default() -> Self {
         Self { most: Some(20), ..Self::OFF }
     }
@@ -127,13 +132,14 @@ impl Default for ReadErrorLimit {
 pub struct SitOut {
     /// Whether members may sit out.
     pub is_on: bool,
-    /// How many times as slow as its siblings; at least 2.
+    /// The ratio of a member's latency to its siblings' from which the member sits out; at least 2.
     pub factor: u32,
-    /// The least latency in milliseconds, whatever its siblings do. Longer than an elevator or a
-    /// multiplexer before the members holds a read back (two periods, 400 ms).
+    /// The least latency in milliseconds at which a member sits out, whatever its siblings'
+    /// latency. It exceeds the time for which an elevator or a multiplexer before the members holds
+    /// a read back (two periods, 400 ms).
     pub min_ms: u64,
-    /// Milliseconds of a write's age that do not count: elevators before the members hold writes
-    /// back behind reads. A driver without elevators sets 0.
+    /// Milliseconds of a write's age that do not count, because elevators before the members hold
+    /// writes back behind reads. A driver without elevators sets 0.
     pub write_slack_ms: u64,
 }
 
@@ -145,10 +151,11 @@ impl SitOut {
 /// How long the array waits for a silent member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Milliseconds of silence after which a member that can come back goes away; none for ever.
-    /// Longer than the 7 s for which disks made for RAID try a bad sector.
+    /// Milliseconds of silence after which a member that can come back goes away; `None` for ever.
+    /// The time exceeds the 7 s for which disks made for RAID try a bad sector.
     pub silence_ms: Option<u64>,
-    /// Milliseconds for which its slot waits for it before a spare may have it.
+    /// Milliseconds for which the slot of a member that is away waits for that member, before a
+    /// spare may take the slot.
     pub spare_after_ms: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Background work, which no client asked for, and its outcomes.
 //!
-//! A job asks a shard for one band at a time: a stripe unit of every member. The shard orders it
-//! with the client's writes of the same band, takes it on when clients leave room, and answers with
-//! a result. It never knows which job it was for.
+//! A job asks a shard for one band at a time: a stripe unit of every member. The shard orders the
+//! work with clients' writes to the same band, takes it on when clients leave room, and reports a
+//! result. The shard never knows which job asked.
 //!
 //! ```text
 //!   job ── Work { id, class, task, start } ──▶ Shard::handle_work
@@ -19,27 +19,27 @@ pub use crate::sectors::SectorSet;
 /// One band's worth of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Returns with the outcome.
+    /// The work's name; the reports about the work return it.
     pub id: WorkId,
-    /// Its priority against clients' requests.
+    /// The work's priority against clients' requests.
     pub class: Class,
-    /// The task.
+    /// The task to carry out on the band.
     pub task: Task,
     /// The first sector. On levels with parity: in the data area of each member, at or inside a
     /// band (a multiple of [`crate::Shard::block_sectors`]). On levels with copies: of the array.
     pub start: u64,
-    /// How many: at most [`crate::Shard::block_sectors`], inside one band or region.
+    /// Number of sectors: at most [`crate::Shard::block_sectors`], inside one band or region.
     pub sectors: u32,
 }
 
 /// The priority of background work's requests against clients'. Elevators know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Idle requests go when no client's request waits, or when they have waited too long. A band
-    /// that is read is not written: so such work gives the band up, once, to a write that waits for
-    /// it, and then takes its turn.
+    /// Requests of this class go when no client's request waits, or when they have waited too long.
+    /// No write can begin in a band that is being read. So idle work gives its band up, once, to a
+    /// write that waits for the band; then the work takes its turn.
     Idle,
-    /// They go in their turn.
+    /// Requests of this class go in their turn.
     BestEffort,
 }
 
@@ -49,36 +49,38 @@ pub enum Task {
     /// Read the band. Report where its parity does not match its data, or its copies differ, and
     /// the wrong member if the algebra names it. Write only unreadable or logged sectors.
     Compare,
-    /// [`Task::Compare`], and rewrite sectors known to be wrong from the others. Unknown ones stay.
+    /// Compare as [`Task::Compare`] does, and rewrite from the other members each sector that is
+    /// known to be wrong. Sectors that disagree in an unknown place stay as they are.
     Repair,
-    /// Read one sector that no member can give, because bad-block logs name too much of it, in
-    /// spite of the logs. If all agree, and more than one member confirms it, rewrite as it is each
-    /// logged sector that was readable. Write nothing else.
+    /// Read a sector that no member can supply, because bad-block logs name too much of it, in
+    /// spite of the logs. If all members agree, and more than one member confirms the sector,
+    /// rewrite unchanged each logged sector that was readable. Write nothing else.
     Retry,
-    /// [`Task::Compare`], and rewrite differences: data is believed, or the first copy that can be
-    /// read, as md does beyond the resync offset.
+    /// Compare as [`Task::Compare`] does, and rewrite differences. On parity levels the data is
+    /// believed, on mirrors the first copy that can be read, as md does beyond the resync offset.
     Resync,
-    /// Make the data of members in recovery from the others, and write it to them.
+    /// Compute the data of members in recovery from the other members, and write it to them.
     Recover,
-    /// Copy the band from members that have a replacement to their replacement. Make sectors that a
-    /// member cannot read from the others.
+    /// Copy the band from each member with a replacement to that replacement. Compute sectors that
+    /// a member cannot read from the other members.
     Replace,
 }
 
 impl Task {
-    /// Whether it compares, and leaves unknown sectors as they are.
+    /// Whether the task compares, and leaves sectors as they are if the wrong member is unknown.
     #[must_use]
     pub const fn checks(self) -> bool {
         matches!(self, Self::Compare | Self::Repair | Self::Retry)
     }
 
-    /// Whether it makes members' missing data, and goes on beyond ranges that it cannot make.
+    /// Whether the task computes members' missing data, and goes on beyond ranges that it cannot
+    /// compute.
     #[must_use]
     pub const fn makes(self) -> bool {
         matches!(self, Self::Resync) || self.fills()
     }
 
-    /// Whether it fills a member.
+    /// Whether the task fills a member with data.
     #[must_use]
     pub const fn fills(self) -> bool {
         matches!(self, Self::Recover | Self::Replace)
@@ -88,37 +90,38 @@ impl Task {
 /// The outcome of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it was read; parity differs here.
+    /// The whole band was read; these sectors of parity differ.
     Compared(Difference),
     /// The readable copies were compared.
     CopiesCompared {
         /// Sectors that differ from the first copy, over all copies.
         differing: u32,
     },
-    /// All of it was read, or made from the others; errors were reported
-    /// ([`crate::effect::Report::Found`]). Ends a [`Task::Repair`], or a [`Task::Compare`] with
-    /// writes.
+    /// The whole band was read, or computed from the other members; errors were reported
+    /// ([`crate::effect::Report::Found`]). Ends a [`Task::Repair`], or a [`Task::Compare`] that
+    /// wrote.
     Checked {
         /// Sectors found wrong or in disagreement, over all members.
         differing: u32,
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// It agrees: it did, or it was rewritten.
+    /// The band agrees: it agreed before, or was rewritten.
     Done {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// A task that fills or levels members could not make some sectors; each lacking member was
-    /// reported ([`crate::effect::Report::Unmade`]). Sectors that could be made are written, but
-    /// perhaps not all if the task asked for more than one.
+    /// A task that fills or resyncs members could not compute some sectors; each member that lacks
+    /// them was reported ([`crate::effect::Report::Unmade`]). Sectors that could be computed are
+    /// written, but perhaps not all if the task asked for more than one.
     Unmade {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// The task made nothing: some sectors were unreadable, or have no member.
+    /// The task computed nothing: some sectors were unreadable, or no member holds them.
     Unreadable,
-    /// A needed member sits out: the band would hold up clients. The job repeats it later.
+    /// A member that the task needs sits out, and the work would hold up clients of the band. The
+    /// job repeats the work later.
     SitsOut,
     /// A member failed a write, which was reported.
     Unwritten,
@@ -127,35 +130,35 @@ pub enum Outcome {
 /// Sectors of a stripe unit whose parity does not match the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// In P.
+    /// Sectors where P differs.
     pub p: SectorSet,
-    /// In Q; empty on levels without.
+    /// Sectors where Q differs; empty on levels without Q.
     pub q: SectorSet,
 }
 
 /// A finding about one run of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// One member is wrong: the syndromes, or most copies, name it.
+    /// One member is wrong: the syndromes, or the majority of the copies, name that member.
     Rot {
         /// The member.
         member: MemberId,
-        /// Its slot.
+        /// The member's slot.
         slot: Slot,
-        /// First sector, of the member's data area.
+        /// First wrong sector, in the member's data area.
         start: MemberSector,
-        /// How many.
+        /// Number of wrong sectors.
         sectors: u32,
-        /// The kind of the sectors.
+        /// The content of the sectors: data, P or Q.
         kind: RotKind,
         /// The shard's reaction.
         fate: Fate,
     },
-    /// Sectors are wrong, in an unknown place. They stay as they are.
+    /// Sectors disagree, and the wrong member is unknown. The sectors stay as they are.
     Ambiguous {
-        /// First sector, of each member's data area (on levels with copies: the first copy's).
+        /// First sector, in each member's data area (on levels with copies: in the first copy's).
         start: MemberSector,
-        /// How many.
+        /// Number of sectors.
         sectors: u32,
         /// The first sector of the array, on levels with copies.
         array: Option<LogicalSector>,
@@ -167,29 +170,30 @@ pub enum Finding {
 /// The role of a member's sectors in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotKind {
-    /// Data, from this sector of the array on.
+    /// Data; its first sector is this sector of the array.
     Data(LogicalSector),
-    /// The sum.
+    /// P, the sum of the data columns.
     P,
-    /// The weighted sum.
+    /// Q, the weighted sum of the data columns.
     Q,
 }
 
 /// The shard's reaction to wrong sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// None: the task asked for none, or the member failed the write.
+    /// No reaction: the task asked for none, or the member failed the write.
     Left,
-    /// They were rewritten; a second read could not verify them.
+    /// The sectors were rewritten; a second read could not verify them.
     Unverified,
-    /// They were rewritten, read again, and agree with the others.
+    /// The sectors were rewritten and read again, and agree with the other members.
     Repaired,
 }
 
-/// The most slots named. In larger arrays a few stand out, or any may be wrong.
+/// The greatest number of slots that [`Candidates`] names. In larger arrays a few slots stand out,
+/// or any may be wrong.
 pub const CANDIDATES_MAX: usize = 16;
 
-/// Slots some of which are wrong.
+/// Slots of which some are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidates {
     named: [Slot; CANDIDATES_MAX],
@@ -197,7 +201,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// These, in order.
+    /// Candidates of these slots, in order.
     #[must_use]
     pub fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
         let mut candidates = Self { named: [Slot(0); CANDIDATES_MAX], count: 0 };
@@ -210,13 +214,13 @@ impl Candidates {
         candidates
     }
 
-    /// How many there are.
+    /// The number of candidates, which may exceed [`CANDIDATES_MAX`].
     #[must_use]
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// The first of them, up to [`CANDIDATES_MAX`].
+    /// The first candidates, up to [`CANDIDATES_MAX`].
     #[must_use]
     pub fn named(&self) -> &[Slot] {
         &self.named[..usize::from(self.count).min(CANDIDATES_MAX)]
@@ -224,17 +228,17 @@ impl Candidates {
 }
 
 impl Difference {
-    /// None at all.
+    /// No sector differs.
     pub const NONE: Self = Self { p: SectorSet::EMPTY, q: SectorSet::EMPTY };
 }
 
 /// The purpose of a member request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// For a client, or to probe the member's speed.
+    /// A request for a client, or a probe of the member's speed.
     Client,
     /// A read that a write needs first.
     Write,
-    /// For background work of this class.
+    /// A request of background work of this class.
     Background(Class),
 }

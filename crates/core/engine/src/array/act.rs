@@ -49,7 +49,7 @@ impl Array {
                     consistency.members_are_told();
                 }
             }
-            // No view has been published: the next update records the rest.
+            // No view has been published yet: the next update records the remaining losses.
             SuperblocksAction::DropUpdate => {
                 if !roster.records_all() && !self.condition.broken {
                     reached(Mark::LossWhileRecording);
@@ -84,8 +84,8 @@ impl Array {
                 self.gatekeeper.close();
                 self.publish();
             }
-            // The writes of the last run are not flushed on an absent member: if it came back with
-            // the same count, it would be believed (I8).
+            // An absent member may lack the writes of the last run, since they were not flushed
+            // there. If it came back with the same event count, it would be believed (I8).
             SuperblocksAction::RecordAbsent => {
                 assert!(self.superblocks.absent_untold(), "who was away is recorded once");
                 self.write_superblocks(on_disk, UpdateReason::Devices);
@@ -220,7 +220,7 @@ impl Array {
         }
     }
 
-    /// Superblocks record these members: shards may know them.
+    /// Takes in members that the superblocks record by now: shards may get to know them.
     fn take_in(&mut self, newcomers: &[MemberId]) {
         for member in newcomers {
             let member = *member;
@@ -246,8 +246,8 @@ impl Array {
     }
 
     pub(super) fn flush(&mut self, purpose: FlushPurpose) {
-        // With logs, no resync follows a crash: a rebuilt member must not be more durable than its
-        // sources. No log covers a band whose parity had no member when it was written.
+        // With logs, no resync follows a crash, so a rebuilt member must not be more durable than
+        // its sources. No log covers a band that had no member for its parity when it was written.
         let is_logged = self.consistency.has_logs();
         let targets = match purpose {
             FlushPurpose::Job => self.jobs.flush_begins().filter(|_| !is_logged),
@@ -259,9 +259,9 @@ impl Array {
         self.caches.flush(purpose, members, &mut self.out);
     }
 
-    /// A member failed a write. A healthy member stays, and the array refuses writes from then on:
-    /// if it were put out, redundancy would be lost, and the next member would follow. A member
-    /// that is still being filled is put out at no cost.
+    /// Handles a member's failed write. A healthy member stays, and the array refuses writes from
+    /// now on: putting the member out would cost redundancy, and the next member would follow. A
+    /// member that is still being filled is put out at no cost.
     pub(super) fn misses_write(&mut self, MemberFault { kind, cause }: MemberFault) {
         let member = cause.member;
         let slot = self.roster.slot_of(member);
@@ -277,7 +277,7 @@ impl Array {
         }
     }
 
-    /// Takes a member out if the level bears it; otherwise the array refuses writes.
+    /// Takes a member out if the level tolerates the loss; otherwise the array refuses writes.
     pub(super) fn fail_member(&mut self, cause: Cause) {
         let member = cause.member;
         if self.consistency.file() == Some(member) {
@@ -300,14 +300,14 @@ impl Array {
         let replaced = self.roster.slot_to_replace(member);
         let Some(failed) = self.roster.slot_of(member).or(replaced) else { return };
         if self.roster.is_newcomer(member) {
-            // No shard has written to it. The next update no longer names it.
+            // No shard has written to this newcomer. The next update no longer names it.
             self.roster.forget_newcomer(member);
             self.out.change();
             self.out.push(ArrayEffect::Leave { member });
             return self.out.notice(Notice::SpareLost { member, cause });
         }
         if replaced.is_some() {
-            // The member that it replaces is still present, but the replacement missed writes.
+            // The slot's member is still present, but its replacement missed writes.
             reached(Mark::ReplacementLost);
             self.out.push(ArrayEffect::Leave { member });
             return self.roster.take_out_replacement(failed, cause);
@@ -327,7 +327,7 @@ impl Array {
             let misses_nothing = self.condition.read_only;
             let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);
             if misses_nothing {
-                // So no record comes first.
+                // A read-only array writes no superblocks, so no record comes before the view.
                 let losses = self.roster.take_unrecorded();
                 self.report_losses(&losses);
                 self.out.publish();
@@ -337,13 +337,12 @@ impl Array {
         }
     }
 
-    /// The level does not bear the failure: no writes from now on.
+    /// Stops all writes: the level does not tolerate the failure.
     pub(super) fn break_down(&mut self, cause: Cause) {
         self.take_no_writes(Notice::Broken { member: cause.member, cause });
     }
 
-    /// Refuses writes from now on. Superblocks stay active: at the next start redundancy is in
-    /// doubt.
+    /// Refuses writes from now on. Superblocks stay active: the next start must doubt redundancy.
     pub(super) fn take_no_writes(&mut self, notice: Notice) {
         if !self.condition.broken {
             reached(Mark::BreaksDown);
@@ -355,7 +354,8 @@ impl Array {
         }
     }
 
-    /// Publishes the current state. Never called between a failure and its record (I4).
+    /// Publishes the current state. Never called between a failure and its record in superblocks
+    /// (I4).
     pub(super) fn publish(&mut self) {
         self.roster.are_told();
         self.out.is_published();

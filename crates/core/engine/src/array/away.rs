@@ -35,11 +35,11 @@ pub(super) struct Away {
 /// A member that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwayMember {
-    /// The slot that it had.
+    /// The slot that the member had.
     pub slot: Slot,
-    /// When it was put out.
+    /// When the member was put out.
     pub since: Instant,
-    /// When a spare may have its slot; none if it may now.
+    /// When a spare may take the slot; `None` if it may now.
     pub spare_at: Option<Instant>,
 }
 
@@ -56,12 +56,12 @@ impl Away {
         self.members.insert(member, away);
     }
 
-    /// The member came back, or the operator removed it.
+    /// Forgets an away member, because it came back or the operator removed it.
     pub(super) fn ends(&mut self, member: MemberId) -> Option<AwayMember> {
         self.members.remove(&member)
     }
 
-    /// Whether the slot waits for its member, so that no spare may have it yet.
+    /// Whether the slot waits for its away member, so that no spare may take the slot yet.
     pub(super) fn keeps(&self, slot: Slot, now: Instant) -> bool {
         let mut of_slot = self.members.values().filter(|away| away.slot == slot);
         of_slot.any(|away| away.spare_at.is_some_and(|at| now < at))
@@ -72,7 +72,7 @@ impl Away {
         self.members.values().filter_map(|away| away.spare_at).min()
     }
 
-    /// Slots whose time has come stop waiting.
+    /// Ends the wait of each slot whose time has come.
     pub(super) fn look(&mut self, now: Instant) {
         for away in self.members.values_mut() {
             away.spare_at = away.spare_at.filter(|at| now < *at);

@@ -31,17 +31,19 @@ struct Log {
     wanted: BadBlocks,
     /// The ranges that the log names, durably.
     named: BadBlocks,
-    /// `named` on the disk. Without sectors if the array keeps no log, or leaves it untouched.
+    /// The log's content on the disk. It has no sectors if the array keeps no log, or leaves the
+    /// log untouched.
     on_disk: BadLog,
     out: Option<Arc<BadLogWrite>>,
-    /// The state of the sectors behind the log's last.
+    /// Whether the content behind the log's last sector is known.
     tail: Tail,
-    /// Superblocks record whether it names any range, since it was written, or came.
+    /// Superblocks record whether the log names any range, as of its last write or the member's
+    /// arrival.
     is_told: bool,
 }
 
 impl Log {
-    /// The log that the next write will find, and its tail.
+    /// The log content that the next write will find on disk, and the state of its tail.
     fn base(&self) -> (&BadLog, Tail) {
         match &self.out {
             Some(out) => (&out.says, Tail::Blank),
@@ -49,7 +51,7 @@ impl Log {
         }
     }
 
-    /// Takes the wanted ranges, if the log has room for them.
+    /// Sets the wanted ranges, if the log has room for them. False if not.
     fn wants(&mut self, wanted: BadBlocks) -> bool {
         let (base, tail) = self.base();
         let has_room = base.reaches(&wanted, tail);
@@ -66,7 +68,8 @@ pub(super) struct BadLogs {
 }
 
 impl BadLogs {
-    /// Keeps a member's log, which names these ranges; or a log that stays untouched.
+    /// Keeps a member's log, which names the ranges `named`. `on_disk` has no sectors if the log
+    /// shall stay untouched.
     pub(super) fn keep(&mut self, member: MemberId, on_disk: BadLog, named: BadBlocks) {
         assert!(!on_disk.is_kept() || on_disk.named() == named, "it says what it names");
         let wanted = named.clone();
@@ -74,7 +77,8 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// Keeps the log of a new member, whatever it names: all of the member is going to be filled.
+    /// Keeps the log of a new member and ignores its content: all of the member is going to be
+    /// filled.
     pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
         let on_disk = BadLog::new(log_sectors, []);
         let (wanted, named) = (BadBlocks::default(), BadBlocks::default());
@@ -83,8 +87,8 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// No member can supply the data of `range`: this member's log must name it. False if the
-    /// member keeps no log, or the log has no room.
+    /// Marks `range` as bad in the member's log, because no member can supply its data. False if
+    /// the array keeps no log of this member, or the log has no room.
     #[must_use]
     pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
         let Some(log) = self.logs.get_mut(&member) else { return false };
@@ -97,13 +101,13 @@ impl BadLogs {
         has_room
     }
 
-    /// A range of a member has been written.
+    /// Clears a range of a member that has been written.
     pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
         let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
             return; // It keeps none, or an untouched one.
         };
         let wanted = log.wanted.without(range);
-        // A hole in a range takes one more record: in a full log the range stays.
+        // A hole in a range takes one more record: if the log is full, the whole range stays named.
         if wanted != log.wanted && log.wants(wanted) {
             reached(Mark::BadBlockCleared);
         }
@@ -117,7 +121,7 @@ impl BadLogs {
         self.logs.values().any(|log| log.out.is_some())
     }
 
-    /// Begins a write of a member's log. It may take another write to reach the wanted content.
+    /// Begins a write of a member's log. The wanted content may take several writes.
     pub(super) fn begin(&mut self, member: MemberId) -> Arc<BadLogWrite> {
         let log = self.logs.get_mut(&member).expect("it keeps one");
         assert!(log.out.is_none() && log.on_disk.is_kept(), "one at a time, where there is one");
@@ -132,7 +136,8 @@ impl BadLogs {
         write
     }
 
-    /// That write has ended. True if superblocks do not record yet whether the log names any range.
+    /// Ends the write that `begin` began. True if superblocks do not record yet whether the log
+    /// names any range.
     pub(super) fn ended(&mut self, member: MemberId, is_written: bool) -> bool {
         let log = self.logs.get_mut(&member).expect("it keeps one");
         let write = log.out.take().expect("a log that was being written");
@@ -156,7 +161,8 @@ impl BadLogs {
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }
 
-    /// Logs written since the array was opened, and whether they name any range.
+    /// The members whose logs were written since the array was opened, and whether each log names
+    /// any range.
     pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
         let is_told = |(_, log): &(&MemberId, &Log)| log.is_told && log.on_disk.is_kept();
         let written = self.logs.iter().filter(is_told);
@@ -210,7 +216,7 @@ mod tests {
         logs.clear(MEMBER, range(12, 4));
         assert!(logs.ended(MEMBER, true));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4)]));
-        // A range marked during a write, and cleared before that write has ended.
+        // This range is marked during a write, and cleared before that write has ended.
         assert!(logs.mark(MEMBER, range(40, 8)));
         logs.begin(MEMBER);
         logs.clear(MEMBER, range(40, 8));
@@ -240,7 +246,7 @@ mod tests {
         assert!(logs.bad_blocks(MEMBER).is_some_and(|bad| bad.contains(range(5100, 1).start, 8)));
         logs.clear(MEMBER, range(5000, 8));
         assert!(logs.is_due(MEMBER), "a shorter one fits");
-        // A second sector has room.
+        // A second sector gives the log room.
         logs.keep_blank(MEMBER, 2);
         let marked = (0..128).filter(|block| logs.mark(MEMBER, range(block * 16, 8)));
         assert_eq!(marked.count(), 128);

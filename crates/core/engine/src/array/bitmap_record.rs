@@ -12,7 +12,7 @@ const WRITTEN_BYTES: u64 = 4096;
 /// A summary of an array's write-intent bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapLook {
-    /// Bytes that a bit stands for: of each member; of the array on level 10.
+    /// Bytes that a bit stands for: of each member, or on level 10 of the array.
     pub bit_bytes: u64,
     /// The number of bits.
     pub bits: u64,
@@ -25,9 +25,9 @@ pub struct BitmapLook {
 /// The new content of a member's write-intent bitmap, and the parts of it that differ there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapRecord {
-    /// Its superblock.
+    /// The bitmap's superblock.
     pub head: BitmapSuperblock,
-    /// All of its bits.
+    /// All bits of the bitmap.
     pub bits: Arc<Bits>,
     /// The marks of a lockless bitmap.
     pub marks: Option<Arc<LocklessMarks>>,
@@ -37,15 +37,16 @@ pub struct BitmapRecord {
     pub has_new_head: bool,
     /// The member's bitmap is unknown: all of it is written.
     pub is_whole: bool,
-    /// Members' old bits are invalid, and no part of this bitmap: its superblock says *stale*.
+    /// The members' old bits are invalid and do not belong to this bitmap, so its superblock says
+    /// *stale*.
     pub is_in_the_making: bool,
 }
 
 /// The write to a member's write-intent bitmap: the offset on the device, in bytes, and the bytes.
-/// It covers whole 4 KiB blocks, for devices that take no less.
+/// The write covers whole 4 KiB blocks, for devices that take no smaller writes.
 ///
 /// # Panics
-/// The member has no room for a bitmap: the array checks that before.
+/// If the member has no room for a bitmap: the array checks that before.
 #[must_use]
 pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u8>) {
     let at = superblock.device.super_offset_sectors;
@@ -62,7 +63,7 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let head = record.has_new_head.then_some((0, 0));
     let all = record.is_whole.then_some((0, area.len() as u64 - SECTOR_BYTES));
     let parts = || bits.into_iter().chain(head).chain(all);
-    // A bit was taken back before it was written: the write repeats the old content.
+    // A bit was taken back before its write: this write repeats the old content.
     let (first, last) =
         (parts().map(|(first, _)| first).min(), parts().map(|(_, last)| last).max());
     let first = first.unwrap_or(0) / WRITTEN_BYTES * WRITTEN_BYTES;

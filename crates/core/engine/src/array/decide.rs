@@ -1,8 +1,8 @@
-//! The array's next action: the tables of its machines, and the written order among them.
+//! The array's next action: the tables of its machines, and the fixed order among them.
 //!
-//! Each machine folds itself into facts of its own and has a table of at most fifteen rows; a table
-//! sees the others as [`SharedFacts`]. The array takes the action with the earliest [`Turn`], again
-//! and again, until that is Wait. [check: the_tables_keep_their_promises]
+//! Each machine folds its state into facts of its own and has a table of at most fifteen rows; a
+//! table sees the other machines as [`SharedFacts`]. The array takes the action with the earliest
+//! [`Turn`], again and again, until that action is Wait. [check: the_tables_keep_their_promises]
 
 use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};
 use super::consistency::{ConsistencyAction, ConsistencyFacts, LogChangeStage, decide_consistency};
@@ -51,7 +51,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
             .map(|(turn, action)| (turn, Action::Consistency(action))),
         decide_upkeep(&facts.upkeep, &shared).map(|(turn, action)| (turn, Action::Upkeep(action))),
     ];
-    // Of two actions in the same turn the first.
+    // If two actions have the same turn, the first in the list wins.
     match rows.into_iter().flatten().min_by_key(|(turn, _)| *turn) {
         Some((Turn::Settle, action)) => action,
         _ if facts.stopped => Action::Wait,

@@ -22,44 +22,45 @@ use crate::work::{Finding, Work};
 pub enum ArrayEffect {
     /// Give this view to every shard.
     Publish(Arc<ArrayView>),
-    /// Write this beside the member's data, durably, and report the end
+    /// Write this record beside the member's data, durably, and report the end
     /// ([`super::Array::handle_metadata_written`]).
     WriteMetadata {
         /// The member.
         member: MemberId,
-        /// The record, which implies its place.
+        /// The record. Its kind implies its place.
         record: MetadataRecord,
     },
-    /// Record durably which members have the update of this count, and report the end
-    /// ([`super::Array::handle_record_kept`]): it records a loss. Only if the driver keeps a record
-    /// ([`super::Array::handle_keeps_record`]).
+    /// Record durably which members have the update with this event count, and report the end
+    /// ([`super::Array::handle_record_kept`]). The update records a loss. Sent only if the driver
+    /// keeps a record ([`super::Array::handle_keeps_record`]).
     KeepRecord {
-        /// The count.
+        /// The event count.
         events: u64,
     },
-    /// Flush this member's volatile cache, and report the end.
+    /// Flush this member's volatile cache, and report the end ([`super::Array::handle_flushed`]).
     Flush {
         /// The member.
         member: MemberId,
     },
-    /// The member has left the array. Every [`Self::WriteMetadata`] or [`Self::Flush`] in flight at
-    /// it has failed: the driver reports that now, and nothing when the request ends.
+    /// The member has left the array. Each [`Self::WriteMetadata`] or [`Self::Flush`] in flight at
+    /// the member has failed. The driver reports the failure now, and nothing when the request
+    /// ends.
     Leave {
         /// The member.
         member: MemberId,
     },
-    /// Give this to every shard; it takes effect at once.
+    /// Give this list to every shard; it takes effect at once.
     SlowMembers(Arc<SlowMembers>),
-    /// Ask every shard for its activity.
+    /// Ask every shard when it last wrote.
     QueryActivity,
-    /// Ask every shard for the bits under which it has written since the last query.
+    /// Ask every shard for the bits of its writes since the last query.
     QueryTouched,
     /// Ask every shard to bring its acknowledged writes to the members.
     WriteBack {
-        /// The round.
+        /// The number of the round.
         round: u64,
     },
-    /// Tell this shard that the entries under this ticket are durable.
+    /// Tell this shard that the log entries under this ticket are durable.
     Logged {
         /// The shard.
         shard: ShardIndex,
@@ -73,18 +74,18 @@ pub enum ArrayEffect {
         /// The result.
         result: Result<(), Fault>,
     },
-    /// Give this to a shard; it will report the outcome.
+    /// Give this work to a shard, which will report the outcome.
     Work {
         /// The shard.
         shard: ShardIndex,
         /// The work.
         work: Work,
     },
-    /// Tell the operator, or a monitor.
+    /// Report this to the operator, or to a monitor.
     Notice(Notice),
 }
 
-/// The area of a metadata write beside a member's data. One write for each at a time.
+/// The area of a metadata write beside a member's data. Each area has one write in flight at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetadataArea {
     /// The superblock.
@@ -99,13 +100,14 @@ pub enum MetadataArea {
     Journal,
 }
 
-/// The content of a metadata write. The driver makes the bytes: it knows the member's own numbers.
+/// The content of a metadata write. The driver makes the bytes, as it knows the member's own
+/// superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataRecord {
     /// The array's state for the superblock.
     Superblock(Arc<SuperblockState>),
-    /// The new bad-block log. Earlier writes are made durable first: a range that leaves the log is
-    /// believed.
+    /// The new bad-block log. The driver first makes earlier writes durable: once a range has left
+    /// the log, shards believe the range.
     BadBlocks(Arc<BadLogWrite>),
     /// The new write-intent bitmap.
     Bitmap(Arc<BitmapRecord>),
@@ -129,96 +131,100 @@ impl MetadataRecord {
     }
 }
 
-/// The reaction to a member that errs again and again.
+/// The array's reaction to a member that errs again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorReaction {
-    /// It stays, until the operator acts or a spare comes.
+    /// The member stays, until the operator acts or a spare comes.
     Stays,
-    /// This spare replaces it, and is filled while it serves.
+    /// This spare replaces the member, and is filled while the member serves.
     Replaced(MemberId),
-    /// It is put out: the others bear it.
+    /// The member is put out, because the level tolerates the loss.
     PutOut,
 }
 
 /// News for the operator or a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A member failed and is out; the survivors' superblocks say so, unless opened read-only.
+    /// A member failed and is out. The survivors' superblocks record it, unless the array was
+    /// opened read-only.
     MemberOut {
         /// The member.
         member: MemberId,
-        /// The slot it had.
+        /// The slot that the member had.
         slot: Slot,
         /// The cause.
         cause: Cause,
     },
-    /// A member is silent, and the array goes on without it for now. Superblocks record that.
+    /// A member is silent, and the array goes on without it for now. Superblocks record its
+    /// absence.
     Away {
         /// The member.
         member: MemberId,
-        /// Its slot.
+        /// The member's slot.
         slot: Slot,
     },
     /// A member that was away has answered all its requests, and comes back.
     Returned {
-        /// Its name from now on.
+        /// The member's name from now on.
         member: MemberId,
-        /// The slot that it had.
+        /// The slot that the member had.
         slot: Slot,
-        /// Its name until now.
+        /// The member's name until now.
         old: MemberId,
-        /// Milliseconds that it was away.
+        /// Milliseconds that the member was away.
         after_ms: u64,
     },
-    /// More members failed than the level bears; writes are refused from now on.
+    /// More members failed than the level tolerates; the array refuses writes from now on.
     Broken {
         /// The member whose failure was one too many.
         member: MemberId,
         /// The cause.
         cause: Cause,
     },
-    /// The write journal's device failed: no further write could be logged, so writes are refused.
-    /// All acknowledged writes are on the members.
+    /// The write journal's device failed. The array refuses writes, because it could log no further
+    /// write. All acknowledged writes are on the members.
     JournalLost {
         /// The journal's device.
         member: MemberId,
         /// The cause.
         cause: Cause,
     },
-    /// The bitmap file failed a write: the array goes on without it. A crash means a whole resync.
+    /// A write to the bitmap file failed: the array goes on without the file. After a crash, all of
+    /// the array is resynced.
     BitmapFileLost {
         /// The file, by its name as a member.
         member: MemberId,
         /// The cause.
         cause: Cause,
     },
-    /// An acknowledged write could not be carried out. Every flush fails from now on, and these
-    /// sectors cannot be read until they are written again. One notice for each run of sectors.
+    /// An acknowledged write could not be carried out. Every flush fails from now on. Reads of the
+    /// lost sectors fail until a client writes them again. One notice for each run of sectors.
     WriteLost {
         /// First sector of the array that was lost.
         start: LogicalSector,
-        /// How many; at least one.
+        /// Number of sectors, at least one.
         sectors: u64,
-        /// The last member failure before that, if the write was involved in it.
+        /// The last member failure before the loss, if the write was involved in that failure.
         cause: Option<Cause>,
     },
-    /// The file system below a member is full. The member is healthy, so it stays; but a write was
-    /// left half done, so writes are refused until the array is started again.
+    /// The file system below a member is full. The member is healthy, so it stays. But one of its
+    /// writes is half done, so the array refuses writes until it is started again.
     OutOfSpace {
         /// The member that could not grow.
         member: MemberId,
         /// The write that failed.
         cause: Cause,
     },
-    /// A member became write-protected, and holds all its data. It stays; but a write was left half
-    /// done, so writes are refused until the array is started again.
+    /// A member became write-protected, and holds all its data. The member stays. But one of its
+    /// writes is half done, so the array refuses writes until it is started again.
     WriteProtected {
         /// The member.
         member: MemberId,
-        /// The write that it refused.
+        /// The write that the member refused.
         cause: Cause,
     },
-    /// A spare failed, or a member without data whose slot no superblock names yet: it leaves.
+    /// A spare failed, or a member without data whose slot no superblock names yet: the device
+    /// leaves.
     SpareLost {
         /// The member.
         member: MemberId,
@@ -229,57 +235,62 @@ pub enum Notice {
     SitsOut {
         /// The member.
         member: MemberId,
-        /// Its slot.
+        /// The member's slot.
         slot: Slot,
-        /// Milliseconds of its requests, or of its oldest request in flight.
+        /// Mean latency of the member's reads in milliseconds, or the age of its oldest request in
+        /// flight.
         latency_ms: u64,
-        /// The median of its siblings in microseconds; 0 if they had no requests.
+        /// The median latency of the member's siblings in microseconds; 0 if they had no requests.
         siblings_us: u64,
     },
-    /// A member that sat out is read again.
+    /// Reads use a member again that sat out.
     Back {
         /// The member.
         member: MemberId,
-        /// Its slot.
+        /// The member's slot.
         slot: Slot,
-        /// Milliseconds that it sat out.
+        /// Milliseconds that the member sat out.
         after_ms: u64,
     },
     /// A member has had more read errors lately than the limit allows. All were corrected.
     Errs {
         /// The member.
         member: MemberId,
-        /// Its slot.
+        /// The member's slot.
         slot: Slot,
-        /// Its errors; the count halves for each hour that passes.
+        /// The member's read errors; the count halves for each hour that passes.
         errors: u32,
-        /// The reaction.
+        /// The array's reaction.
         erring: ErrorReaction,
     },
     /// A job has begun.
     JobBegan(JobProgress),
-    /// A job has passed another fifth of its way; if it passes several at once, one notice.
+    /// A job has passed another fifth of its range. If it passes several fifths at once, one
+    /// notice.
     JobPassed(JobProgress),
     /// A job has ended.
     JobEnded {
-        /// Its progress.
+        /// The job's progress.
         progress: JobProgress,
-        /// How it ended.
+        /// How the job ended.
         end: JobEnd,
     },
-    /// A check or a repair has found wrong sectors: one notice each run; [`JobProgress`] counts
-    /// all.
+    /// A check or a repair has found wrong sectors: one notice for each run. [`JobProgress`] counts
+    /// all sectors.
     Found(Finding),
-    /// A spare has taken a slot without a member; superblocks record it, and its recovery follows.
+    /// A spare has taken a slot without a member. Superblocks record that, and the spare's recovery
+    /// follows.
     SpareTaken {
         /// The member.
         member: MemberId,
         /// The slot.
         slot: Slot,
-        /// Sectors that it holds from before, by the bitmap: they need no recovery.
+        /// Sectors that the device still holds from its former membership, by the bitmap: they need
+        /// no recovery.
         kept_sectors: u64,
     },
-    /// A spare replaces a present member; superblocks record it, and it is going to be filled.
+    /// A spare replaces a present member. Superblocks record that, and the spare is going to be
+    /// filled.
     Replacing {
         /// The replacement.
         member: MemberId,
@@ -288,31 +299,31 @@ pub enum Notice {
         /// The slot's member.
         old: MemberId,
     },
-    /// A member has been replaced by an up-to-date one; superblocks record it.
+    /// An up-to-date replacement has taken a member's place; superblocks record that.
     Replaced {
-        /// The member in the slot now.
+        /// The member that is in the slot now.
         member: MemberId,
         /// The slot.
         slot: Slot,
-        /// The member before, which is out.
+        /// The slot's former member, which is out.
         old: MemberId,
     },
-    /// A member has been recovered: it is up to date, and superblocks record it.
+    /// A member has been recovered and is up to date; superblocks record that.
     Recovered {
         /// The member.
         member: MemberId,
-        /// Its slot.
+        /// The member's slot.
         slot: Slot,
     },
-    /// The superblocks of all members record this event count, durably; the driver knows their
-    /// time. Of no interest to the operator.
+    /// The superblocks of all members record this event count durably. The driver knows the time in
+    /// those superblocks. Of no interest to the operator.
     Recorded {
-        /// The count.
+        /// The event count.
         events: u64,
     },
     /// The array has stopped.
     Stopped {
-        /// Its superblocks are clean, and no acknowledged write was lost.
+        /// The array's superblocks are clean, and no acknowledged write was lost.
         clean: bool,
     },
 }

@@ -28,9 +28,9 @@ impl Array {
         known.members.iter().map(|(id, count)| (*id, known.look(now, count))).collect()
     }
 
-    /// A shard has rewritten sectors that a member could not read.
+    /// Counts a read error of a member, after a shard has rewritten the unreadable sectors.
     pub(super) fn note_mended(&mut self, now: Instant, member: MemberId) {
-        // The member may have left meanwhile.
+        // The member may have left since the shard's report.
         if self.roster.slot_of(member).is_some() {
             self.read_errors.note(now, member);
         }
@@ -49,7 +49,7 @@ impl Array {
         let known = &self.read_errors;
         known.members.iter().find_map(|(member, count)| {
             let ReadErrors { recent, is_over, .. } = known.look(now, count);
-            // The other facts cost more, and this runs after each event.
+            // The other facts take longer to compute, and this code runs after each event.
             let action = if is_over { decide(self.erring(*member, count)) } else { Action::Wait };
             (action != Action::Wait).then_some((*member, recent, action))
         })
@@ -62,15 +62,15 @@ impl Array {
             is_over: true,
             is_replaced: slot.is_none_or(|slot| self.roster.replacement_of(slot).is_some()),
             copies: then != OnReadErrors::Warn && self.may_replace(member).is_ok(),
-            // An unrecorded loss leaves a slot that needs the spare more.
+            // If a loss is unrecorded, its slot needs the spare more.
             has_spare: self.is_settled() && self.roster.idle_spare().is_some(),
             may_go: then == OnReadErrors::Fail && self.is_borne(member),
             is_told: count.is_told,
         }
     }
 
-    /// Whether the others have all of a member's data: no sector is in doubt, or named as bad on
-    /// them, and the level does without it.
+    /// Whether the other members have all of a member's data: no sector is in doubt, no log names a
+    /// bad sector on them, and the level tolerates the loss.
     fn is_borne(&self, member: MemberId) -> bool {
         let mut others = self.roster.slots.iter().flatten().filter(|other| other.id != member);
         let is_certain = self.condition.resync_offset == u64::MAX;

@@ -26,19 +26,19 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,
-    /// The count of a member that may have missed a step back; 0 if none has.
+    /// The event count of a member that may have missed a step back; 0 if no member has.
     unrecorded_count: u64,
     may_step_back: bool,
 }
 
-/// The subject of an update.
+/// The changes that an update records, as far as they matter for the event count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventChange {
-    /// A device's role changed; otherwise it is only a step between clean and active.
+    /// A device's role changed; otherwise the update is only a step between clean and active.
     pub(super) devices: bool,
     /// A slot has no member.
     pub(super) degraded: bool,
-    /// A spare exists, which need not record steps between clean and active.
+    /// A spare exists, whose superblock need not record steps between clean and active.
     pub(super) spare_sleeps: bool,
     /// The update says "clean", and redundancy agrees everywhere.
     pub(super) to_clean_and_in_sync: bool,
@@ -53,7 +53,7 @@ impl Events {
         self.count
     }
 
-    /// Counts one update. True if spares must be written too.
+    /// Counts one update. True if the update must be written to spares too.
     pub(super) fn advance(&mut self, change: EventChange) -> bool {
         assert!(
             self.unrecorded_count.saturating_sub(1) <= self.count,
@@ -79,15 +79,16 @@ impl Events {
         !only_toggles
     }
 
-    /// Whether an update that records a loss is newer than the lost member's superblock. That may
-    /// have missed a step back, and still carry the higher count. Then the loss is written twice,
-    /// one count at a time, so that a power cut leaves no member two behind.
+    /// Whether an update that records a loss has a higher count than the lost member's superblock.
+    /// That superblock may have missed a step back, and still carry the higher count. Then the loss
+    /// is written twice, one count at a time, so that a power cut leaves no member two events
+    /// behind.
     pub(super) fn are_beyond_the_lost(self) -> bool {
         self.count > self.unrecorded_count
     }
 
-    /// Every member has the count. One without it is lost, and recorded with a count beyond its
-    /// own.
+    /// Notes that every member has the current count. A member without it is lost, and superblocks
+    /// record that loss with a count beyond the member's own.
     pub(super) fn note_on_every_member(&mut self) {
         self.unrecorded_count = 0;
     }

@@ -1,4 +1,4 @@
-//! Folds the array into the small value that decisions are made from.
+//! Folds the array's state into the small value that decisions are made from.
 
 use braid_sim_hooks::{Bug, spoiled};
 
@@ -74,7 +74,7 @@ impl Array {
         context(setup, roster, superblocks, caches, *condition)
     }
 
-    /// Consistency, the state that it reads, and the outbox that it writes.
+    /// Consistency, the state that consistency reads, and the outbox that it writes.
     pub(super) fn consistency_and_context(
         &mut self,
     ) -> (&mut Consistency, ConsistencyContext<'_>, &mut Outbox) {
@@ -106,13 +106,13 @@ impl Array {
         }
     }
 
-    /// Whether a spare can fill a slot without a member, or replace one.
+    /// Whether a spare can fill a slot without a member, or replace a member.
     fn spare_fits(&self, now: Instant) -> bool {
         let is_kept = |slot| self.away.keeps(slot, now);
         self.is_settled() && self.roster.has_due_spare(is_kept) && !self.jobs.is_paused()
     }
 
-    /// Whether superblocks record every loss, and the array goes on.
+    /// Whether superblocks record every loss, and the array is not stopping.
     pub(super) fn is_settled(&self) -> bool {
         !self.has_unrecorded() && !self.superblocks.absent_untold() && !self.condition.stopping
     }

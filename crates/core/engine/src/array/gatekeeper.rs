@@ -29,15 +29,15 @@ pub(super) struct Gatekeeper {
     epoch: u64,
     write_wanted: bool,
     next_look: Option<Instant>,
-    /// Shards that have not yet reported their activity; none if no shard was asked.
+    /// Shards that have not yet answered a query for their activity; empty if no shard was asked.
     asked: BTreeSet<ShardIndex>,
-    /// One of them had a recent write.
+    /// A shard that answered the query had a recent write.
     busy: bool,
-    /// None of them had.
+    /// All shards answered the last query, none had a recent write, and no write waits.
     idle: bool,
-    /// Shards that have not yet confirmed the closed gate, while it is being closed.
+    /// While the gate is being closed: shards that have not yet confirmed the closed gate.
     unconfirmed: Option<BTreeSet<ShardIndex>>,
-    /// A shard's write in flight waits for others that wait for the gate.
+    /// A shard's write in flight waits for writes that wait for the gate.
     is_held_up: bool,
 }
 
@@ -78,7 +78,7 @@ impl Gatekeeper {
         self.write_wanted = true;
     }
 
-    /// A shard cannot drain for this view before other writes have begun.
+    /// Notes that a shard cannot drain for the view with this epoch before other writes have begun.
     pub(super) fn hold_up(&mut self, epoch: u64) {
         self.is_held_up |= epoch == self.epoch && self.unconfirmed.is_some();
     }
@@ -88,7 +88,7 @@ impl Gatekeeper {
         self.epoch
     }
 
-    /// A shard acts on this view from now on.
+    /// Notes that a shard acts on the view with this epoch from now on.
     pub(super) fn confirm(&mut self, shard: ShardIndex, epoch: u64) {
         assert!(epoch <= self.epoch, "no view is in force before it is published");
         if epoch != self.epoch {
@@ -101,7 +101,7 @@ impl Gatekeeper {
         }
     }
 
-    /// A shard reports its last write, and whether it has one in flight.
+    /// Takes a shard's report: when it last wrote, and whether it has a write in flight.
     pub(super) fn hear(
         &mut self,
         now: Instant,
@@ -118,7 +118,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Asks shards for their activity when it is time; only if the gate `may_close`.
+    /// Asks shards for their activity when the time for that has come, if the gate `may_close`.
     pub(super) fn look(&mut self, now: Instant, may_close: bool, out: &mut Outbox) {
         if self.next_look.is_none_or(|due| due > now) {
             return;
@@ -139,7 +139,8 @@ impl Gatekeeper {
         }
     }
 
-    /// Opens the gate: superblocks still say active (it was closing), or are never written.
+    /// Opens the gate without an update: superblocks still say active, since the gate was closing,
+    /// or are never written.
     pub(super) fn open(&mut self) {
         if self.unconfirmed.is_some() {
             reached(Mark::CloseCrossed);
@@ -156,7 +157,7 @@ impl Gatekeeper {
         self.unconfirmed = Some(self.all_shards());
     }
 
-    /// Opens or closes the gate by the superblocks.
+    /// Opens or closes the gate according to the superblocks' state `says`.
     pub(super) fn follow(&mut self, now: Instant, says: Activity) {
         self.unconfirmed = None;
         match says {
@@ -174,7 +175,7 @@ impl Gatekeeper {
         self.next_look = None;
     }
 
-    /// The array has broken, and never turns clean again.
+    /// Gives up closing the gate: the array is broken, and never turns clean again.
     pub(super) fn give_up(&mut self) {
         let Self { delay_ms, shards, epoch, write_wanted, .. } = *self;
         *self = Self { delay_ms, shards, epoch, write_wanted, ..Self::default() };

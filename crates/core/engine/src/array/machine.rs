@@ -1,4 +1,4 @@
-//! The state of the control machine, and its events.
+//! The state of the array's control machine, and the events that it handles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,10 +67,10 @@ pub(super) struct Condition {
 }
 
 impl Array {
-    /// The machine for an assembled array; its first effect is the first view.
+    /// Makes the machine of an assembled array. Its first effect is the first view.
     ///
     /// # Panics
-    /// The setup contradicts its geometry: wrong number of slots, or too few members.
+    /// If the setup contradicts its geometry: wrong number of slots, or too few members.
     #[must_use]
     pub fn new(mut setup: ArraySetup) -> Self {
         assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
@@ -90,7 +90,8 @@ impl Array {
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
-        // As md does: a later start, with a member missing, must not replay the journal again.
+        // As md does, begin anew if the journal was used: a later start with a missing member must
+        // not replay the journal again.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
         if let Some(journal) = setup.journal {
             roster.has_journal(journal.member, journal.device_number);
@@ -103,7 +104,8 @@ impl Array {
         for slot in recovering {
             roster.holds_from_before(slot, consistency.held_unwritten(&setup.geometry, slot));
         }
-        // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
+        // Levels without redundancy have no state "active": a crash leaves nothing to make
+        // consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
         assert!(
             has_intent || consistency.view().is_none(),
@@ -111,7 +113,8 @@ impl Array {
         );
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
-        // Active, and without doubt: the next start must not replay the journal again.
+        // The superblocks say active, but no sector is in doubt: the next start must not replay the
+        // journal again.
         let is_settled = is_dirty && setup.resync_offset == u64::MAX;
         let absent = is_dirty && is_degraded && !setup.read_only;
         let on_disk = if has_intent { Activity::Clean } else { Activity::NotKept };
@@ -168,7 +171,7 @@ impl Array {
             Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Mended { member } => self.note_mended(now, member),
             Report::Pace { member, pace } => {
-                // Frequent, and without effect on the other machines.
+                // These reports are frequent, and do not affect the other machines.
                 return self.note_pace(now, shard, (member, pace));
             }
             Report::Found { id: _, found } => {
@@ -218,8 +221,9 @@ impl Array {
         self.step(now);
     }
 
-    /// A member is gone for good, even if it still takes writes: a deleted file. A level without
-    /// redundancy then refuses writes, since they would be lost without an error.
+    /// Takes the news that a member is gone for good, even if it still takes writes, as a deleted
+    /// file does. A level without redundancy then refuses writes: they would be lost without an
+    /// error.
     pub fn handle_member_gone(&mut self, now: Instant, cause: Cause) {
         let is_direct = self.setup.geometry.level().family() == Family::Direct;
         if is_direct && self.roster.slot_of(cause.member).is_some() {
@@ -242,13 +246,14 @@ impl Array {
         self.roster.spares.iter().copied().collect()
     }
 
-    /// The array's members: in a slot, about to get one, or spare. A failed member leaves at once.
+    /// The array's members: in a slot, about to get a slot, or spare. A failed member leaves at
+    /// once.
     #[must_use]
     pub fn members(&self) -> Vec<MemberId> {
         self.roster.all().collect()
     }
 
-    /// Whether superblocks record all changes: new members, and jobs' progress.
+    /// Whether superblocks record all changes, such as new members and jobs' progress.
     #[must_use]
     pub fn tells_all(&self) -> bool {
         self.superblocks.tell_all(self.out.changes())
@@ -260,29 +265,30 @@ impl Array {
         self.roster.replacement_of(slot)
     }
 
-    /// The slot whose member this one replaces, or is requested to replace.
+    /// The slot whose member `member` replaces, or is requested to replace.
     #[must_use]
     pub fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
         self.roster.slot_wanted_to_replace(member)
     }
 
-    /// Whether the driver keeps a record beside the members of which are in. From now on the record
-    /// has a loss before any write relies on it.
+    /// Sets whether the driver keeps a record, outside the members, of the members that are in the
+    /// array. From now on that record has each loss before any write relies on it.
     pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
         self.superblocks.keep_record(keeps);
         self.step(now);
     }
 
-    /// The record is durable: the members that have the update of this count.
+    /// Takes the news that the driver's record is durable: it names the members that have the
+    /// update with the count `events`.
     pub fn handle_record_kept(&mut self, now: Instant, events: u64) {
         self.superblocks.record_has(events);
         self.step(now);
     }
 
-    /// Takes the result of an [`ArrayEffect::WriteMetadata`].
+    /// Takes a member's result for [`ArrayEffect::WriteMetadata`].
     ///
     /// # Panics
-    /// The member has no such effect in flight, or the cause is of another member.
+    /// If the member has no such write in flight, or if the error names another member.
     pub fn handle_metadata_written(
         &mut self,
         now: Instant,
@@ -306,10 +312,10 @@ impl Array {
         self.step(now);
     }
 
-    /// Takes the result of an [`ArrayEffect::Flush`].
+    /// Takes a member's result for [`ArrayEffect::Flush`].
     ///
     /// # Panics
-    /// The member has no such effect in flight, or the cause is of another member.
+    /// If the member has no flush in flight, or if the error names another member.
     pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: Result<(), Cause>) {
         self.caches.is_flushed(member);
         let flushed = spoiled(Bug::FlushErrorIgnored, flushed, Ok(()));
@@ -322,13 +328,13 @@ impl Array {
         self.step(now);
     }
 
-    /// A client's flush: every write acknowledged so far must become durable.
+    /// Takes a client's flush: every write acknowledged so far must become durable.
     pub fn handle_flush_request(&mut self, now: Instant, request: RequestId) {
         self.caches.want_flush(request);
         self.step(now);
     }
 
-    /// The time of [`Self::poll_timeout`] has come.
+    /// Called when the time of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Condition { stopping, broken, .. } = self.condition;
         let is_active = self.superblocks.on_disk() == Activity::Active;
@@ -337,7 +343,7 @@ impl Array {
         self.step(now);
     }
 
-    /// The last request has come: turn clean and emit [`Notice::Stopped`].
+    /// Stops the array after its last request: it turns clean and emits [`Notice::Stopped`].
     pub fn handle_stop(&mut self, now: Instant) {
         self.condition.stopping = true;
         self.step(now);
@@ -349,14 +355,14 @@ impl Array {
         self.step(now);
     }
 
-    /// Sets a job's allowance. It replaces the rest of the last one, and does not pass to the next
-    /// job. Without a first allowance the limit is the shards' room.
+    /// Sets a job's allowance, which replaces the rest of the last allowance and does not pass to
+    /// the next job. Before the first allowance only the shards' room limits the job.
     pub fn handle_job_allowance(&mut self, now: Instant, allowance: JobAllowance) {
         self.jobs.handle_allowance(allowance);
         self.step(now);
     }
 
-    /// Jobs' requests and the answers to them.
+    /// The counts of jobs' requests and of the answers to them.
     #[must_use]
     pub fn job_flow(&self) -> JobFlow {
         self.jobs.flow()
@@ -379,7 +385,8 @@ impl Array {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let context = self.jobs_context();
         let begins = self.jobs.is_due(&context) && !self.condition.stopped;
-        // An array that has just been opened has had no event yet that would make it begin.
+        // An array that has just been opened has had no event yet that would start its first
+        // action.
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&context));
         let sweep = self.consistency.poll_timeout(&self.consistency_context());

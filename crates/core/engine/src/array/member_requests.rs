@@ -15,10 +15,11 @@ use crate::cause::Cause;
 use crate::ids::MemberId;
 
 impl Array {
-    /// Adds a device as a spare under a new name. It then gets an empty slot, or replaces a member.
+    /// Adds a device as a spare under a new name. The spare then gets an empty slot, or replaces a
+    /// member.
     ///
     /// # Errors
-    /// The array takes no writes, or has no redundancy; or the slot has no member to replace.
+    /// If the array takes no writes, or has no redundancy, or the slot has no member to replace.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
@@ -48,8 +49,8 @@ impl Array {
     /// Whether the operator can have a member replaced.
     ///
     /// # Errors
-    /// It has no slot, is being filled, or replaced; the array takes no writes, or has no
-    /// redundancy.
+    /// If the member has no slot, is being filled, or is being replaced. Or if the array takes no
+    /// writes, or has no redundancy.
     pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
         self.may_change_members()?;
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
@@ -63,7 +64,7 @@ impl Array {
     /// Replaces a member by a spare, which is filled while the member still serves.
     ///
     /// # Errors
-    /// As for [`Self::may_replace`], or the replacement is no spare: nothing is changed.
+    /// As for [`Self::may_replace`], or if the replacement is no spare. Nothing is changed.
     pub fn handle_replace_request(
         &mut self,
         now: Instant,
@@ -83,7 +84,7 @@ impl Array {
     /// Whether the operator can fail a member.
     ///
     /// # Errors
-    /// It is no member, the array takes no writes, or the level does not bear its loss.
+    /// If the array has no such member, takes no writes, or cannot lose the member.
     pub fn may_fail(&self, member: MemberId) -> Result<(), MemberRefusal> {
         self.may_change_members()?;
         let is_replacement = self.roster.slot_to_replace(member).is_some();
@@ -95,7 +96,7 @@ impl Array {
         }
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
         let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
-        // Parity that may not fit cannot replace a member.
+        // Parity that may disagree with the data cannot replace a member.
         let is_doubtful = self.condition.resync_offset != u64::MAX
             && self.setup.geometry.level().family() == Family::Stripe;
         let would_lose =
@@ -106,7 +107,7 @@ impl Array {
     /// Fails a member, as if it had failed a write.
     ///
     /// # Errors
-    /// As for [`Self::may_fail`]: nothing is changed.
+    /// As for [`Self::may_fail`]. Nothing is changed.
     pub fn handle_fail_request(
         &mut self,
         now: Instant,
@@ -125,7 +126,7 @@ impl Array {
     /// Whether superblocks can mark a member write-mostly.
     ///
     /// # Errors
-    /// It is no member, or members are not written.
+    /// If the array has no such member, or does not write its members.
     pub fn may_set_write_mostly(&self, member: MemberId) -> Result<(), MemberRefusal> {
         if !self.roster.device_numbers.contains_key(&member) {
             return Err(MemberRefusal::NoMember);
@@ -133,7 +134,8 @@ impl Array {
         self.may_change_members()
     }
 
-    /// Makes a member write-mostly, or not. The next update records it in its superblock.
+    /// Makes a member write-mostly, or not. The next update records that in the member's
+    /// superblock.
     ///
     /// # Errors
     /// See [`Self::may_set_write_mostly`].
@@ -156,7 +158,7 @@ impl Array {
     /// Removes a spare, or a member that is out already.
     ///
     /// # Errors
-    /// It has a slot: nothing is changed.
+    /// If the member has a slot. Nothing is changed.
     pub fn handle_remove_request(
         &mut self,
         now: Instant,

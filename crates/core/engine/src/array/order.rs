@@ -1,4 +1,4 @@
-//! The priorities among the array's machines, and the others' state as each one's table sees it.
+//! The priorities among the array's machines, and the part of the state that all their tables see.
 //!
 //! Superblocks, members' caches, jobs and consistency have a table each. A table returns its first
 //! row that fits, and that row's turn; the array takes the action with the earliest turn. So
@@ -6,36 +6,36 @@
 //! Writers come next, then flushes, and last the array turns clean.
 //! [check: the_tables_keep_their_promises]
 //!
-//! Superblocks, caches and bitmaps are three resources. Each has at most one task; tasks of
-//! different resources run side by side. One exception: no superblock is written between the last
-//! flush and the update that says clean.
+//! Superblocks, caches and bitmaps are three resources. Each resource has at most one task; tasks
+//! of different resources run side by side. One exception: no superblock is written between the
+//! last flush and the update that says clean.
 
 use super::consistency::LogChangeStage;
 
-/// The turns, from first to last. In one turn superblocks come before caches.
+/// The turns, from first to last. In the same turn, superblocks come before caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
-    /// Writes and flushes that have ended count. A stopped array does nothing else.
+    /// Note writes and flushes that have ended. A stopped array does nothing else.
     Settle,
-    /// A loss is recorded; then writers are let in, or the gate closes before a change of logs.
+    /// Record a loss; then let writers in, or close the gate before a change of logs.
     Admit,
-    /// Logs and bitmaps are made and dropped; shards get the bits and records that they wait for.
+    /// Create and drop logs and bitmaps; give shards the bits and records that they wait for.
     Change,
-    /// Clients' flushes are served, and the gate that has closed turns the array clean.
+    /// Serve clients' flushes, and turn the array clean once the gate has closed.
     Serve,
-    /// The last update is written once more.
+    /// Write the last update once more.
     Repeat,
-    /// Members that err are treated, and slots get the members that they lack.
+    /// React to members that err, and give members to slots that lack one.
     Members,
-    /// Superblocks record changes other than losses.
+    /// Record changes other than losses in superblocks.
     Tell,
-    /// Jobs go on.
+    /// Let jobs go on.
     Work,
-    /// Bits that no client needs are cleared.
+    /// Clear bits that no client needs.
     Sweep,
-    /// The gate closes, since no client has written for a while.
+    /// Close the gate, since no client has written for a while.
     Rest,
-    /// The array stops, when it has no other work.
+    /// Stop the array, when it has no other work.
     Stop,
 }
 
@@ -52,13 +52,14 @@ pub(super) enum Activity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlushPurpose {
     Clients,
-    /// Before the superblocks turn clean, or at the end of an array that keeps no intent.
+    /// The flush before superblocks turn clean, or at the end of an array whose superblocks record
+    /// no intent.
     Last,
-    /// Before a job's progress counts.
+    /// The flush before a job's progress counts.
     Job,
-    /// Before bits of the bitmap are cleared.
+    /// The flush before bits of the bitmap are cleared.
     Bits,
-    /// Before partial parity logs are overwritten.
+    /// The flush before partial parity logs are overwritten.
     Logs,
 }
 
@@ -67,7 +68,7 @@ pub(super) enum Writes {
     #[default]
     Allowed,
     ReadOnly,
-    /// More members are lost than the level bears.
+    /// More members are lost than the level tolerates.
     Broken,
 }
 
@@ -87,10 +88,11 @@ pub(super) struct SharedFacts {
     pub(super) writes: Writes,
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
-    /// Superblocks may be written: no update is under way, nor the flush before they turn clean.
+    /// Superblocks may be written: no update is under way, nor the flush before superblocks turn
+    /// clean.
     pub(super) superblocks_free: bool,
     pub(super) caches_free: bool,
-    /// A member is out, and no durable superblock says so.
+    /// A member is out, and no durable superblock records that.
     pub(super) unrecorded: bool,
     /// Superblocks must record which members were absent when the array was opened.
     pub(super) to_record_absent: bool,
@@ -102,11 +104,11 @@ pub(super) struct SharedFacts {
     pub(super) may_be_clean: bool,
     /// Clients' flushes wait, or are being served.
     pub(super) flushes: bool,
-    /// Members have been flushed for clients, which have no answer yet.
+    /// Members have been flushed for clients, and these clients have no answer yet.
     pub(super) flush_ended: bool,
     /// Logs are going to change, and no write begins before that.
     pub(super) log_change: LogChangeStage,
-    /// The journal has free room that superblocks do not record yet.
+    /// The journal has free room that the tail in superblocks does not record yet.
     pub(super) tail_unsaid: bool,
     pub(super) stopping: bool,
     /// The array stops, and has no other work.

@@ -1,7 +1,7 @@
 //! The outbox of the array's machines: effects in order, whether shards need a new view, and how
 //! many changes superblocks must record.
 //!
-//! All machines of the array write here, and none reads: so none needs the others' state.
+//! All machines of the array write here, and none reads. So no machine needs another one's state.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,8 @@ pub(super) struct Outbox {
     effects: VecDeque<ArrayEffect>,
     /// The shards' view is out of date.
     is_unpublished: bool,
-    /// Changes to record that no shard waits for: a job's offset, a failed newcomer.
+    /// Number of changes for superblocks to record that no shard waits for: a job's offset, a
+    /// failed newcomer.
     changes: u64,
 }
 

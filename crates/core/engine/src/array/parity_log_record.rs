@@ -5,26 +5,27 @@ use braid_ondisk::{LogPlace, LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superbloc
 /// A record for a member's parity log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityLogRecord {
-    /// Where the log is, and of which kind.
+    /// The place and the kind of the log.
     pub place: LogPlace,
-    /// Sectors from the start of the area to its header: whole blocks of 4 KiB.
+    /// Sectors from the start of the area to the record's header: whole blocks of 4 KiB.
     pub sector: u64,
-    /// Higher than any in the area; `None` leaves the area without a record.
+    /// The record's generation, higher than any in the area; `None` leaves the area without a
+    /// record.
     pub generation: Option<u64>,
-    /// Earlier records that count beside it; none in md's logs.
+    /// The number of earlier records that count beside this one; 0 in md's logs.
     pub before: u32,
     /// The entries of the record.
     pub entries: Vec<LoggedEntry>,
     /// The area's old content is useless, but may look like records: the write covers all of it.
     pub is_whole: bool,
-    /// The array keeps no log any more: the write only wipes out the head of our own.
+    /// The array keeps no log any more: the write only wipes out the head of braid's own log.
     pub is_end: bool,
 }
 
 /// The write to a member's partial parity log: the offset on the device, in bytes, and the bytes.
 ///
 /// # Panics
-/// The member has no log: the array checks that before.
+/// If the member has no log: the array checks that before.
 #[must_use]
 pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64, Vec<u8>) {
     let place = record.place;
@@ -40,7 +41,7 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
         bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
         bytes.extend_from_slice(&superblock.log_tail(place));
     } else {
-        // Devices with large blocks get whole ones: bytes behind the newest record are useless.
+        // Devices with large blocks get whole blocks: bytes behind the newest record are useless.
         bytes.resize(bytes.len().next_multiple_of(PPL_HEADER_BYTES), 0);
     }
     (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)

@@ -1,6 +1,6 @@
-//! For tests of tables: products of facts, written as axes. Facts on no axis have their default.
+//! Products of facts, written as axes, for the tests of tables. A fact on no axis has its default.
 
-/// One fact, or several at once: each entry sets a value.
+/// An axis: each entry sets a value of one fact, or of several at once.
 pub(super) type Axis<'a, F> = &'a [fn(&mut F)];
 
 macro_rules! set {

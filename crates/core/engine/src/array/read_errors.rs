@@ -1,11 +1,11 @@
 //! Members that err again and again: counts corrected read errors, and decides the reaction.
 //!
-//! A shard that could not read a sector rewrites it from the other members, and reports each such
-//! run that the member took. One is harmless; many in a few hours mean a dying disk. As md does,
-//! the count halves for each hour that passes; a member is *over* while its count is beyond the
-//! limit.
+//! A shard that could not read a sector rewrites it from the other members. It reports each such
+//! run that the member took. One error is harmless; many in a few hours mean a dying disk. As md
+//! does, the count halves for each hour that passes; a member is *over* while its count is beyond
+//! the limit.
 //!
-//! | over | being replaced | copies | a spare is free | may be put out | told | action |
+//! | over | being replaced | copies | a spare is free | may be put out | warned | action |
 //! |---|---|---|---|---|---|---|
 //! | no  |     |     |     |     |     | Wait: it errs like any disk |
 //! | yes | yes |     |     |     |     | Wait: its data are on their way to another |
@@ -31,9 +31,9 @@ const HALVED_AFTER_NS: u64 = 3600 * 1_000_000_000;
 /// A member's corrected read errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadErrors {
-    /// Since it came or the array was started.
+    /// Errors since the member came or the array was started.
     pub corrected: u64,
-    /// Recent ones: the count halves for each hour that passes.
+    /// Recent errors: the count halves for each hour that passes.
     pub recent: u32,
     /// Whether recent errors exceed the limit.
     pub is_over: bool,
@@ -45,12 +45,12 @@ pub(super) struct Count {
     recent: u32,
     /// Time of the last halving of `recent`.
     halved: Instant,
-    /// The operator has been warned, and it has been over since.
+    /// The operator has been warned, and the count has stayed over the limit since.
     pub(super) is_told: bool,
 }
 
 impl Count {
-    /// The recent errors by now, and the time of the last halving.
+    /// The count of recent errors at `now`, and the time of the last halving before `now`.
     fn now(&self, now: Instant) -> (u32, Instant) {
         let hours = now.0.saturating_sub(self.halved.0) / HALVED_AFTER_NS;
         let left = u32::try_from(hours).ok().and_then(|hours| self.recent.checked_shr(hours));
@@ -88,13 +88,14 @@ impl Errors {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) is_over: bool,
-    /// A replacement is being filled from it, or will be.
+    /// A replacement is being filled from the member, or will be.
     pub(super) is_replaced: bool,
-    /// A spare may be filled from it.
+    /// A spare may be filled from the member.
     pub(super) copies: bool,
-    /// A spare waits that no slot needs.
+    /// A spare is present that no slot needs.
     pub(super) has_spare: bool,
-    /// It may be put out: by the operator's setting, and because the others bear it.
+    /// The member may be put out: the operator's setting allows it, and the level tolerates the
+    /// loss.
     pub(super) may_go: bool,
     pub(super) is_told: bool,
 }
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(look(&errors, HOUR - 1), expected);
         let expected = ReadErrors { corrected: 21, recent: 10, is_over: false };
         assert_eq!(look(&errors, HOUR + HOUR / 2), expected);
-        // Half an hour that has passed before the next error still counts.
+        // The half hour before the next error counts towards the next halving.
         errors.note(Instant(HOUR + HOUR / 2), member);
         assert_eq!(look(&errors, 2 * HOUR).recent, 5);
         assert_eq!(look(&errors, 200 * HOUR).recent, 0);

@@ -1,82 +1,84 @@
-//! Reasons for refusing an operator's request. The caller adds words and a way out.
+//! Reasons for refusing an operator's request. The caller adds the message and a way out.
 
-/// Reasons for which members stay unchanged.
+/// Reasons for refusing a request about members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberRefusal {
     /// The array has no member of this name.
     #[error("it is no member of the array")]
     NoMember,
-    /// It has a slot, and was not failed before.
+    /// The member has a slot, and was not failed before.
     #[error("it is in use")]
     InUse,
-    /// Without it data would be lost.
+    /// Without the member, data would be lost.
     #[error("the array cannot do without it")]
     Needed,
     /// The level has no redundancy.
     #[error("the level keeps nothing twice")]
     NoRedundancy,
-    /// It is being replaced.
+    /// The member is being replaced.
     #[error("it is being replaced")]
     Replaced,
-    /// It is being recovered: it cannot be copied from.
+    /// The member is being recovered, so its data cannot be copied.
     #[error("it does not hold all that it should yet")]
     Unrecovered,
-    /// Its replacement is no spare.
+    /// The device that shall replace the member is no spare.
     #[error("its replacement is not a spare of the array")]
     NoSpare,
-    /// It was opened read-only, has lost too much, or is being stopped.
+    /// The array was opened read-only, has lost too many members, or is being stopped.
     #[error("the array takes no writes")]
     NoWrites,
-    /// Parity logs are being made or given up: whether who comes needs one is not decided.
+    /// Parity logs are being created or dropped: whether a new member needs a log is not decided
+    /// yet.
     #[error("the array's bitmap or log is being changed")]
     Changing,
 }
 
-/// Reasons for which a bitmap is neither made nor dropped.
+/// Reasons for refusing to create or drop a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapRefusal {
     /// The array takes no changes.
     #[error(transparent)]
     Array(#[from] MemberRefusal),
-    /// It keeps partial parity logs; a superblock names a bitmap or these.
+    /// The array keeps partial parity logs; a superblock names either a bitmap or such logs.
     #[error("it keeps partial parity logs")]
     ParityLogs,
-    /// It has a write journal, beside which md allows no bitmap.
+    /// The array has a write journal, beside which md allows no bitmap.
     #[error("it has a write journal")]
     Journal,
-    /// It has none.
+    /// The array has no bitmap.
     #[error("it has no bitmap")]
     HasNone,
-    /// Redundancy does not agree everywhere yet, and only the bitmap knows where.
+    /// Redundancy does not agree everywhere yet, and only the bitmap names the places.
     #[error("it is being resynced, and only its bitmap tells where")]
     InDoubt,
-    /// A member is out, or being filled, and only the bitmap knows a returning one's missed writes.
+    /// A member is out, or being filled. Only the bitmap names the writes that a returning member
+    /// missed.
     #[error(
         "a member is missing or being recovered, and only the bitmap tells what a returning \
          member lacks"
     )]
     Degraded,
-    /// The last change is not finished.
+    /// The last change of the bitmap is not finished.
     #[error("its bitmap is being changed")]
     Busy,
 }
 
-/// Reasons for which parity logs are neither made nor dropped.
+/// Reasons for refusing to create or drop parity logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogRefusal {
     /// The array takes no changes.
     #[error(transparent)]
     Array(#[from] MemberRefusal),
-    /// The level has no use for logs of partial parity, or md has none for it.
+    /// The level has no use for partial parity logs, or md has none for this level.
     #[error("its level has no such logs")]
     Level,
-    /// It keeps a bitmap, beside which such logs are not kept.
+    /// The array keeps a bitmap, which excludes such logs.
     #[error("it keeps a bitmap, and not such logs beside it")]
     Bitmap,
-    /// It has logs, which must be dropped first.
+    /// The array has logs, which must be dropped first.
     #[error("it keeps parity logs")]
     HasLogs,
-    /// It has none.
+    /// The array has no logs.
     #[error("it keeps no parity logs")]
     HasNone,
     /// Parity does not agree everywhere yet.
@@ -85,7 +87,7 @@ pub enum LogRefusal {
     /// A member is out, or still being filled.
     #[error("a member is missing or being recovered")]
     Degraded,
-    /// The last change is under way.
+    /// The last change of logs is under way.
     #[error("its bitmap or log is being changed")]
     Busy,
 }

@@ -36,16 +36,16 @@ pub(super) struct UnrecordedLoss {
     pub(super) member: MemberId,
     pub(super) slot: Slot,
     pub(super) why: LossCause,
-    /// The member as shards see it in the slot until then.
+    /// The member as shards see it in the slot until the loss is recorded.
     view: MemberView,
-    /// The update in flight records it.
+    /// The superblock update in flight records the loss.
     in_update: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LossCause {
     Failed(Cause),
-    /// This member is up to date, and has its place.
+    /// The member left because this replacement is up to date and has taken its place.
     Replaced(MemberId),
 }
 
@@ -54,7 +54,7 @@ pub(super) enum LossCause {
 pub struct Wish {
     /// The wanted slot.
     pub slot: Slot,
-    /// It replaces the slot's member.
+    /// The spare shall replace the slot's member.
     pub replaces: bool,
 }
 
@@ -62,15 +62,15 @@ pub struct Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     Member(Slot),
-    /// It replaces this member.
+    /// The newcomer replaces this member.
     Replacement(Slot, MemberId),
 }
 
 #[derive(Debug)]
 pub(super) struct Roster {
-    /// Without their replacements.
+    /// The member of each slot, without replacements.
     pub(super) slots: Vec<Option<MemberView>>,
-    /// Each replacement, as its slot's later member.
+    /// The replacement in each slot that has one.
     replacements: BTreeMap<Slot, MemberView>,
     pub(super) device_numbers: BTreeMap<MemberId, u16>,
     pub(super) spares: BTreeSet<MemberId>,
@@ -80,11 +80,11 @@ pub(super) struct Roster {
     newcomers: BTreeSet<MemberId>,
     /// Members that came while the array ran, and that some older superblocks do not name yet.
     unnamed: BTreeSet<MemberId>,
-    /// Members that became up to date, and shards do not know yet.
+    /// Members that became up to date; shards do not know that yet.
     untold: BTreeSet<MemberId>,
     /// Spares with a wanted slot.
     wanted: BTreeMap<MemberId, Wish>,
-    /// Wishes of the array itself.
+    /// Spares in `wanted` whose wish comes from the array itself, not from the operator.
     wanted_by_itself: BTreeSet<MemberId>,
     /// Members that are read only if no other copy exists.
     pub(super) write_mostly: BTreeSet<MemberId>,
@@ -153,12 +153,12 @@ impl Roster {
         Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
     }
 
-    /// Whether the slot has no member with all its data: none, or one in recovery.
+    /// Whether the slot has no member with all its data: no member, or a member in recovery.
     pub(super) fn is_lost(&self, slot: Slot) -> bool {
         self.slots[usize::from(slot.0)].as_ref().is_none_or(|m| m.recovered_sectors != u64::MAX)
     }
 
-    /// A new device becomes a spare, with the slot that it wants.
+    /// Adds a new device as a spare, with the slot that the operator wants for it.
     pub(super) fn join(&mut self, member: MemberId, device_number: u16, wanted: Option<Wish>) {
         assert!(!self.numbers_in_use().contains(&device_number), "a number is used once at a time");
         let is_new = self.slot_of(member).is_none() && self.spares.insert(member);
@@ -182,7 +182,8 @@ impl Roster {
         self.wanted_by_itself.remove(&spare);
     }
 
-    /// A wish of the array itself: a slot without a member needs the spare more.
+    /// Notes the array's own wish that `spare` replaces the member in `slot`. A slot without a
+    /// member needs the spare more.
     pub(super) fn wish_by_itself(&mut self, spare: MemberId, slot: Slot) {
         self.wish_to_replace(spare, slot);
         self.wanted_by_itself.insert(spare);
@@ -210,7 +211,7 @@ impl Roster {
         self.replacements.iter().map(|(slot, one)| (*slot, one.id, one.recovered_sectors))
     }
 
-    /// Removes a spare. False if it was none.
+    /// Removes a spare. False if `member` was no spare.
     pub(super) fn leave(&mut self, member: MemberId) -> bool {
         self.wanted.remove(&member);
         self.wanted_by_itself.remove(&member);
@@ -221,7 +222,7 @@ impl Roster {
         self.all().map(|id| self.device_numbers[&id]).collect()
     }
 
-    /// Members in a slot, about to get one, or spare; and the journal's device.
+    /// Members in a slot, members about to get a slot, spares, and the journal's device.
     pub(super) fn all(&self) -> impl Iterator<Item = MemberId> {
         let in_slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);
@@ -234,10 +235,10 @@ impl Roster {
         (0..).find(|number| !used.contains(number)).expect("md's limit is far lower")
     }
 
-    /// Gives an empty slot a spare, which is still to be filled. A spare that wants the slot comes
-    /// first; otherwise the first spare goes to the slot that it wants, or to the lowest. If no
-    /// slot is empty, a spare that replaces a member begins. A slot that `is_kept` for its own
-    /// member goes only to a spare that wants it.
+    /// Gives an empty slot a spare, which is still to be filled. A spare that wants an empty slot
+    /// comes first; otherwise the first spare goes to the slot that it wants, or to the lowest. If
+    /// no slot is empty, a spare that shall replace a member takes its place beside that member. A
+    /// slot that `is_kept` for its own member goes only to a spare that wants that slot.
     pub(super) fn take_in_spare(&mut self, is_kept: impl Fn(Slot) -> bool) {
         if let Some((member, slot)) = self.due_for_a_free_slot(is_kept) {
             self.leave(member);
@@ -251,7 +252,7 @@ impl Roster {
         }
     }
 
-    /// A spare that no slot without a member needs, and that no wish claims.
+    /// A spare that no empty slot needs, and that no wish claims.
     pub(super) fn idle_spare(&self) -> Option<MemberId> {
         let replaces = |spare: &MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
         let is_whole = self.missing_count() == 0;
@@ -269,7 +270,7 @@ impl Roster {
         if let Some((member, wish)) = wishes.next() {
             return Some((*member, wish.slot));
         }
-        // The operator has another use for wished spares; a member that only errs can wait.
+        // A spare with a wish has another use for the operator; a member that only errs can wait.
         let is_free = |spare: &&MemberId| {
             let replaces = self.wanted.get(spare).is_some_and(|wish| wish.replaces);
             !replaces || self.wanted_by_itself.contains(spare)
@@ -293,7 +294,7 @@ impl Roster {
         self.newcomers.iter().copied()
     }
 
-    /// Superblocks record that the member is in. Returns its place, if it still has one.
+    /// Notes that superblocks record the member as in. Returns its place, if it still has a place.
     pub(super) fn has_come(&mut self, member: MemberId) -> Option<Arrival> {
         if !self.newcomers.remove(&member) {
             return None;
@@ -306,11 +307,11 @@ impl Roster {
     }
 
     /// Members whose superblocks are written last in an update: older superblocks still call their
-    /// numbers faulty. If such a member were written first, its superblock would be the newest, and
-    /// all others would call it out.
+    /// numbers faulty. If such a member's superblock were written first, it would be the newest,
+    /// and all other superblocks would call the member out.
     ///
     /// The journal's device is always among them. Its new tail drops writes that a member may have
-    /// missed; all other superblocks have to call that member out first.
+    /// missed; all other superblocks must call that member out first.
     pub(super) fn told_last(&self) -> BTreeSet<MemberId> {
         self.unnamed.iter().copied().chain(self.journal).collect()
     }
@@ -333,7 +334,7 @@ impl Roster {
         }
     }
 
-    /// Shards get the new view.
+    /// Notes that shards get the new view.
     pub(super) fn are_told(&mut self) {
         self.untold.clear();
     }
@@ -344,7 +345,8 @@ impl Roster {
         self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
     }
 
-    /// Takes the member out of `slot`, unrecorded from now on. Its replacement steps in.
+    /// Takes the member out of `slot`; the loss is unrecorded from now on. The slot's replacement
+    /// steps in.
     pub(super) fn take_out(&mut self, slot: Slot, why: LossCause) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =
@@ -352,7 +354,8 @@ impl Roster {
         self.unrecorded.push(UnrecordedLoss { member, slot, why, view, in_update: false });
         let Some(replacement) = self.replacements.remove(&slot) else { return };
         if self.newcomers.remove(&replacement.id) {
-            // No shard has written to it: it becomes a spare, and may be recovered like any other.
+            // No shard has written to the replacement: it becomes a spare, and can be recovered
+            // like any other spare.
             self.spares.insert(replacement.id);
         } else {
             reached(match why {
@@ -375,7 +378,8 @@ impl Roster {
         self.unrecorded.push(UnrecordedLoss { member, slot, why, view, in_update: false });
     }
 
-    /// The replacement in `slot` is filled below this offset, durably. True if that is progress.
+    /// Notes that the replacement `member` is filled below this offset, durably. True if that is
+    /// progress.
     pub(super) fn is_filled(&mut self, member: MemberId, below: u64) -> bool {
         let Some(slot) = self.slot_to_replace(member) else { return false };
         let one = self.replacements.get_mut(&slot).expect("just seen");
@@ -390,7 +394,7 @@ impl Roster {
         filled.find(|(_, member, _)| !self.newcomers.contains(member)).map(|(slot, ..)| slot)
     }
 
-    /// The filled replacement in `slot` takes its member's place. Returns that member.
+    /// Puts the filled replacement in `slot` in its member's place. Returns that member.
     pub(super) fn replace(&mut self, slot: Slot) -> MemberId {
         let replacement = self.replacements.get(&slot).expect("the slot has a replacement");
         assert_eq!(replacement.recovered_sectors, u64::MAX, "it holds all");
@@ -415,7 +419,7 @@ impl Roster {
         })
     }
 
-    /// Members that are still being filled, and their progress.
+    /// Members that are still being filled, with their slot and their recovery offset.
     pub(super) fn recovering(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
         let slots = (0u16..).map(Slot).zip(&self.slots);
         slots.filter_map(|(slot, member)| {
@@ -424,19 +428,20 @@ impl Roster {
         })
     }
 
-    /// Sectors that a member in recovery holds, in a slot or beside one; `None` for other members.
+    /// Sectors that a member in recovery, or a replacement, holds; `None` for other members.
     pub(super) fn held(&self, member: MemberId) -> Option<u64> {
         let mut filled = self.recovering().chain(self.replacements());
         filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
     }
 
-    /// Whether a member in a slot holds all of a range, below its offset or ahead of it.
+    /// Whether a member in a slot holds all of a range, below its recovery offset or in ranges
+    /// ahead.
     pub(super) fn holds(&self, member: MemberId, range: MemberRange) -> bool {
         let mut views = self.slots.iter().flatten();
         views.any(|view| view.id == member && view.holds(range.start, range.sectors))
     }
 
-    /// Ranges that members hold ahead, in all.
+    /// The number of ranges ahead that all members hold together.
     pub(super) fn ranges_ahead(&self) -> usize {
         self.slots.iter().flatten().map(|view| view.ahead.ranges().len()).sum()
     }
@@ -451,7 +456,7 @@ impl Roster {
         true
     }
 
-    /// The ranges of members in slots that bad-block logs name.
+    /// The bad ranges of each member in a slot, as its bad-block log names them.
     pub(super) fn named(&self) -> impl Iterator<Item = (Slot, &BadBlocks)> {
         let slots = (0..).map(Slot).zip(&self.slots);
         slots.filter_map(|(slot, view)| Some((slot, &*view.as_ref()?.bad_blocks)))
@@ -461,7 +466,7 @@ impl Roster {
         self.named().map(|(_, bad)| bad.sectors()).sum()
     }
 
-    /// A member is recovered below this offset, durably. True if that is progress.
+    /// Notes that a member is recovered below this offset, durably. True if that is progress.
     pub(super) fn is_recovered(&mut self, member: MemberId, below: u64) -> bool {
         let Some(slot) = self.slot_of(member) else { return false };
         let view = self.slots[usize::from(slot.0)].as_mut().expect("it is there");
@@ -477,7 +482,8 @@ impl Roster {
         is_more
     }
 
-    /// A member in recovery has got a range beyond its offset. True if shards need a new view.
+    /// Notes that a member in recovery holds a range beyond its recovery offset. True if shards
+    /// need a new view.
     pub(super) fn holds_ahead(&mut self, member: MemberId, range: MemberRange) -> bool {
         let views = self.slots.iter_mut().flatten();
         let mut lacking =
@@ -487,7 +493,8 @@ impl Roster {
         true
     }
 
-    /// The member in `slot`, which has just come, holds these ranges from before.
+    /// Notes the ranges that the member in `slot`, which has just come, holds from its former
+    /// membership.
     pub(super) fn holds_from_before(&mut self, slot: Slot, held: MemberRanges) {
         let view = self.slots[usize::from(slot.0)].as_mut().expect("it has just come");
         assert!(view.ahead.is_empty(), "it has just come");
@@ -495,21 +502,22 @@ impl Roster {
         view.ahead = Arc::new(if below.sectors > 0 { held.without(below) } else { held });
     }
 
-    /// How many of the sectors from `start` on the member in a slot holds already.
+    /// The number of sectors, from `start` on and up to `sectors`, that the member holds already.
     pub(super) fn holds_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
         let mut views = self.slots.iter().flatten();
         let Some(view) = views.find(|view| view.id == member) else { return 0 };
         view.lacks_from(start, sectors).map_or(sectors, |lacks| lacks.0 - start.0)
     }
 
-    /// How many of the sectors from `start` on the member lacks before it holds some again.
+    /// The number of sectors from `start` on that the member lacks, up to the next sector that it
+    /// holds.
     pub(super) fn lacks_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
         let mut views = self.slots.iter().flatten();
         let Some(view) = views.find(|view| view.id == member) else { return 0 };
         if view.holds(start, 1) { 0 } else { view.ahead.alike(start, sectors) }
     }
 
-    /// Whether the member is out and no durable superblock says so.
+    /// Whether the member is out and no durable superblock records that.
     pub(super) fn is_unrecorded(&self, member: MemberId) -> bool {
         self.unrecorded.iter().any(|loss| loss.member == member)
     }
@@ -518,7 +526,7 @@ impl Roster {
         !self.unrecorded.is_empty()
     }
 
-    /// An update is being made; it tells every loss so far.
+    /// Notes that a superblock update begins; the update records every loss so far.
     pub(super) fn update_begins(&mut self) {
         for loss in &mut self.unrecorded {
             loss.in_update = true;
@@ -530,7 +538,7 @@ impl Roster {
         self.unrecorded.iter().all(|loss| loss.in_update)
     }
 
-    /// The losses so far, which need no further update.
+    /// Removes and returns the losses so far, which need no further update.
     pub(super) fn take_unrecorded(&mut self) -> Vec<UnrecordedLoss> {
         std::mem::take(&mut self.unrecorded)
     }
@@ -539,14 +547,16 @@ impl Roster {
     pub(super) fn published_slots(&self) -> Vec<Option<MemberView>> {
         let numbers = (0u16..).map(Slot).take(self.slots.len());
         let mut slots: Vec<Option<MemberView>> = numbers.map(|slot| self.shown(slot)).collect();
-        // Of two that are out of one slot, the first to go tells how it was.
+        // If two members are out of one slot, the slot looks to shards as it was before the first
+        // left.
         for loss in self.unrecorded.iter().rev() {
             slots[usize::from(loss.slot.0)] = Some(loss.view.clone());
         }
         slots
     }
 
-    /// Members whose superblocks an update writes: by slot, replacements, and then the spares.
+    /// Members whose superblocks an update writes: members by slot, then replacements, then the
+    /// spares if `spares_too`.
     pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         let slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);
@@ -554,12 +564,13 @@ impl Roster {
         slots.chain(replacements).chain(spares)
     }
 
-    /// The same, and the journal's device.
+    /// Members whose superblocks an update writes, and the journal's device.
     pub(super) fn update_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         self.superblock_targets(spares_too).chain(self.journal)
     }
 
-    /// Members that are still being filled, and the sectors that they hold: for superblocks.
+    /// Members that are still being filled, and the sectors that they hold, as superblocks record
+    /// them.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = (MemberId, u64)> {
         let recovering = self.recovering().map(|(_, member, sectors)| (member, sectors));
         let replacements = self.replacements().map(|(_, member, sectors)| (member, sectors));

@@ -16,7 +16,7 @@ impl<T: Ord> Set<T> {
         }
     }
 
-    /// Removes it; true if it was in the set.
+    /// Removes `one`; true if the set contained it.
     pub(super) fn remove(&mut self, one: &T) -> bool {
         let found = self.0.binary_search(one);
         found.is_ok_and(|place| {

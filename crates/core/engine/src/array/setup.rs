@@ -13,48 +13,49 @@ use crate::request::Regions;
 /// A member that occupies a slot when the array is opened.
 #[derive(Clone, Debug)]
 pub struct MemberSetup {
-    /// Its name.
+    /// The member's name.
     pub id: MemberId,
-    /// Its index in the superblocks' role table.
+    /// The member's index in the superblocks' role table.
     pub device_number: u16,
-    /// Sectors of its data area that are up to date; `u64::MAX` for all.
+    /// Sectors of the member's data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
-    /// Its bad ranges.
+    /// The member's bad ranges.
     pub bad_blocks: BadBlocks,
-    /// Its bad-block log; without sectors if the array keeps none, or leaves it untouched.
+    /// The member's bad-block log; without sectors if the array keeps no log of the member, or
+    /// leaves the log untouched.
     pub bad_log: BadLog,
 }
 
 /// A member without a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpareSetup {
-    /// Its name.
+    /// The spare's name.
     pub id: MemberId,
-    /// Its index in the superblocks' role table.
+    /// The spare's index in the superblocks' role table.
     pub device_number: u16,
-    /// Sectors of its bad-block log; 0 without one.
+    /// Sectors of the spare's bad-block log; 0 without a log.
     pub bad_log_sectors: u16,
-    /// Its superblock takes more than one sector, so that a power cut can tear it.
+    /// The spare's superblock takes more than one sector, so that a power cut can tear it.
     pub tears: bool,
-    /// The data that it held of the array before it went, if it was a member.
+    /// The slot and the event count that the spare had as a member, if it was a member before.
     pub returns: Option<ReturningMember>,
-    /// The place of its partial parity log, if it has room for one.
+    /// The place of the spare's partial parity log, if it has room for a log.
     pub parity_log: Option<LogPlace>,
 }
 
 /// A former member that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturningMember {
-    /// The slot that it had, and held all of.
+    /// The slot that the member had, and whose data it held completely.
     pub slot: Slot,
-    /// The event count in its superblock.
+    /// The event count in the member's superblock.
     pub events: u64,
 }
 
 /// A replacement for a member that is still present.
 #[derive(Clone, Debug)]
 pub struct ReplacementSetup {
-    /// The slot of both.
+    /// The slot of the member and of its replacement.
     pub slot: Slot,
     /// The replacement.
     pub member: MemberSetup,
@@ -63,9 +64,10 @@ pub struct ReplacementSetup {
 /// The write-intent bitmap that members have.
 #[derive(Clone, Debug)]
 pub struct BitmapSetup {
-    /// Its superblock; the event count is written anew.
+    /// The bitmap's superblock; the array writes a new event count into it.
     pub head: BitmapSuperblock,
-    /// Bits that must stay set for now: the members', or all if these are not believed.
+    /// Bits that must stay set for now: the bits that the members' bitmaps set, or all bits if
+    /// these bitmaps are not believed.
     pub says: Bits,
     /// Bits beyond the resync offset whose sectors are in doubt; `None` if bits are not believed.
     pub doubt: Option<Bits>,
@@ -76,27 +78,27 @@ pub struct BitmapSetup {
 /// The partial parity log of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityLogSetup {
-    /// Its place.
+    /// The log's place.
     pub place: LogPlace,
-    /// Its newest record's generation, and end in sectors from the area's start; `None` without
-    /// one.
+    /// The newest record's generation, and its end in sectors from the area's start; `None` without
+    /// a record.
     pub newest: Option<(u64, u64)>,
 }
 
 /// The write journal of an array, replayed to the present members and flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSetup {
-    /// Its device, by its name as a member.
+    /// The journal's device, by its name as a member.
     pub member: MemberId,
     /// The device's index in the superblocks' role table.
     pub device_number: u16,
     /// The ring, and the tail in the device's superblock.
     pub area: JournalArea,
-    /// The end of its entries, in sectors from the start of the ring.
+    /// The end of the journal's entries, in sectors from the start of the ring.
     pub end_sectors: u64,
-    /// The sequence of a meta block there.
+    /// The sequence number of a meta block at that end.
     pub end_sequence: u64,
-    /// It has entries: superblocks must soon record that it is empty.
+    /// The journal has entries: superblocks must soon record that it is empty.
     pub is_used: bool,
 }
 
@@ -105,20 +107,22 @@ pub struct JournalSetup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedRisk {
     /// From this offset on, in the unit of the resync offset, each row lacks as many members as the
-    /// level bears: it has no redundancy that could disagree. `u64::MAX` if the level bears more.
+    /// level tolerates: it has no redundancy that could disagree. `u64::MAX` if the level tolerates
+    /// more.
     pub until_sectors: u64,
-    /// Slots of missing or unfilled members: parity gives their data, even where that is in doubt.
+    /// Slots of missing or unfilled members: parity supplies their data, even if that parity is in
+    /// doubt.
     pub slots: Vec<Slot>,
 }
 
 /// The array as assembly found it.
 #[derive(Clone, Debug)]
 pub struct ArraySetup {
-    /// Where bytes live.
+    /// The places of data and parity on the members.
     pub geometry: Geometry,
     /// The member of each slot.
     pub slots: Vec<Option<MemberSetup>>,
-    /// Replacements of members in slots; one for a slot at most, whose member is up to date.
+    /// Replacements of members in slots. A slot has at most one, and its member is up to date.
     pub replacements: Vec<ReplacementSetup>,
     /// Members without a slot.
     pub spares: Vec<SpareSetup>,
@@ -126,38 +130,40 @@ pub struct ArraySetup {
     pub write_mostly: BTreeSet<MemberId>,
     /// The newest event count.
     pub events: u64,
-    /// Redundancy agrees below this; `u64::MAX` for everywhere. Zero for an array left active.
+    /// Redundancy agrees below this offset; `u64::MAX` for everywhere. Zero for an array left
+    /// active.
     pub resync_offset: u64,
     /// The risk that the operator accepted, if a member is missing.
     pub accepted_risk: Option<AcceptedRisk>,
-    /// Its bitmap. An array without redundancy has none.
+    /// The array's bitmap. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
-    /// Whether superblocks shall name a bitmap. `None` leaves each as it is: the opener keeps none.
+    /// Whether superblocks shall name a bitmap. `None` leaves each superblock as it is: the opener
+    /// keeps no bitmap.
     pub names_bitmap: Option<bool>,
-    /// The file with the bitmap, and perhaps our own parity log, by its name as a member.
+    /// The file with the bitmap, and perhaps braid's own parity log, by its name as a member.
     pub bitmap_file: Option<MemberId>,
-    /// The partial parity logs of members and spares, if the array keeps such logs; only that of
-    /// the bitmap file, if the array has one. Their records are replayed.
+    /// The partial parity logs of members and spares, if the array keeps such logs. With a bitmap
+    /// file, only the log in that file. The records of these logs are replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
-    /// Whether superblocks say that our own log counts.
+    /// Whether superblocks say that braid's own log counts.
     pub log_counts: bool,
-    /// Its write journal, if it is to be written; none beside other logs, or a bitmap.
+    /// The array's write journal, if the array writes to it; `None` beside other logs, or a bitmap.
     pub journal: Option<JournalSetup>,
-    /// Whether superblocks do not say clean, or the journal has entries. That may have been settled
-    /// since. But a missing member may hold part of those writes, and must not come back as up to
-    /// date.
+    /// Whether superblocks do not say clean, or the journal has entries. Redundancy may have been
+    /// made to agree since then. But a missing member may hold part of those writes, and must not
+    /// come back as up to date.
     pub is_unclean: bool,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How its sectors are distributed over shards.
+    /// The distribution of the array's sectors over shards.
     pub regions: Regions,
-    /// Sectors of a piece of background work, at most: [`crate::Shard::block_sectors`].
+    /// The most sectors of a piece of background work: [`crate::Shard::block_sectors`].
     pub work_sectors: u32,
     /// Whether jobs start paused.
     pub jobs_paused: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
-    /// Milliseconds without a write after which the superblocks turn clean.
+    /// Milliseconds without a write after which the array marks its superblocks clean.
     pub clean_delay_ms: u64,
     /// Whether superblocks take more than one sector, so that a power cut can tear them.
     pub superblocks_tear: bool,

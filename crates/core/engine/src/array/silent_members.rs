@@ -1,4 +1,4 @@
-//! The array's reaction to members that do not answer: which go away, and how they return.
+//! The array's reaction to members that do not answer: which of them go away, and how they return.
 //!
 //! `away.rs` has the rule and the state of an absent member, `context/orphans.rs` its requests.
 
@@ -18,7 +18,8 @@ use crate::ids::MemberId;
 use crate::tuning::Patience;
 
 impl Array {
-    /// Sets how long the array waits for silent members. Before the first call it waits for ever.
+    /// Sets how long the array waits for silent members. Before the first call, the array waits for
+    /// ever.
     pub fn handle_patience(&mut self, now: Instant, patience: Patience) {
         self.away.patience = patience;
         self.step(now);
@@ -36,7 +37,8 @@ impl Array {
         self.away.members.iter().map(|(member, away)| (*member, *away)).collect()
     }
 
-    /// A member that is away cannot come back: it has failed, and its slot no longer waits.
+    /// Takes the news that an away member cannot come back: it has failed, and its slot no longer
+    /// waits.
     pub fn handle_stays_away(&mut self, now: Instant, cause: Cause) {
         if let Some(AwayMember { slot, .. }) = self.away.ends(cause.member) {
             reached(Mark::StaysAway);
@@ -49,12 +51,12 @@ impl Array {
     #[must_use]
     pub fn may_return(&self, member: MemberId) -> bool {
         let may_come = self.may_change_members().is_ok() && self.consistency.are_logs_settled();
-        // Until its loss is recorded shards still see it as a member.
+        // Until the loss of the member is recorded, shards still see it as a member.
         self.away.has(member) && may_come && !self.roster.is_unrecorded(member)
     }
 
-    /// Members with requests in flight, and the milliseconds since the last answer of each. If most
-    /// are silent, the cause is not the members: none goes away.
+    /// Takes the members with requests in flight, and for each the milliseconds since its last
+    /// answer. If most members are silent, the members are not the cause: none goes away.
     pub fn handle_silence(&mut self, now: Instant, silent: &[(MemberId, u64)]) {
         let Some(limit_ms) = self.away.patience.silence_ms else { return };
         let in_slots = silent.iter().filter_map(|(member, silent_ms)| {
@@ -80,11 +82,11 @@ impl Array {
         self.step(now);
     }
 
-    /// A member that was away has answered all its requests, and comes back as `newcomer`: to its
-    /// slot, or as a spare if another member has taken that.
+    /// A member that was away has answered all its requests, and comes back as `newcomer`. It
+    /// returns to its slot, or as a spare if another member has taken the slot.
     ///
     /// # Errors
-    /// As for [`Self::handle_member_added`]: it stays away.
+    /// As for [`Self::handle_member_added`]: the member stays away.
     pub fn handle_member_returned(
         &mut self,
         now: Instant,
@@ -102,8 +104,8 @@ impl Array {
         Ok(())
     }
 
-    /// Whether the array bears the loss of the member beside those that are suspect, and keeps
-    /// track of the writes that it misses.
+    /// Whether the array tolerates the loss of the member beside all suspect members, and records
+    /// the writes that it misses.
     fn may_go_away(&self, slot: Slot, member: MemberId, is_suspect: impl Fn(Slot) -> bool) -> bool {
         if planted(Bug::GoesAwayAnyhow) {
             return self.may_change_members().is_ok();
@@ -112,13 +114,13 @@ impl Array {
         let is_alone = self.roster.replacement_of(slot).is_none();
         let is_lost = |other: Slot| is_suspect(other) || self.roster.is_lost(other);
         // Sectors in doubt may read as another copy, or as zeroes. This member may be the only one
-        // that holds sectors that another's log names. One whose own log names ranges comes back
-        // blank.
+        // that holds sectors which another member's log names. And a member whose own log names
+        // ranges comes back blank.
         let agrees = self.condition.resync_offset == u64::MAX;
         let is_whole = self.roster.named_sectors() == 0;
         let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);
-        // A member that is being filled is not needed, and would hold every write up. After its
-        // return it is filled from the start.
+        // The array does not need a member that is being filled, which would hold every write up.
+        // After its return it is filled from the start.
         let is_needed = !self.setup.geometry.survives(&is_lost)
             || holds_all && !(agrees && is_whole && self.tells_what_is_missed());
         may_be && is_alone && !is_needed

@@ -39,18 +39,20 @@ use crate::effect::Pace;
 use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
-/// How long a mean must exceed the limit.
+/// Milliseconds for which a mean must exceed the limit.
 const SLOW_FOR_MS: u64 = 500;
 
-/// How long a member must be well before it returns the first time, and in how many reports.
+/// Milliseconds for which a member must be well before it returns the first time.
 const WELL_FOR_MS: u64 = 1000;
+/// Number of reports that must show that the member is well.
 const WELL_REPORTS: u32 = 5;
 
-/// The most doublings of that time, and the time after which the count begins anew.
+/// The most doublings of `WELL_FOR_MS` for a member that returns again and again.
 const DOUBLINGS_MAX: u32 = 6;
+/// Milliseconds since the last return after which the count of returns begins anew.
 const CALM_MS: u64 = 60_000;
 
-/// Without figures of siblings, the limit is `min_ms` and this part of it more: a half.
+/// If no sibling has a figure, the limit is `min_ms` plus this part of `min_ms`: a half.
 const LONE_PART: u64 = 2;
 
 const FRESH_MS: u64 = 2000;
@@ -60,11 +62,11 @@ pub(super) const MS: u64 = 1_000_000;
 #[derive(Debug, Default)]
 pub(super) struct MemberPace {
     mean_ns: Option<(u64, Instant)>,
-    /// By shard: the reported age of its oldest request in flight.
+    /// The age of the member's oldest request in flight, as each shard reported it.
     oldest: BTreeMap<ShardIndex, u64>,
     slow_since: Option<Instant>,
     pub(super) out: Option<SitOutState>,
-    /// How often it has come back lately, and the last time.
+    /// The number of the member's recent returns, and the time of the last one.
     returns: (u32, Option<Instant>),
 }
 
@@ -86,7 +88,7 @@ impl MemberPace {
         self.mean_ns.filter(|(_, at)| fresh(at)).map(|(mean_ns, _)| mean_ns)
     }
 
-    /// The figure; `None` without measurements.
+    /// The member's figure; `None` without measurements.
     fn figure_ns(&self, now: Instant) -> Option<u64> {
         let age = self.age_ns();
         match self.mean_ns(now) {
@@ -120,7 +122,7 @@ pub(super) struct SittingOut {
     pub(super) settings: SitOut,
     pub(super) members: BTreeMap<MemberId, MemberPace>,
     pub(super) number: u64,
-    /// Nanoseconds that members have sat out and come back from.
+    /// Total nanoseconds that members sat out which have come back since.
     pub(super) past_ns: u64,
     /// The time of the last report.
     pub(super) heard: Instant,
@@ -151,7 +153,7 @@ impl SittingOut {
         self.members.get(&member).is_some_and(|watched| watched.out.is_some())
     }
 
-    /// The median of the others' figures; `None` without measurements.
+    /// The median figure of the other members; `None` without measurements.
     fn siblings_ns(&self, now: Instant, member: MemberId) -> Option<u64> {
         let others = self.members.iter().filter(|(other, w)| **other != member && w.out.is_none());
         let mut figures: Vec<u64> = others.filter_map(|(_, w)| w.figure_ns(now)).collect();
@@ -225,7 +227,7 @@ impl SittingOut {
         }
         let after_ns = now.0 - out.since.0;
         watched.out = None;
-        // Its earlier latencies no longer count.
+        // The member's earlier latencies no longer count.
         watched.mean_ns = Some((pace.mean_ns, now));
         watched.returns = (watched.returns.0 + 1, Some(now));
         self.past_ns += after_ns;

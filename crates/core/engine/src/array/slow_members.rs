@@ -15,7 +15,7 @@ use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
 impl Array {
-    /// Sets when members sit out. Before the first call none does.
+    /// Sets when members sit out. Before the first call, no member sits out.
     pub fn handle_sit_out(&mut self, now: Instant, settings: SitOut) {
         self.sitting_out.settings = settings;
         if !settings.is_on {
@@ -41,7 +41,7 @@ impl Array {
         self.sitting_out.out().collect()
     }
 
-    /// Nanoseconds that members have sat out so far, all of them together.
+    /// Nanoseconds that members have sat out so far, summed over all members.
     #[must_use]
     pub fn sat_out_ns(&self, now: Instant) -> u64 {
         let out = self.sitting_out.members.values().filter_map(|watched| watched.out.as_ref());
@@ -96,7 +96,7 @@ impl Array {
         }
     }
 
-    /// A member has left: those that sit out may be too many now.
+    /// Forgets a member that has left. The members that sit out may be too many now.
     pub(super) fn forget_pace(&mut self, member: MemberId) {
         let was_out = self.sitting_out.is_out(member);
         self.sitting_out.members.remove(&member);
@@ -133,7 +133,7 @@ fn survives(geometry: &Geometry, roster: &Roster, is_away: impl Fn(Slot) -> bool
     geometry.survives(&|slot| roster.is_lost_to_shards(slot) || is_away(slot))
 }
 
-/// Whether the level can also do without `member`.
+/// Whether the level can do without `member` too, beside the members that are missing or sit out.
 fn may_sit_out(geometry: &Geometry, roster: &Roster, known: &SittingOut, member: MemberId) -> bool {
     if planted(Bug::SitOutUnbounded) {
         return true;

@@ -2,7 +2,7 @@
 //! `event_count.rs` decides its event count.
 //!
 //! Every driver writes superblocks this way. The driver supplies the time, one for all members of
-//! an update: it tells an old copy of a member from the member if their counts are equal.
+//! an update. If a member and an old copy of it have equal event counts, the time tells them apart.
 
 use std::sync::Arc;
 
@@ -22,52 +22,52 @@ use crate::ranges::{BadBlocks, MemberRange};
 pub struct DeviceRole {
     /// The member.
     pub member: MemberId,
-    /// Its index in the table.
+    /// The member's index in the table.
     pub device_number: u16,
-    /// Its slot; none for a spare.
+    /// The member's slot; `None` for a spare.
     pub slot: Option<Slot>,
-    /// It replaces the member in the slot.
+    /// The member replaces the member in the slot.
     pub is_replacement: bool,
 }
 
 /// The write journal, as superblocks record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalState {
-    /// Its device.
+    /// The journal's device.
     pub member: MemberId,
     /// The device's index in the table.
     pub device_number: u16,
-    /// The tail, for the device's own superblock.
+    /// The journal's tail, for the device's own superblock.
     pub tail_sectors: u64,
 }
 
 /// The array's shape, as superblocks record it; [`SuperblockShape`] has the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeState {
-    /// Level; during a reshape the old one.
+    /// The level; during a reshape the old level.
     pub level: Level,
-    /// md's number of the layout; during a reshape the old one.
+    /// md's number of the layout; during a reshape of the old layout.
     pub layout: u32,
-    /// Sectors per chunk; during a reshape the old ones.
+    /// Sectors per chunk; during a reshape per old chunk.
     pub chunk_sectors: u32,
     /// Sectors that the array uses of each member.
     pub member_size_sectors: u64,
-    /// Slots; during a reshape the new number.
+    /// The number of slots; during a reshape the new number.
     pub raid_slots: u32,
-    /// The reshape in progress. `data_areas` has each member's move.
+    /// The reshape in progress. `data_areas` has the members' moves.
     pub reshape: Option<Reshape>,
-    /// Data areas that change. Superblocks of other members keep theirs.
+    /// Data areas that change. Superblocks of other members keep their data area.
     pub data_areas: Vec<(MemberId, DataArea)>,
 }
 
 /// The part of a member that holds data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataArea {
-    /// Its first sector; during a reshape the old one.
+    /// First sector of the area; during a reshape the old first sector.
     pub offset_sectors: u64,
-    /// Its length in sectors.
+    /// Length of the area in sectors.
     pub size_sectors: u64,
-    /// Its first sector when the reshape is over, if it moves.
+    /// First sector of the area when the reshape is over, if the area moves.
     pub new_offset_sectors: Option<u64>,
 }
 
@@ -104,16 +104,18 @@ impl ShapeState {
 pub struct SuperblockState {
     /// The event counter.
     pub events: u64,
-    /// Zero while active; else redundancy agrees below this (`u64::MAX`: everywhere).
+    /// Zero while the array is active; else the offset below which redundancy agrees (`u64::MAX`:
+    /// everywhere).
     pub resync_offset: u64,
     /// Every device of the array.
     pub roles: Arc<[DeviceRole]>,
-    /// Members that are still being filled: the sectors of their data area that are up to date.
+    /// Members that are still being filled, with the sectors of their data area that are up to
+    /// date.
     pub recovered: Arc<[(MemberId, u64)]>,
-    /// Members whose bad-block log was written, and whether it names any range. Superblocks keep
-    /// their statement about other members.
+    /// Members whose bad-block log was written, and whether each log names any range. Superblocks
+    /// keep their statement about other members.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
-    /// Our own parity log names all sectors that may be in doubt; this is its place.
+    /// The place of braid's own parity log, if that log names all sectors that may be in doubt.
     pub log_counts: Option<LogHome>,
     /// Whether the array has a write-intent bitmap; `None` keeps each superblock's statement.
     pub has_bitmap: Option<bool>,
@@ -126,9 +128,9 @@ pub struct SuperblockState {
 }
 
 impl SuperblockState {
-    /// Whether both have the same table of devices: then a member's superblocks differ in the first
-    /// sector at most. In version 0.90 a member that is still being filled is a spare in the table.
-    /// The shape stands in the first sector, whatever the version
+    /// Whether both states have the same table of devices: then a member's superblocks differ in
+    /// the first sector at most. In version 0.90, a member that is still being filled is a spare in
+    /// the table. The shape is in the first sector, whatever the version
     /// ([`Superblock::apply_with_shape`]).
     pub(super) fn has_table_of(&self, other: &Self) -> bool {
         let journal = |state: &Self| state.journal.map(|journal| journal.device_number);
@@ -168,9 +170,9 @@ impl UpdateTimes {
         self.time.next()
     }
 
-    /// The time of the update with this count: that of the last one if it is the same, else `now`,
-    /// or just after the last one if the clock went back. The counts of two updates in a row
-    /// differ.
+    /// The time of the update with this count. An update with the last count has the last time. A
+    /// later one has `now`, or if the clock went back a time just after the last. The counts of two
+    /// updates in a row differ.
     pub fn of(&mut self, events: u64, now: Timestamp) -> Timestamp {
         if self.events != events {
             *self = Self { events, time: now.max(self.time.next()) };
@@ -179,11 +181,12 @@ impl UpdateTimes {
     }
 }
 
-/// The superblock that brings a member with fewer than `events` events level with that count.
+/// The superblock that brings a member with fewer than `events` events to that count.
 ///
 /// One event behind is harmless: the member missed an update, but no write that the update allowed.
-/// If the next update then reached only some members, it would be two behind the newest, and be
-/// called stale. So it is levelled first, with the newest table; dirty if any member says so.
+/// If the next update then reached only some members, this member would be two behind the newest,
+/// and be called stale. So the array first brings it to the newest count, with the newest table.
+/// The new superblock is dirty if any member's superblock is.
 #[must_use]
 pub fn level_with(
     superblock: &Superblock,
@@ -202,10 +205,10 @@ pub fn level_with(
     })
 }
 
-/// Writes `state` into one member's superblock, for a device of this size.
+/// Writes `state` into one member's superblock. `device_bytes` is the size of the member's device.
 ///
 /// # Errors
-/// The superblock cannot express the shape, and stays unchanged: a reshape tries that first.
+/// If the superblock cannot express the shape. It then stays unchanged: a reshape tries that first.
 pub fn apply_to(
     superblock: &mut Superblock,
     member: MemberId,
@@ -231,7 +234,7 @@ pub fn apply_to(
     if let Some((_, says)) = log {
         superblock.set_bad_blocks(*says);
     }
-    // One replaces the other.
+    // A superblock names either a bitmap or partial parity logs.
     if state.ppls.is_empty() {
         superblock.name_ppl(None);
     }
@@ -248,7 +251,7 @@ pub fn apply_to(
 /// The write to a member's bad-block log: the offset on the device, in bytes, and the bytes.
 ///
 /// # Panics
-/// The member keeps no such log, or it has no room: the array checks that before.
+/// If the member keeps no such log, or the log has no room: the array checks that before.
 #[must_use]
 pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, Vec<u8>) {
     let place = superblock.device.bad_block_log.expect("it keeps a log");
@@ -268,8 +271,8 @@ pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, 
 
 /// The update of one member's superblock for `state`.
 ///
-/// Listed devices get their role. Devices that were active, or had the journal, and are no longer
-/// listed become faulty. Unused indices stay unchanged.
+/// Each listed device gets its role. A device that is no longer listed becomes faulty if it was
+/// active or had the journal. Unused indices stay unchanged.
 #[must_use]
 pub fn update_for(
     superblock: &Superblock,
@@ -304,8 +307,8 @@ pub fn update_for(
             role_of_this = Role::Journal;
         }
     }
-    // Version 0.90 has no recovery offset: md calls a member a spare there until it is filled, and
-    // so do we. Nor can it give one slot to two devices.
+    // Version 0.90 has no recovery offset: there md and braid call a member a spare until it is
+    // filled. Version 0.90 cannot give one slot to two devices either.
     let has_offsets = superblock.version != Version::V0_90;
     let holds_all = |member: MemberId| state.unfinished().all(|id| id != member);
     for device in state.roles.iter() {
@@ -342,7 +345,7 @@ mod tests {
     const TIME: Timestamp = Timestamp { seconds: 1_800_000_000, microseconds: 0 };
     const MEMBERS: [MemberId; 2] = [MemberId(1), MemberId(4)];
 
-    /// Device 1 of a RAID-5 of four, and its spare, device 4.
+    /// The superblocks of device 1 of a RAID-5 of four, and of its spare, device 4.
     fn superblocks(version: Version) -> [Superblock; 2] {
         let is_v1 = version.is_v1();
         let request = PlacementRequest {
@@ -421,7 +424,7 @@ mod tests {
         }
     }
 
-    /// A fifth slot comes, and chunks become half as long.
+    /// A reshape has begun: a fifth slot comes, and chunks become half as long.
     fn begun(data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
         ShapeState {
             level: Level::Raid5,
@@ -470,7 +473,7 @@ mod tests {
             };
             let shape = begun(vec![(MEMBERS[0], area)]);
             let state = state(5, Some(shape.clone()));
-            // The data of the second stays where it is.
+            // The data area of the second member stays unchanged.
             let moves = [new_offset_sectors, None];
             for ((superblock, member), new_data_offset_sectors) in
                 found.into_iter().zip(MEMBERS).zip(moves)
@@ -487,7 +490,7 @@ mod tests {
                 assert_eq!((told.to_bytes(), &told), (expected.to_bytes(), &expected));
                 assert_eq!((told.shape(), told.state.role), (own, Role::Active(member.0)));
 
-                // Logs that the update does not name continue unchanged.
+                // The superblock keeps the logs that the update does not name.
                 let mut on = begun(Vec::new());
                 let reshape = on.reshape.as_mut().expect("one is under way");
                 reshape.position_sectors = 1024;

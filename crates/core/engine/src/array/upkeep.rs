@@ -21,9 +21,10 @@ impl Array {
         match action {
             UpkeepAction::TreatErring => self.treat_erring(now),
             UpkeepAction::TakeSpare => self.take_spare(now),
-            // The array records this as a loss of the old member. Superblocks must have said before
-            // that the new one holds all. Otherwise a power cut could leave some superblocks that
-            // call the old one out, and the new one's own that still says it holds little.
+            // The array records the replacement as a loss of the old member. Superblocks must have
+            // recorded before that the new member holds all data. Otherwise a power cut could leave
+            // some superblocks that call the old member out. The new member's own superblock would
+            // still say that it holds little.
             UpkeepAction::Replace => {
                 let filled = self.roster.filled().expect("one holds all");
                 let is_said = self.tells_all();
@@ -38,7 +39,7 @@ impl Array {
         }
     }
 
-    /// A flush for a job has ended: the flushed progress counts from now on.
+    /// Called when a flush for a job has ended: the flushed progress counts from now on.
     pub(super) fn note_offsets(&mut self, now: Instant) {
         let Some(saved) = self.jobs.flush_ended(now) else { return };
         let is_news = match saved {
@@ -51,11 +52,12 @@ impl Array {
                 if to == u64::MAX {
                     self.consistency.is_resynced();
                 }
-                // Active superblocks request a resync of all: only clean ones record the offset.
+                // Active superblocks request a resync of the whole array: only clean ones record
+                // the offset.
                 self.out.publish_if(!is_said);
                 is_said
             }
-            // The bitmap records it, not superblocks.
+            // The bitmap records this progress, superblocks do not.
             SavedProgress::Lazy { to, failed } => {
                 self.consistency.is_synced(to, &failed, &mut self.out);
                 false
@@ -97,7 +99,7 @@ impl Array {
         self.roster.superblock_targets(false).filter(|member| self.bad_logs.is_due(*member))
     }
 
-    /// The write of a bad-block log is durable, or has failed.
+    /// Called when the write of a bad-block log is durable, or has failed.
     pub(super) fn bad_blocks_written(&mut self, member: MemberId, is_written: bool) {
         // Superblocks record whether a log names any range.
         let is_news = self.bad_logs.ended(member, is_written);
@@ -105,15 +107,15 @@ impl Array {
         self.tell_bad_blocks(member);
     }
 
-    /// Gives shards the ranges of a member that its log names, or is about to.
+    /// Gives shards the ranges of a member that its log names, or is about to name.
     pub(super) fn tell_bad_blocks(&mut self, member: MemberId) {
         let Some(bad) = self.bad_logs.bad_blocks(member) else { return };
         let is_news = self.roster.set_bad_blocks(member, bad);
         self.out.publish_if(is_news);
     }
 
-    /// A member failed the rewrite of bad sectors: they go into its log, or without room it is
-    /// lost.
+    /// Handles a member's failed rewrite of bad sectors: the sectors go into its log. If the log
+    /// has no room, the member is lost.
     pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
         let has_room = self.bad_logs.mark(cause.member, range);
         if !has_room {
@@ -122,9 +124,9 @@ impl Array {
         self.tell_bad_blocks(cause.member);
     }
 
-    /// A shard has finished a job's work, or failed. The logs of lacking members get the sectors
-    /// that cannot be made. When these are durable the job asks once more, since clients may have
-    /// written the sectors meanwhile; then it gives them up.
+    /// Takes the outcome of a job's work. If some sectors cannot be computed, the logs of the
+    /// members that lack them name these sectors. When the logs are durable the job asks once more,
+    /// since clients may have written the sectors meanwhile; then it gives them up.
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
         let unmade = self.jobs.work_done(now, id, outcome);
         let passed = self.jobs.passed();
@@ -155,8 +157,8 @@ impl Array {
         }
     }
 
-    /// The part of a range that a member lacks. Of a member that a job fills, only the sectors
-    /// past its recovery offset; of any other, the whole range.
+    /// The part of a range that a member lacks. For a member that a job fills, only the sectors
+    /// past its recovery offset; for any other member, the whole range.
     fn lacked(&self, member: MemberId, range: BadRange, fills: bool) -> Option<BadRange> {
         let is_held = fills && self.roster.holds(member, range);
         if is_held {
@@ -197,8 +199,8 @@ impl Array {
         self.out.extend(effects);
     }
 
-    /// Gives a slot without a member a spare, or one whose member has to be replaced. Superblocks
-    /// record it before any shard writes to it.
+    /// Gives a spare to a slot without a member, or to a slot whose member must be replaced.
+    /// Superblocks record the spare's role before any shard writes to it.
     fn take_spare(&mut self, now: Instant) {
         reached(Mark::SpareTaken);
         let Self { roster, away, .. } = self;

@@ -13,33 +13,34 @@ use crate::ranges::{BadBlocks, MemberRanges};
 /// Whether writes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// The superblocks say "clean" or are being changed: ask first
+    /// The superblocks say "clean" or are being changed: a shard asks first
     /// ([`crate::effect::Report::WantWrite`]).
     Closed,
-    /// The superblocks say "active".
+    /// Writes may start: the superblocks say "active".
     Open,
-    /// Never: the array was opened read-only.
+    /// No write may start: the array was opened read-only.
     ReadOnly,
-    /// Never again: more members were lost than the level bears.
+    /// No write may start again: more members were lost than the level tolerates.
     Broken,
 }
 
 /// A member that occupies a slot and takes writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its name.
+    /// The member's name.
     pub id: MemberId,
-    /// Its replacement: it takes every write that this one takes, and is not read.
+    /// The member's replacement, which takes every write that the member takes, and is not read.
     pub replacement: Option<MemberId>,
-    /// The replacement's ranges that could not be made.
+    /// The replacement's ranges whose data could not be computed.
     pub replacement_bad_blocks: Arc<BadBlocks>,
-    /// Sectors from the start of its data area that are up to date; `u64::MAX` for all.
+    /// Sectors from the start of the member's data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
-    /// Up-to-date ranges beyond that, made early for clients' reads. No superblock records them.
+    /// Up-to-date ranges beyond `recovered_sectors`, recovered early for clients' reads. No
+    /// superblock records them.
     pub ahead: Arc<MemberRanges>,
-    /// Its bad ranges.
+    /// The member's bad ranges.
     pub bad_blocks: Arc<BadBlocks>,
-    /// It is read only if no other copy exists.
+    /// The member is read only if no other copy exists.
     pub is_write_mostly: bool,
 }
 
@@ -58,7 +59,7 @@ impl MemberView {
         }
     }
 
-    /// Whether all of a range has been recovered; bad blocks in it are another question.
+    /// Whether all of a range has been recovered. The range may still contain bad blocks.
     #[must_use]
     pub fn holds(&self, start: MemberSector, sectors: u64) -> bool {
         self.lacks_from(start, sectors).is_none()
@@ -76,20 +77,22 @@ impl MemberView {
     }
 }
 
-/// Where writes may begin by the write-intent bitmap.
+/// The write-intent bitmap as shards see it: it says where writes may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentView {
-    /// The bitmap of these bits. Reports about bits name it.
+    /// The bitmap's name. Reports about bits contain it.
     pub bitmap: BitmapId,
-    /// Bits that are durable on every member.
+    /// Bits that are set durably on every member: writes may begin in their sectors.
     pub open: Arc<Bits>,
-    /// Grows when bits are taken back; [`crate::effect::Report::Drained`] ends earlier writes.
+    /// Grows when bits are taken back. A shard reports [`crate::effect::Report::Drained`] when the
+    /// writes before that have ended.
     pub revocation: u64,
-    /// Its marks record where no client has written, so the array needs clients' trims.
+    /// The bitmap is lockless: its marks record where no client has written, so the array needs
+    /// clients' trims.
     pub is_lockless: bool,
-    /// For a lockless bitmap: bits for sectors in which redundancy agrees only where a client has
-    /// written. A client's data can be reconstructed there; parity is never modified by rmw. Other
-    /// sectors promise nothing.
+    /// For a lockless bitmap: the bits of sectors in which redundancy agrees only where a client
+    /// has written. A client's data can be reconstructed there; parity is never modified by rmw.
+    /// Other sectors promise nothing.
     pub unsynced: Option<Arc<Bits>>,
 }
 
@@ -98,26 +101,26 @@ pub struct IntentView {
 pub struct ArrayView {
     /// Grows with each view.
     pub epoch: u64,
-    /// The geometry. Families keep parts of it from one view to the next.
+    /// The geometry. The machines of levels keep parts of it from one view to the next.
     pub geometry: Arc<Geometry>,
     /// Whether writes may start.
     pub gate: Gate,
-    /// The member of each slot, or `None` if it is missing or failed.
+    /// The member of each slot; `None` if the member is missing or failed.
     pub slots: Vec<Option<MemberView>>,
     /// Redundancy agrees with the data below this offset, in md's unit: member sectors for levels
     /// 1, 4, 5, 6, array sectors for level 10; `u64::MAX` for everywhere.
     pub resync_offset: u64,
     /// The risk that the operator accepted where redundancy may not agree.
     pub accepted_risk: Option<Arc<AcceptedRisk>>,
-    /// Beyond that offset, only sectors of these bits are in doubt; `None` if all are.
+    /// Beyond `resync_offset`, only sectors of these bits are in doubt; `None` if all are.
     pub doubt: Option<Arc<Bits>>,
     /// The write-intent bitmap, if the array has one.
     pub intent: Option<IntentView>,
-    /// Whether members keep partial parity logs: no band is written before its entries are durable
-    /// in the log of its parity's member ([`crate::effect::Report::WantLog`]).
+    /// Whether members keep partial parity logs. No band is then written before its entries are
+    /// durable in the log of the member with its parity ([`crate::effect::Report::WantLog`]).
     pub keeps_parity_logs: bool,
-    /// Whether the array has a write journal: no band is written before its blocks are durable
-    /// there ([`crate::effect::Report::WantJournal`]).
+    /// Whether the array has a write journal. No band is then written before its blocks are durable
+    /// in the journal ([`crate::effect::Report::WantJournal`]).
     pub keeps_journal: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
@@ -149,14 +152,15 @@ impl ArrayView {
     }
 
     /// Whether redundancy was made to agree in all of these sectors, also where no client has
-    /// written. Clients' interrupted writes are another question.
+    /// written. Writes that were interrupted do not matter here.
     #[must_use]
     pub fn is_synced(&self, sectors: &Range<u64>) -> bool {
         let unsynced = self.intent.as_ref().and_then(|intent| intent.unsynced.as_ref());
         unsynced.is_none_or(|unsynced| !unsynced.has_any(unsynced.of(sectors)))
     }
 
-    /// Whether redundancy agrees with clients' data in these sectors.
+    /// Whether redundancy agrees with clients' data in these sectors, so that lost data can be
+    /// computed from it.
     #[must_use]
     pub fn may_solve(&self, sectors: Range<u64>) -> bool {
         let end = self.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors);
@@ -165,13 +169,14 @@ impl ArrayView {
         beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)
     }
 
-    /// Whether the operator accepted that the member in `slot` is made from parity in doubt.
+    /// Whether the operator accepted that the data of the member in `slot` is computed from parity
+    /// in doubt.
     #[must_use]
     pub fn accepts_risk_of(&self, slot: Slot) -> bool {
         self.accepted_risk.as_ref().is_some_and(|risk| risk.slots.contains(&slot))
     }
 
-    /// The bits that stand for these sectors of the array; `None` without a bitmap.
+    /// The bits that cover these sectors of the array; `None` without a bitmap.
     #[must_use]
     pub fn bits_of(&self, start: LogicalSector, sectors: u32) -> Option<Range<u64>> {
         let intent = self.intent.as_ref()?;
@@ -221,7 +226,8 @@ impl ArrayView {
         own.or_else(|| is_replacement.then_some(&*member.replacement_bad_blocks))
     }
 
-    /// The longest run from `start` on that is wholly readable in `slot`, or wholly unreadable.
+    /// The length of the longest run from `start` on that is wholly readable in `slot`, or wholly
+    /// unreadable.
     #[must_use]
     pub fn readable_alike(&self, slot: Slot, start: MemberSector, sectors: u64) -> u64 {
         let Some(member) = self.member(slot) else { return sectors };
@@ -233,8 +239,8 @@ impl ArrayView {
     }
 }
 
-/// Sectors of the array in md's unit of resync: sectors of each member, or of the array on levels
-/// with copies. Several chunks become whole rows.
+/// Converts sectors of the array to md's unit of resync: sectors of each member, or on levels with
+/// copies of the array. A range that spans several chunks becomes whole rows.
 pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
     let sectors = u64::from(sectors);
     let Geometry::Stripe(stripe) = geometry else { return start.0..start.0 + sectors };
@@ -249,8 +255,8 @@ pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u
     row..stripe.row_start(last.row).0 + chunk
 }
 
-/// All sectors of the array that this range covers in part: exactly those for which
-/// [`resync_range`] returns a part of it.
+/// All sectors of the array that the resync range covers in part: exactly those for which
+/// [`resync_range`] returns a part of the range.
 pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let Geometry::Stripe(stripe) = geometry else {
@@ -265,7 +271,7 @@ pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<
     while at < end {
         let (row, offset) = (at / chunk, at % chunk);
         if offset == 0 && end - at >= chunk {
-            // Whole rows are one run.
+            // Consecutive whole rows make one run.
             let rows = (end - at) / chunk;
             found.push(row * columns * chunk..(row + rows) * columns * chunk);
             at += rows * chunk;

@@ -21,7 +21,8 @@
 
 use braid_geometry::{Geometry, Slot};
 
-/// Takes the next wave out of `waiting`; a member without a slot can tear without harm.
+/// Takes the next wave out of `waiting`. A member without a slot is in any wave: its superblock can
+/// tear without harm.
 pub(crate) fn next_wave<T>(
     geometry: &Geometry,
     is_lost: &dyn Fn(Slot) -> bool,

@@ -17,7 +17,7 @@ pub(in crate::array) enum Round {
     #[default]
     None,
     UnderWay,
-    /// The round has ended, and its result is unused.
+    /// The round has ended, and no flush has used its result yet.
     Over,
 }
 
@@ -28,24 +28,24 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) flush_wanted: bool,
     /// The round for earlier flushes of clients.
     pub(in crate::array) round: Round,
-    /// The last flush of an array that keeps no intent is done.
+    /// The last flush is done, in an array whose superblocks record no intent.
     pub(in crate::array) last_flush_done: bool,
-    /// The last round of a broken array's shards.
+    /// The last round, in which the shards of a broken array write back.
     pub(in crate::array) last_round: Round,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Shards write back.
+    /// Wait while shards write back.
     Wait,
-    /// Flush again, without the member that failed.
+    /// Flush again, without the member whose flush failed.
     FlushAgain,
     Answer,
     /// Write superblocks that say clean.
     TurnClean,
-    /// Stay active.
+    /// Do not turn clean: stay active.
     DropClose,
-    /// Tell the machine that asked for the flush that it has ended.
+    /// Report the flush's end to the machine that asked for it.
     Ended(FlushPurpose),
     FlushForClients,
     /// Ask the shards to bring their acknowledged writes to the members.
