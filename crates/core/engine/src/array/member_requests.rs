@@ -49,8 +49,8 @@ impl Array {
     /// Whether the operator can have a member replaced.
     ///
     /// # Errors
-    /// If the member has no slot, is being filled, or is being replaced. Or if the array takes no
-    /// writes, or has no redundancy.
+    /// If the member has no slot, is being filled or replaced, or if the array takes no writes or
+    /// has no redundancy.
     pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
         self.may_change_members()?;
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;

@@ -21,13 +21,13 @@ use crate::array::ArrayView;
 use crate::effect::{MemberOperation, Pace, SlowMembers};
 use crate::ids::IoId;
 
-/// Time between two reports.
+/// Milliseconds between two reports.
 const REPORT_MS: u64 = 50;
 
-/// Between two probes of a member that sits out.
+/// Milliseconds between two probes of a member that sits out.
 const PROBE_MS: u64 = 100;
 
-/// Sectors of a probe, at most; the same on every disk with sectors of 4 KiB.
+/// The most sectors of a probe: one block on disks with sectors of 4 KiB.
 pub(crate) const PROBE_SECTORS: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// Its age; `None` if it does not count yet.
+    /// The request's age; `None` if the age does not count yet.
     fn age_ns(&self, now: Instant, write_slack_ms: u64) -> Option<u64> {
         let slack_ns = if self.is_read { 0 } else { write_slack_ms.saturating_mul(1_000_000) };
         let age_ns = now.0.saturating_sub(self.since.0).max(1);
@@ -51,18 +51,18 @@ impl Stamp {
 struct Latencies {
     completed: u32,
     sum_ns: u64,
-    /// The place and length of its last read.
+    /// The place and length of the member's last read.
     last_read: Option<(MemberSector, u32)>,
     sits_out: bool,
     is_probed: bool,
-    /// The last report had an old request.
+    /// The last report named an old request in flight.
     was_old: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Clocks {
     watches: bool,
-    /// By the lower half of a request's name: its place among those in flight.
+    /// The stamps of requests in flight. The lower half of a request's name is its index here.
     stamps: Vec<Stamp>,
     members: Vec<Latencies>,
     is_any_out: bool,
@@ -122,8 +122,8 @@ impl Clocks {
         self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
     }
 
-    /// The members, or their slots, have changed. The latencies of a slot without a member are
-    /// kept: its member's requests may be in flight.
+    /// Follows a view in which members, or their slots, have changed. The latencies of a slot
+    /// without a member are kept: requests of its member may be in flight.
     pub(crate) fn look(&mut self, view: &ArrayView) {
         let slots = self.members.len().max(view.slots.len());
         self.members.resize(slots, Latencies::default());
@@ -142,7 +142,7 @@ impl Clocks {
         (sector, sectors): (MemberSector, u32),
         operation: &MemberOperation,
     ) {
-        // Zeroing may take any time, and says nothing about the member.
+        // Zeroing may take any time, so its duration does not show that the member is slow.
         if !self.watches || matches!(operation, MemberOperation::Zero { .. }) {
             return;
         }
@@ -174,7 +174,7 @@ impl Clocks {
         }
     }
 
-    /// Drops a request: its end says nothing about the slot's member.
+    /// Drops the stamp of a request whose duration does not count for the slot's member.
     pub(crate) fn forget(&mut self, id: IoId) {
         if let Some(stamp) = self.stamps.get_mut(place(id)) {
             stamp.is_under_way = false;
@@ -185,7 +185,7 @@ impl Clocks {
         self.next_report.into_iter().chain(self.next_probe).min()
     }
 
-    /// Reports each slot's pace, if it is time.
+    /// Reports each slot's pace, if [`REPORT_MS`] have passed.
     pub(crate) fn report(&mut self, now: Instant, mut tell: impl FnMut(Slot, Pace)) {
         if self.next_report.is_none_or(|due| now < due) {
             return;
@@ -198,7 +198,8 @@ impl Clocks {
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (known.completed, known.sum_ns);
             (known.completed, known.sum_ns) = (0, 0);
-            // One more report when no request is old any more: the array stops counting the last.
+            // One more report follows when no request is old any more, so that the array drops the
+            // last age.
             let was_old = std::mem::replace(&mut known.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
@@ -208,7 +209,8 @@ impl Clocks {
         self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
     }
 
-    /// Time in which the shard did not run does not count: a stopped process, a sleeping machine.
+    /// Leaves out time in which the shard did not run, because the process was stopped or the
+    /// machine slept.
     fn forgive_pause(&mut self, now: Instant) {
         let late_ns = self.next_report.map_or(0, |due| now.0.saturating_sub(due.0));
         if late_ns <= REPORT_MS * 1_000_000 {
@@ -219,7 +221,7 @@ impl Clocks {
         }
     }
 
-    /// The probes due now: slots, and places.
+    /// The probes that are due now, with slots and places.
     pub(crate) fn probes(&mut self, now: Instant) -> Vec<(Slot, MemberSector, u32)> {
         if self.next_probe.is_none_or(|due| now < due) {
             return Vec::new();
@@ -236,7 +238,7 @@ impl Clocks {
         probes
     }
 
-    /// A probe has ended, or there was none.
+    /// Notes that a slot's probe has ended, or was not possible.
     pub(crate) fn probed(&mut self, slot: Slot) {
         let known = &mut self.members[usize::from(slot.0)];
         assert!(known.is_probed, "a probe ends once");
@@ -281,7 +283,8 @@ mod tests {
         assert_eq!(clocks.poll_timeout(), None, "nothing is under way");
     }
 
-    /// Once, a process that was stopped for two seconds took each member for two seconds slow.
+    /// Guards against an old bug: after the process had been stopped for two seconds, each member
+    /// seemed two seconds slow.
     #[test]
     fn a_pause_of_our_own_ages_no_request() {
         let mut clocks = Clocks::new(1);
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(told, [50, 100]);
     }
 
-    /// An age that was reported is taken back, though no request that counts has ended.
+    /// A reported age is taken back, even if no request that counts has ended.
     #[test]
     fn an_old_write_that_ends_is_taken_back() {
         let mut clocks = Clocks::new(1);

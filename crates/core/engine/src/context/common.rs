@@ -34,12 +34,12 @@ use crate::work::Outcome;
 
 const SPARE_COMPUTATIONS_MAX: usize = 256;
 
-/// Steps, and buffers, for which a computation has room from the start: as many as a band of small
-/// writes needs on most arrays. Otherwise each of many computations would grow at its first such
-/// band, which comes late and seldom.
+/// Steps and buffers for which a computation has room from the start: as many as a band of small
+/// writes needs on most arrays. Otherwise each of many computations would allocate at its first
+/// such band, which comes late and seldom.
 const COMPUTATION_ROOM: usize = 128;
 
-/// Shared state of a shard; each family gets it with every event.
+/// The shared state of a shard; each family receives it with every event.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) now: Instant,
@@ -49,7 +49,7 @@ pub(crate) struct Common {
     pub(crate) unconfirmed_epoch: Option<u64>,
     pub(crate) last_write: Instant,
     pub(crate) in_flight: u32,
-    /// Background work without a result yet.
+    /// Number of background works without a result yet.
     pub(crate) works: u32,
     pub(crate) computations: VecDeque<Computation>,
     spare_computations: Vec<Computation>,
@@ -67,9 +67,9 @@ pub(crate) struct Common {
     /// Bits under which writes began since the array's last query.
     touched: Option<Bits>,
     trims: Trims,
-    /// Bits were taken back, and the array does not know yet that earlier writes have ended.
+    /// The bitmap and the revocation whose earlier writes are not yet reported as ended.
     undrained: Option<(BitmapId, u64)>,
-    /// Writes that cover bad ranges of their member: request, member, and range.
+    /// Writes in flight that cover bad ranges of their member: request, member, and range.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
 }
 
@@ -103,7 +103,7 @@ impl Common {
         }
     }
 
-    /// Adopts a new view, and returns the old one. All state by slot follows the new one.
+    /// Adopts a new view, and returns the old one. All state by slot follows the new view.
     pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
         self.written.turn(&self.view, &view);
         self.clocks.look(&view);
@@ -124,7 +124,7 @@ impl Common {
         }
     }
 
-    /// A request has ended: the array must know if it wrote over bad ranges.
+    /// Reports to the array a request that has ended, if it wrote over bad ranges.
     fn end_over_bad(&mut self, done: &MemberIoDone) {
         let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
         let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
@@ -133,8 +133,8 @@ impl Common {
         }
     }
 
-    /// Submits member I/O under the family's own name for it; the view must know the member (I6). A
-    /// write goes to the member's replacement as well.
+    /// Submits a member request under the family's own name for it; the view must contain the
+    /// member (I6). A write goes to the member's replacement as well.
     pub(crate) fn submit(
         &mut self,
         (id, slot): (IoId, Slot),
@@ -209,7 +209,7 @@ impl Common {
         match self.pairs.ended(&self.view, done) {
             PairResult::Tell(done) => Some(done),
             PairResult::Wait => None,
-            // The replacement's failure does not matter: the replaced member has the data.
+            // The replacement's failure costs the client nothing: the replaced member has the data.
             PairResult::Failed(fault) => {
                 reached(Mark::ReplacementMissesWrite);
                 self.report(Report::MemberFailed { cause: fault.cause });
@@ -218,8 +218,9 @@ impl Common {
         }
     }
 
-    /// The parts of a family's request that are in flight at members that left: its own, the paired
-    /// write to the replacement, or both. `is_copy` if it is for the replacement alone.
+    /// The parts of a family's request that are in flight at members that left: the request itself,
+    /// the paired write to the replacement, or both. `is_copy` if the request is for the
+    /// replacement alone.
     pub(crate) fn out_at(
         &self,
         departures: &Departures,
@@ -233,15 +234,16 @@ impl Common {
         own.into_iter().chain(other).map(orphan).collect()
     }
 
-    /// A read stays with a member that left: its time says nothing about the slot's next member.
+    /// Drops the stamp of a read at a member that left: its duration does not count for the slot's
+    /// next member.
     pub(crate) fn forget_pace_at(&mut self, departures: &Departures, (id, slot): (IoId, Slot)) {
         if departures.has(slot) {
             self.clocks.forget(id);
         }
     }
 
-    /// Stops waiting for a request at a member that left. Returns the family's result once it is
-    /// final; its memory is held until [`Self::end_orphan`].
+    /// Stops waiting for a request at a member that left. Returns the family's result once that
+    /// result is final. The request's memory is held until [`Self::end_orphan`].
     pub(crate) fn leave(&mut self, request: OrphanRequest) -> Option<MemberIoDone> {
         let OrphanRequest { id, member, memory } = request;
         self.orphans.note(id, memory);
@@ -252,12 +254,13 @@ impl Common {
         let fault = MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) };
         match self.pairs.ended(&self.view, MemberIoDone { id, result: Err(fault) }) {
             PairResult::Tell(done) => Some(done),
-            // The array knows that the replacement is out.
+            // The array already knows that the replacement is out.
             PairResult::Wait | PairResult::Failed(_) => None,
         }
     }
 
-    /// A request has ended. If its member had left, returns the memory that it held.
+    /// Called when a request has ended: if its member had left, returns the memory that the request
+    /// held.
     #[inline]
     pub(crate) fn end_orphan(&mut self, id: IoId) -> Option<ReservedMemory> {
         let memory = self.orphans.end(id)?;
@@ -267,7 +270,7 @@ impl Common {
         Some(memory)
     }
 
-    /// A write at a member that has left names the payload of `piece`.
+    /// Holds the payload of `piece`, because a write at a member that has left still names it.
     pub(crate) fn hold_payload(&mut self, piece: PieceKey) {
         self.pieces.hold(piece);
     }
@@ -281,7 +284,7 @@ impl Common {
         self.pairs.settle(&self.view)
     }
 
-    /// Reports the members' pace, if it is time.
+    /// Reports the members' pace, if the time for a report has come.
     pub(crate) fn report_pace(&mut self) {
         let (view, reports) = (&self.view, &mut self.reports);
         self.clocks.report(self.now, |slot, pace| {
@@ -291,12 +294,13 @@ impl Common {
         });
     }
 
-    /// A read has returned that no client waits for any more: a probe, or an abandoned one.
+    /// Takes the result of a read that no client waits for any more: a probe, or an abandoned read.
     pub(crate) fn stray_done(&mut self, slot: Slot, result: Result<(), MemberFault>) {
         result.err().into_iter().for_each(|fault| self.note_read_fault(slot, fault));
     }
 
-    /// A write has reached the member in `slot`, at least in part: a flush must reach it, too.
+    /// Notes that a write has reached the member in `slot`, at least in part: the next flush must
+    /// include that member.
     pub(crate) fn note_written(&mut self, slot: Slot) {
         self.written.note(slot);
     }
@@ -306,7 +310,8 @@ impl Common {
         self.written.is_any()
     }
 
-    /// All writes of this round are on the members: reports the members, and the round.
+    /// Called when all writes of this round are on the members: reports the written members, and
+    /// the round's end.
     pub(crate) fn written_back(&mut self, round: u64) {
         // A member that is out has nothing to flush.
         let members = self.written.take(&self.view).filter(|member| self.view.is_used(*member));
@@ -346,20 +351,21 @@ impl Common {
         self.reports.push_back(report);
     }
 
-    /// The member in `slot` took the rewrite of unreadable sectors.
+    /// Reports that the member in `slot` took the rewrite of unreadable sectors.
     pub(crate) fn note_mended(&mut self, slot: Slot) {
         let member = self.view.member(slot).map(|member| member.id);
         member.into_iter().for_each(|member| self.report(Report::Mended { member }));
     }
 
-    /// A read failed. A member that is gone is reported here; the family handles a bad sector.
+    /// Counts a failed read. A member that is gone is reported here; the family handles a bad
+    /// sector.
     pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
         if fault.kind == FaultKind::Gone && self.still_in(slot, fault.cause.member) {
             self.report_failed(fault);
         }
     }
 
-    /// Reports a member that failed, or that failed a write though it is healthy.
+    /// Reports a failed member, or the failed write of a healthy member.
     pub(crate) fn report_failed(&mut self, fault: MemberFault) {
         let cause = fault.cause;
         self.report(match fault.kind.spares_member() {
@@ -368,8 +374,9 @@ impl Common {
         });
     }
 
-    /// The member failed the rewrite of unreadable or distrusted sectors. They stay bad, and its
-    /// log names them. A member without space, or write-protected, keeps its old data.
+    /// Reports that a member failed the rewrite of unreadable or distrusted sectors. The sectors
+    /// stay bad, and the member's log names them. A member without space, or write-protected, keeps
+    /// its old data.
     pub(crate) fn report_unmended(
         &mut self,
         slot: Slot,
@@ -390,19 +397,20 @@ impl Common {
         }
     }
 
-    /// A member's request for `piece` has ended: if the piece fails, this is its cause.
+    /// Notes the failure of a member's request for `piece` as the cause, in case the piece fails.
     pub(crate) fn note_cause(&mut self, piece: PieceKey, result: Result<(), MemberFault>) {
         if let Err(fault) = result {
             self.pieces.note_cause(piece, fault.cause);
         }
     }
 
-    /// Whether `member` still is in `slot`, or the replacement: its missed write is unrecorded.
+    /// Whether `member` is still in `slot` or its replacement, so that its missed write is
+    /// unrecorded.
     pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
         self.view.has(slot, member)
     }
 
-    /// Whether unreadable sectors can be rewritten from the others.
+    /// Whether unreadable sectors can be rewritten from the other members.
     pub(crate) fn may_repair(&self) -> bool {
         matches!(self.view.gate, Gate::Open | Gate::Closed)
     }
@@ -444,7 +452,7 @@ impl Common {
         }
     }
 
-    /// An acknowledged trim of a client takes effect.
+    /// Reports a client's trim to the array, once the trim is acknowledged.
     fn is_trimmed(&mut self, (start, sectors): Extent) {
         let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
             return;
@@ -474,12 +482,14 @@ impl Common {
         bits.clone().for_each(|bit| touched.set(bit));
     }
 
-    /// A piece waits for these bits to become durable: reported to the array once.
+    /// Notes that a piece waits for these bits to become durable. Each bit is requested of the
+    /// array once.
     pub(crate) fn want_bits(&mut self, bits: &Range<u64>) {
         let Some(intent) = &self.view.intent else { return };
         let open = Arc::clone(&intent.open);
         let wanted = self.wanted.get_or_insert_with(|| empty_like(&open));
-        // An open bit may be taken back before the others open: then it is requested again.
+        // While a piece waits for some bits, an open bit may be taken back: it is then requested
+        // again.
         let lacking = || bits.clone().filter(|bit| !open.is_set(*bit));
         if lacking().any(|bit| !wanted.is_set(bit)) {
             reached(Mark::WriteWaitsForBits);
@@ -489,7 +499,8 @@ impl Common {
         }
     }
 
-    /// Requests bits again: some may have been taken back before a waiting piece had all.
+    /// Requests bits again: some bits may have been taken back before a waiting piece had all of
+    /// its bits.
     pub(crate) fn want_bits_again(&mut self) {
         self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
     }
@@ -501,7 +512,7 @@ impl Common {
         self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
     }
 
-    /// A new view rules. Returns the pieces whose answer was held until now.
+    /// Called when a new view is in force. Returns the pieces whose answer was held until now.
     pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
         let view = Arc::clone(&self.view);
         let open = view.intent.as_ref().map(|intent| &intent.open);
@@ -518,7 +529,7 @@ impl Common {
         granted
     }
 
-    /// Bits that writes wait for, by the ruling view: an older one may have had another bitmap.
+    /// Bits that writes wait for, by the view in force: an older view may have had another bitmap.
     fn bits_waited_for(&self) -> Vec<Range<u64>> {
         let extents = self.pieces.waiting_extents();
         extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
@@ -545,7 +556,8 @@ impl Common {
         }
     }
 
-    /// Whether `piece` can be written: its region may need a resync, by durable superblocks (I3).
+    /// Whether `piece` can be written: durable superblocks and bits record that its region may need
+    /// a resync (I3).
     pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
         self.pieces.has_intent(piece)
     }
@@ -559,7 +571,7 @@ impl Common {
         self.pieces.add_part(piece);
     }
 
-    /// A part of `piece` is done; the last part answers the piece.
+    /// Notes that a part of `piece` is done; the last part answers the piece.
     pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
         if let Some(reply) = self.pieces.part_done(piece, result) {
             if !self.trims.is_idle()
@@ -575,40 +587,41 @@ impl Common {
         }
     }
 
-    /// Abandons a read straight into the payload of `piece`.
+    /// Notes that a read straight into the payload of `piece` was abandoned.
     pub(crate) fn abandon(&mut self, piece: PieceKey) {
         self.counters.abandoned_reads += 1;
         self.pieces.leave(piece);
     }
 
-    /// Sectors of pieces whose payload is kept beyond their answer.
+    /// Sectors of pieces whose payload is needed beyond their answer.
     pub(crate) fn kept_sectors(&self) -> u64 {
         self.pieces.kept_sectors()
     }
 
-    /// [`Self::kept_sectors`] if a part of `piece` were acknowledged early.
+    /// The value of [`Self::kept_sectors`] if a part of `piece` were acknowledged early.
     pub(crate) fn kept_sectors_with(&mut self, piece: PieceKey) -> u64 {
         self.pieces.kept_sectors_with(piece)
     }
 
-    /// Adds a further part of `piece`, which was acknowledged early.
+    /// Adds a part to `piece`, which was acknowledged early.
     pub(crate) fn keep_part(&mut self, piece: PieceKey) {
         self.pieces.keep(piece);
     }
 
-    /// A part of `piece` is acknowledged before the members have it.
+    /// Acknowledges a part of `piece` before the members have it.
     pub(crate) fn part_kept(&mut self, piece: PieceKey) {
         assert_eq!(self.view.gate, Gate::Open, "no write is answered early unless it may go on");
         self.pieces.keep(piece);
         self.part_done(piece, Ok(()));
     }
 
-    /// A part that was acknowledged early is lost. If its piece has no answer yet, it fails.
+    /// Notes that a part which was acknowledged early is lost. If its piece has no answer yet, the
+    /// piece fails.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
         self.pieces.part_lost(piece, fault);
     }
 
-    /// A part that was acknowledged early needs its payload no longer.
+    /// Notes that a part which was acknowledged early no longer needs its payload.
     pub(crate) fn release_payload(&mut self, piece: PieceKey) {
         self.last_write = self.now;
         let released = self.pieces.release_payload(piece);
@@ -628,7 +641,8 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Reports, if so, that the view rules, and that writes before a revocation have ended.
+    /// Reports to the array that the view is in force, and that writes before a revocation have
+    /// ended, as far as that is so.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {

@@ -1,8 +1,8 @@
-//! Requests that were in flight at members when these left the array.
+//! Requests that were in flight at members when these members left the array.
 //!
 //! A disk that hangs may answer in ten seconds, or never. So its requests end for their owners when
-//! a view comes without it, as if it had failed them. Their memory stays reserved until the member
-//! ends them: it may still read and write there.
+//! a view without the disk arrives, as if the disk had failed them. Their memory stays reserved
+//! until the disk ends the requests: it may still read and write that memory.
 //!
 //! ```text
 //!   under way ──a view without the member──▶ orphan: the owner hears an error
@@ -21,12 +21,12 @@ use crate::ids::{IoId, MemberId};
 /// The memory of a request at a member that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReservedMemory {
-    /// None, or memory that is never reused.
+    /// No memory, or memory that is never reused.
     Nothing,
     Payload(PieceKey),
-    /// The blocks of a batch, and its payloads: by the frame's number.
+    /// The blocks and payloads of a batch, named by the number of its frame.
     Frame(u32),
-    /// The blocks of a read or of background work, by its place.
+    /// The blocks of a read or of background work, named by its place.
     Place(u32),
 }
 
@@ -40,7 +40,7 @@ impl OrphanRequests {
         assert!(before.is_none(), "a request is orphaned once");
     }
 
-    /// The memory of a request that has ended, if its member had left.
+    /// Ends a request, and returns its memory if its member had left.
     #[inline]
     pub(super) fn end(&mut self, id: IoId) -> Option<ReservedMemory> {
         if self.0.is_empty() {

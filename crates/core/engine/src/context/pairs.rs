@@ -1,9 +1,9 @@
-//! Writes that go to two members: one in a slot, and its replacement.
+//! Writes that go to two members: a member in a slot, and its replacement.
 //!
-//! A family asks for one write, and gets one result when both have ended. If the replacement has
-//! missed it, the result waits for a view that says that the replacement is out. An earlier answer
-//! would promise data that a restart could take back, since superblocks still call the replacement
-//! good up to its offset (I4).
+//! A family asks for one write, and gets one result when both writes have ended. If the replacement
+//! has missed the write, the result waits for a view in which the replacement is out. An earlier
+//! answer would promise data that a restart could take back, since superblocks still call the
+//! replacement good up to its offset (I4).
 //!
 //! ```text
 //!   family ── write ──▶ member       ── done ──┐
@@ -21,8 +21,8 @@ use crate::array::{ArrayView, Gate};
 use crate::effect::{MemberFault, MemberIoDone};
 use crate::ids::{IoId, MemberId};
 
-/// Set in the name of a write to a replacement; the rest is the name of the paired write. Names of
-/// families are those of a [`crate::slab::Slab`], which counts uses up to 2^31.
+/// This bit is set in the name of a write to a replacement; the other bits are the name of the
+/// paired write. Families' names come from a [`crate::slab::Slab`], which counts uses up to 2^31.
 const OF_REPLACEMENT: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +33,16 @@ struct Pair {
     of_replacement: Option<Result<(), MemberFault>>,
 }
 
-/// Every pair without a result for the family.
+/// Every pair of writes whose family has no result yet.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pairs: BTreeMap<IoId, Pair>,
 }
 
-/// The result of one of the two writes.
+/// The result of one of the two writes of a pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PairResult {
-    /// The family gets this.
+    /// The final result, for the family.
     Tell(MemberIoDone),
     /// The result is not final.
     Wait,
@@ -64,12 +64,12 @@ impl Pairs {
         id.0 & OF_REPLACEMENT != 0
     }
 
-    /// Whether a family's write to a member has ended, and waits for the replacement's.
+    /// Whether a family's write to a member has ended, and waits for the write to the replacement.
     pub(super) fn has_ended(&self, id: IoId) -> bool {
         self.pairs.get(&id).is_some_and(|pair| pair.of_member.is_some())
     }
 
-    /// The paired write to a replacement, if it is in flight; and the replacement.
+    /// The name of the paired write, if it is in flight, and the replacement to which it goes.
     pub(super) fn of_replacement(&self, id: IoId) -> Option<(IoId, MemberId)> {
         let pair = self.pairs.get(&id)?;
         let name = IoId(id.0 | OF_REPLACEMENT);
@@ -119,7 +119,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// The family's result; `None` while it is not final.
+    /// The pair's result for the family; `None` while the result is not final.
     fn result(&self, view: &ArrayView) -> Option<Result<(), MemberFault>> {
         let (of_member, of_replacement) = (self.of_member?, self.of_replacement?);
         let Some(member) = view.member(self.slot) else { return Some(of_member) };
@@ -132,7 +132,8 @@ impl Pair {
         if !is_missed {
             return Some(of_member);
         }
-        // No view will come without it: the client gets an error, as the outcome is unknown.
+        // A broken array publishes no view without the replacement: the client gets an error, as
+        // the outcome is unknown.
         (view.gate == Gate::Broken).then_some(of_replacement)
     }
 }

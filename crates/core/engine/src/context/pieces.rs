@@ -14,7 +14,7 @@ use crate::ids::RequestId;
 use crate::request::{Fault, Piece};
 use crate::slab::Slab;
 
-/// Sectors of the array: the first, and how many.
+/// A range of the array: its first sector, and its number of sectors.
 pub(crate) type Extent = (LogicalSector, u32);
 
 /// Name of a piece inside its shard.
@@ -26,17 +26,19 @@ struct Entry {
     request: RequestId,
     sectors: u32,
     is_write: bool,
-    /// Superblocks, and bits of the bitmap if the array has one, allow writes to its region.
+    /// Superblocks, and bits of the bitmap if the array has one, allow writes to the piece's
+    /// region.
     has_intent: bool,
-    /// It began before the last revocation of bits, if this differs from [`Pieces::generation`].
+    /// The generation in which the piece began. If it differs from [`Pieces::generation`], the
+    /// piece began before the last revocation of bits.
     generation: bool,
     parts: u32,
-    /// Parts that are still being written after their answer.
+    /// Number of parts that are still being written after their answer.
     kept: u32,
-    /// Writes at members that have left name its payload.
+    /// Number of writes, at members that have left, that name the piece's payload.
     held: u32,
     is_answered: bool,
-    /// A read into its payload was abandoned.
+    /// A read into the piece's payload was abandoned.
     is_left: bool,
     worst: Option<Fault>,
 }
@@ -44,22 +46,25 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
-    /// The last failure of each unanswered piece; apart from the entries, as it is rare.
+    /// The last failure of each unanswered piece. Kept apart from the entries, as failures are
+    /// rare.
     causes: Vec<(PieceKey, Cause)>,
-    /// Writes that have their intent, and those that wait for it.
+    /// Number of writes that have their intent.
     writes: u32,
+    /// Number of writes that wait for their intent.
     waiting: u32,
-    /// Flips when bits are taken back: separates writes with intent into two generations.
+    /// Flips when bits are taken back, and so separates writes with intent into two generations.
     generation: bool,
     writes_before: u32,
-    /// Writes that wait, or are refused, with their extents: one part of each stands for the answer
-    /// ([`Self::hold_answer`]).
+    /// Writes that wait for their intent, or are refused, with their extents. One part of each
+    /// stands for its answer ([`Self::hold_answer`]).
     unanswered: Vec<(PieceKey, Extent)>,
     kept_sectors: u64,
 }
 
 impl Pieces {
-    /// Takes a piece in, with one part. A write without intent is prepared, not sent to members.
+    /// Takes a piece in, with one part. A write without intent is prepared, but not sent to
+    /// members.
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
@@ -90,8 +95,8 @@ impl Pieces {
         self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
     }
 
-    /// Holds a write's answer until its intent is durable, or never will be. Otherwise a client
-    /// could get an answer that superblocks contradict, though the write had no data.
+    /// Holds a write's answer until its intent is durable, or never becomes durable. Otherwise a
+    /// client could get an answer that superblocks contradict, though the write had no data.
     pub(crate) fn hold_answer(&mut self, key: PieceKey, extent: Extent) {
         let entry = self.entry(key);
         assert!(!entry.has_intent, "only for want of intent");
@@ -99,8 +104,8 @@ impl Pieces {
         self.unanswered.push((key, extent));
     }
 
-    /// Superblocks allow writes. Returns the pieces that have their intent now, with all their bits
-    /// open; their answer is no longer held.
+    /// Called when superblocks allow writes. Returns the pieces that have their intent now, with
+    /// all their bits open; their answer is no longer held.
     pub(crate) fn grant_intent(&mut self, is_open: impl Fn(Extent) -> bool) -> Vec<PieceKey> {
         let is_each_held = self.unanswered.len() == self.waiting as usize;
         assert!(is_each_held, "the answer to each write without intent is held");
@@ -124,7 +129,8 @@ impl Pieces {
         self.unanswered.iter().map(|(_, extent)| *extent)
     }
 
-    /// Bits have been taken back: pieces in flight are of the generation before.
+    /// Called when bits have been taken back: pieces in flight belong to the earlier generation
+    /// from now on.
     pub(crate) fn turn_generation(&mut self) {
         assert_eq!(self.writes_before, 0, "bits are taken back when what began before has ended");
         self.generation = !self.generation;
@@ -136,7 +142,7 @@ impl Pieces {
         self.writes_before > 0
     }
 
-    /// Pieces whose answer was held, and is held no longer.
+    /// Removes and returns all pieces whose answer is held.
     pub(crate) fn take_unanswered(&mut self) -> Vec<PieceKey> {
         std::mem::take(&mut self.unanswered).into_iter().map(|(key, _)| key).collect()
     }
@@ -169,7 +175,7 @@ impl Pieces {
         entry.is_left = true;
     }
 
-    /// A part goes on being written after its answer.
+    /// Notes that a part is still being written after its answer.
     pub(crate) fn keep(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(
@@ -183,14 +189,15 @@ impl Pieces {
         }
     }
 
-    /// Sectors of pieces with a kept payload, if a part of this piece were kept too.
+    /// The value of `kept_sectors` if a part of this piece were kept too.
     pub(crate) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
         let entry = self.entry(key);
         let more = if entry.kept == 0 { u64::from(entry.sectors) } else { 0 };
         self.kept_sectors + more
     }
 
-    /// Sectors of pieces whose payload is kept: a piece counts whole until all of it is released.
+    /// Sectors of pieces whose payload is needed beyond their answer. A piece counts whole until
+    /// all its payload is released.
     pub(crate) fn kept_sectors(&self) -> u64 {
         self.kept_sectors
     }
@@ -229,15 +236,15 @@ impl Pieces {
         Some(reply)
     }
 
-    /// A kept part is lost. Its piece fails with `fault` if it is not answered yet.
+    /// Notes that a kept part is lost. Its piece fails with `fault` if it is not answered yet.
     pub(crate) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "what is lost was kept");
         entry.worst = entry.worst.max(Some(fault));
     }
 
-    /// A kept part has been written, or never will be. Returns the request whose payload this piece
-    /// no longer needs, if that was its last part after the answer.
+    /// Called when a kept part has been written, or never can be. After the last kept part, returns
+    /// the request whose payload this piece no longer needs.
     pub(crate) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "a payload was released twice");
@@ -250,14 +257,15 @@ impl Pieces {
         if is_answered { self.is_over(key) } else { None }
     }
 
-    /// A write at a member that has left still names the payload.
+    /// Notes that a write at a member that has left still names the payload.
     pub(crate) fn hold(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(entry.is_write, "a read at a member that has left is abandoned");
         entry.held += 1;
     }
 
-    /// That write has ended; returns the request whose payload this piece no longer needs.
+    /// Called when such a write at a member that has left has ended. Returns the request whose
+    /// payload this piece no longer needs.
     pub(crate) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.held > 0, "a payload is let go of as often as it was held");
@@ -266,7 +274,8 @@ impl Pieces {
         is_free.then(|| self.forget(key))
     }
 
-    /// The array no longer needs the piece. Returns its request, if its payload is free, too.
+    /// Forgets a piece that is answered and no longer kept. Returns its request, if its payload is
+    /// free too.
     #[inline]
     fn is_over(&mut self, key: PieceKey) -> Option<RequestId> {
         let is_held = self.entry(key).held > 0;
@@ -297,7 +306,7 @@ impl Pieces {
         self.entries.is_empty()
     }
 
-    /// Writes with their intent that have not reached the members, acknowledged or not.
+    /// Number of writes with their intent that have not reached the members, acknowledged or not.
     pub(crate) fn writes(&self) -> u32 {
         self.writes
     }

@@ -20,9 +20,9 @@ use super::pieces::{Extent, PieceKey};
 
 #[derive(Debug, Default)]
 pub(crate) struct Trims {
-    /// Trims in flight, and whether a write to their marks has come since.
+    /// Trims in flight, and whether a write to their marks has come since each trim.
     under_way: Vec<(PieceKey, Extent, bool)>,
-    /// Marks in reports to the array.
+    /// Marks that the shard has reported to the array as trimmed.
     told: Option<Bits>,
 }
 
@@ -36,20 +36,20 @@ impl Trims {
         self.under_way.push((key, extent, false));
     }
 
-    /// A piece was answered: returns its extent, if it was a successful trim.
+    /// Called when a piece was answered: returns its extent, if the piece was a successful trim.
     pub(crate) fn ended(&mut self, key: PieceKey, is_well: bool) -> Option<Extent> {
         let index = self.under_way.iter().position(|(of, ..)| *of == key)?;
         let (_, extent, is_written_again) = self.under_way.swap_remove(index);
         (is_well && !is_written_again).then_some(extent)
     }
 
-    /// Notes a report under these marks.
+    /// Notes that the shard reports a trim of these marks. `none` makes an empty set of bits.
     pub(crate) fn tells(&mut self, marks: Range<u64>, none: impl FnOnce() -> Bits) {
         let told = self.told.get_or_insert_with(none);
         marks.for_each(|mark| told.set(mark));
     }
 
-    /// A write to these marks has come. True if the array must take a trim back.
+    /// Notes that a write to these marks has come. True if the array must take a trim back.
     pub(crate) fn writes(
         &mut self,
         marks: &Range<u64>,
@@ -72,7 +72,7 @@ impl Trims {
         true
     }
 
-    /// The array has another bitmap, or none.
+    /// Forgets all trims: the array has another bitmap, or none.
     pub(crate) fn forget(&mut self) {
         self.told = None;
         self.under_way.iter_mut().for_each(|(.., is_written_again)| *is_written_again = true);

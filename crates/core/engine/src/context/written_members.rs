@@ -1,7 +1,7 @@
-//! The members that writes have reached since the last report: a flush must reach them, too.
+//! The members that writes have reached since the last report: the next flush must include them.
 //!
-//! Notes are by slot, which costs each write next to nothing, and are kept by member: in the next
-//! view a slot may have another member, and there may be more slots or fewer
+//! A note is made by slot, which costs a write next to nothing, and is kept by member. In the next
+//! view a slot may have another member, and the number of slots may differ
 //! `[check: members_are_told_of_whatever_becomes_of_their_slots]`.
 
 use braid_geometry::Slot;
@@ -12,7 +12,7 @@ use crate::ids::MemberId;
 
 #[derive(Debug)]
 pub(super) struct WrittenMembers {
-    /// By slot of the ruling view.
+    /// Whether a write has reached each slot of the view in force.
     slots: Vec<bool>,
     /// Members noted under earlier views.
     members: Vec<MemberId>,
@@ -23,7 +23,7 @@ impl WrittenMembers {
         Self { slots: vec![false; view.slots.len()], members: Vec::new() }
     }
 
-    /// A write has reached the member in `slot`, and its replacement.
+    /// Notes that a write has reached the member in `slot`, and its replacement.
     pub(super) fn note(&mut self, slot: Slot) {
         self.slots[usize::from(slot.0)] = true;
     }
@@ -32,13 +32,13 @@ impl WrittenMembers {
         self.slots.contains(&true) || !self.members.is_empty()
     }
 
-    /// A new view rules; notes so far were made under the one before.
+    /// Called when a new view is in force: notes so far were made under the view before.
     pub(super) fn turn(&mut self, before: &ArrayView, view: &ArrayView) {
         self.name_members(before);
         self.slots.resize(view.slots.len(), false);
     }
 
-    /// Takes the members, once each.
+    /// Removes and returns the noted members, each once.
     pub(super) fn take(&mut self, view: &ArrayView) -> impl Iterator<Item = MemberId> {
         self.name_members(view);
         self.members.drain(..)
@@ -80,7 +80,8 @@ mod tests {
         )
     }
 
-    /// Slots are those of the ruling view: notes under an older one must not be looked up in it.
+    /// Slots are those of the view in force: notes made under an older view must not be looked up
+    /// in it.
     #[test]
     fn members_are_told_of_whatever_becomes_of_their_slots() {
         let (two, three) = (view(&[Some(5), Some(6)]), view(&[Some(8), None, Some(7)]));

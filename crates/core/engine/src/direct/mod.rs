@@ -1,8 +1,8 @@
 //! Levels without redundancy: linear and 0. Each sector has one place; an error there is final.
 //!
-//! A piece is cut where the place changes member, and each extent goes straight between the
-//! client's payload and the member. Overlapping writes need no order here: one member sees them
-//! all, and a client's overlapping writes in flight may end in any order.
+//! A piece is cut at each change of member. Each extent goes straight between the client's payload
+//! and the member. Overlapping writes need no order here: one member receives all of them, and a
+//! client's overlapping writes in flight may end in any order.
 
 use braid_sim_hooks::{Bug, spoiled};
 
@@ -17,7 +17,7 @@ use crate::slab::Slab;
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     key: PieceKey,
-    /// The fault that the client gets if it fails.
+    /// The fault that the client gets if the request fails.
     fault: Fault,
     written: Option<Slot>,
 }

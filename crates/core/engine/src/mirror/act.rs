@@ -1,5 +1,5 @@
-//! Carries decisions out: work continues here, and its effects leave here. It begins, and its reads
-//! are abandoned, in [`super::machine`].
+//! Carries decisions out: work on an extent continues here, and its effects leave here.
+//! [`super::machine`] begins the work, and abandons its reads.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -50,7 +50,8 @@ impl Work {
             // The bad copy stays bad.
             Err(_) if self.stage == Stage::Mend => {}
             Err(fault) => {
-                // The requested member: another one may have come to its slot meanwhile.
+                // The member that got the request: another member may have come to its slot
+                // meanwhile.
                 let member = fault.cause.member;
                 if common.still_in(slot, member) {
                     self.is_full |= fault.kind == FaultKind::NoSpace;
@@ -70,7 +71,7 @@ impl Mirror {
         }
     }
 
-    /// Continues the work on an extent until it waits for an event, or ends.
+    /// Continues the work on an extent until the work waits for an event, or ends.
     fn step(&mut self, common: &mut Common, key: LockKey) {
         while let Some(work) = self.works.get(key.0) {
             let (facts, copy) = self.facts(common, work);
@@ -149,7 +150,8 @@ impl Mirror {
         is_around
     }
 
-    /// Splits a read: some of it cannot be read, and the next copy may differ in the rest.
+    /// Splits a read in halves: part of it cannot be read, and the next copy may differ in the
+    /// other part.
     fn halve(&mut self, common: &mut Common, key: LockKey) {
         reached(Mark::DoubtHalved);
         let extent = self.work_mut(key).extent;
@@ -163,7 +165,7 @@ impl Mirror {
         self.begin(Work::new(second, Stage::Read));
     }
 
-    /// The payload has good bytes and the range is locked: writes them to the copies that failed.
+    /// Writes the payload's good bytes to the copies that failed, with the range locked.
     fn mend(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
         assert!(
@@ -201,7 +203,7 @@ impl Mirror {
         }
     }
 
-    /// Answers, and admits work that waits for the range.
+    /// Answers the work's piece, and admits work that waits for the range.
     fn end(&mut self, common: &mut Common, key: LockKey, result: Result<(), Fault>) {
         let work = self.works.remove(key.0).expect("the work is under way");
         assert_eq!(work.outstanding, 0, "nothing of it is under way when it ends");

@@ -1,11 +1,11 @@
 //! Chooses the copy to read.
 //!
-//! Where copies agree: the copy that goes on where its member's last read ended, else the least
-//! busy one; a *write-mostly* member only if no other copy exists
-//! [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Copies may differ beyond the
-//! resync offset after a crash, and once writes are refused because one was left half done. There
-//! the choice is always the first readable copy, in md's order. So two reads never return different
-//! data, and md's resync agrees with them.
+//! Where copies agree, it chooses a copy whose member's last read ended where this read starts,
+//! else the copy of the least busy member. It chooses a *write-mostly* member only if no other copy
+//! exists [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Copies may differ
+//! beyond the resync offset after a crash, and once writes are refused because one was left half
+//! done. There the choice is always the first readable copy, in md's order. So two reads never
+//! return different data, and md's resync agrees with them.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Point, planted, sometimes, spoiled};
@@ -16,7 +16,7 @@ use crate::context::Common;
 use crate::effect::FaultKind;
 
 impl Mirror {
-    /// The best copy that has not failed.
+    /// The best copy that this read has not found unreadable.
     pub(super) fn choose_copy(&self, common: &Common, work: &Work) -> Option<(Slot, MemberSector)> {
         let sectors = u64::from(work.extent.sectors);
         let agree = copies_agree(common, &work.extent);
@@ -40,7 +40,7 @@ impl Mirror {
         copies.into_iter().min_by_key(cost)
     }
 
-    /// How many sectors of the extent come from one copy, where copies may differ.
+    /// The number of the extent's sectors that come from one copy, where copies may differ.
     pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
         if copies_agree(common, extent) {
             return extent.sectors;
@@ -54,8 +54,8 @@ impl Mirror {
 }
 
 impl Work {
-    /// Whether a failed read is repeated in halves: where copies may differ, until only unreadable
-    /// sectors are left. A member that is gone has no data at all.
+    /// Whether a failed read is repeated in halves. If copies may differ, reads are halved until
+    /// only unreadable sectors are left. A member that is gone has no data at all.
     pub(super) fn is_to_be_halved(&self, common: &Common, fault: FaultKind) -> bool {
         let is_first = self.failed.is_empty();
         let may_have_some = fault == FaultKind::Media && self.extent.sectors > 1;
@@ -66,8 +66,8 @@ impl Work {
 }
 
 /// Whether all copies of an extent agree in clients' data: they did when the array was started, and
-/// no write was left half done. Where a lockless bitmap says that no client has written, any copy
-/// will do.
+/// no write was left half done. In sectors that no client has written, by a lockless bitmap, any
+/// copy will do.
 fn copies_agree(common: &Common, extent: &Extent) -> bool {
     if planted(Bug::CopiesBelieved) {
         return true;

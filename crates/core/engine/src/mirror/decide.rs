@@ -31,7 +31,7 @@ pub(super) enum Stage {
     Read,
     /// A client's write, to every copy.
     Write,
-    /// The read succeeded; unreadable copies get its bytes again.
+    /// The read succeeded; its bytes are being written to the unreadable copies.
     Mend,
 }
 
@@ -50,21 +50,21 @@ pub(super) struct Facts {
     pub(super) range: Range,
     /// Read: the payload holds a copy's data.
     pub(super) was_read: bool,
-    /// Read: it is repeated in halves.
+    /// Read: the read is repeated in halves.
     pub(super) halves: bool,
-    /// Read: a copy failed, and the array allows to rewrite it.
+    /// Read: a copy failed, and the array allows its rewrite.
     pub(super) mendable: bool,
-    /// Read: rewriting a failed copy may help, now.
+    /// Read: a rewrite of a failed copy may help, and is possible now.
     pub(super) to_mend: bool,
     /// Read: a copy that has not failed can be read.
     pub(super) has_copy: bool,
-    /// Write: superblocks allow writes to its region (I3).
+    /// Write: superblocks allow writes to the region (I3).
     pub(super) intent: bool,
-    /// Write: it has been sent to the copies.
+    /// Write: requests to the copies were submitted.
     pub(super) begun: bool,
-    /// Write: a copy has it.
+    /// Write: at least one copy has the data.
     pub(super) written: bool,
-    /// Write: a copy that missed it still counts as good.
+    /// Write: a copy that missed the write still counts as good.
     pub(super) missed: bool,
     /// The array refuses writes, so superblocks record no more losses.
     pub(super) broken: bool,
@@ -77,7 +77,7 @@ pub(super) enum Action {
     Lock,
     /// Read the chosen copy.
     Read,
-    /// Begin again, in two parts.
+    /// Begin the read again, in two parts.
     Halve,
     /// Write the copies that failed from the payload.
     Mend,

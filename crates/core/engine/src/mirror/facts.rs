@@ -11,7 +11,7 @@ use crate::context::Common;
 use crate::effect::FaultKind;
 
 impl Mirror {
-    /// The facts of the work, for the decision table; and the copy to read, if any.
+    /// The facts of the work for the decision table, and the copy to read, if any.
     pub(super) fn facts(
         &self,
         common: &Common,
@@ -43,14 +43,15 @@ impl Mirror {
 }
 
 impl Work {
-    /// Whether a copy that missed the write still counts as good: its loss is unrecorded.
+    /// Whether a copy that missed the write still counts as good: the loss of its member is
+    /// unrecorded.
     pub(super) fn is_missed(&self, common: &Common) -> bool {
         self.missed.iter().any(|(slot, member)| common.still_in(*slot, *member))
     }
 
     /// Unreadable copies that a rewrite may mend; none if the array has begun to refuse writes
-    /// while the work waited for the range. The client waits for it, so a member that sits out is
-    /// mended by a later read.
+    /// while the work waited for the range. The client waits for the rewrite, so a copy on a member
+    /// that sits out is left to a later read.
     pub(super) fn to_mend(&self, common: &Common) -> SmallVec<[Slot; 2]> {
         let may_help = |fault| fault == FaultKind::Media && common.may_repair();
         let bad = self.failed.iter().filter(|(_, fault)| may_help(*fault)).map(|(slot, _)| *slot);

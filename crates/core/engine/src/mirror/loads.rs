@@ -8,7 +8,7 @@ pub(super) struct Loads(Box<[Load]>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     reads: u32,
-    /// The end of the last read: a read that goes on there is sequential.
+    /// The end of the member's last read: a read that starts there is sequential.
     next_sector: u64,
 }
 
@@ -27,7 +27,7 @@ impl Loads {
         self.0[usize::from(slot.0)].reads -= 1;
     }
 
-    /// The smaller, the better.
+    /// The cost of a read of the member in `slot` at `start`; the smallest cost is best.
     pub(super) fn cost(&self, slot: Slot, start: MemberSector) -> (bool, u32) {
         let load = self.0[usize::from(slot.0)];
         (load.next_sector != start.0, load.reads)

@@ -1,4 +1,4 @@
-//! The state of a mirror, and its events.
+//! The state of a mirror, and the events that it handles.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::slab::Slab;
 use crate::tuning::UNIT_SECTORS_MAX;
 use crate::work::{self, Purpose};
 
-/// Part of a piece that is contiguous in every copy.
+/// A part of a piece that is contiguous in every copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) key: PieceKey,
@@ -42,20 +42,20 @@ pub(super) struct Work {
     pub(super) stage: Stage,
     pub(super) range: Range,
     pub(super) outstanding: u16,
-    /// Read: copies that could not be read, and why.
+    /// Read: slots whose copies could not be read, with the fault.
     pub(super) failed: SmallVec<[(Slot, FaultKind); 2]>,
     /// Read: the payload holds a copy's data.
     pub(super) was_read: bool,
-    /// Read: it is repeated in halves.
+    /// Read: the read is repeated in halves.
     pub(super) halves: bool,
-    /// Write: it came before superblocks allowed writes to its region.
+    /// Write: the write came before superblocks allowed writes to its region.
     pub(super) lacks_intent: bool,
-    /// Write: it has been sent to the copies.
+    /// Write: requests to the copies were submitted.
     pub(super) begun: bool,
     pub(super) written: u16,
-    /// Write: copies that missed it: the slot, and its member then.
+    /// Write: copies that missed the write: the slot, and its member at that time.
     pub(super) missed: SmallVec<[(Slot, MemberId); 2]>,
-    /// Write: a copy had no space.
+    /// Write: a copy's member had no space.
     pub(super) is_full: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) enum Owner {
     Work(LockKey),
     Abandoned,
     Probe,
-    /// Background work, by its place.
+    /// Background work, named by its place.
     Background(u32),
 }
 
@@ -186,13 +186,14 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Continues writes that waited for superblocks, for their intent or with their answer.
+    /// Continues writes under a new view, if they waited for superblocks with their begin or their
+    /// answer.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
         if self.geometry != *geometry {
             assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
             self.geometry = geometry.clone();
         }
-        // In order of arrival: so they take their ranges.
+        // Writes lock their ranges in order of arrival.
         self.ready.extend(&self.gated);
         let Self { gated, works, .. } = self;
         gated.retain(|key| {
@@ -205,7 +206,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members begin to sit out, or return: abandons reads of the former, and reads other copies.
+    /// Called when members begin to sit out, or return. Abandons reads of members that begin to sit
+    /// out, and reads other copies.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if !common.clocks.is_any_out() {
             return;
@@ -219,7 +221,7 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members left: their requests end for the owners. Returns these requests.
+    /// Called when members left: their requests end for the owners. Returns these requests.
     pub(crate) fn leave(
         &mut self,
         common: &mut Common,
@@ -237,7 +239,7 @@ impl Mirror {
                             common.forget_pace_at(departures, (IoId(name), *slot));
                             continue;
                         }
-                        // The answer releases a read's payload.
+                        // The answer to the piece releases the payload of a read.
                         Stage::Mend => continue,
                     }
                 }
@@ -266,7 +268,7 @@ impl Mirror {
         orphans
     }
 
-    /// A request of background work has ended at a member that left.
+    /// Frees the memory of background work whose request has ended at a member that left.
     pub(crate) fn let_go_of(&mut self, common: &mut Common, place: u32) {
         self.with_background(common, |background, context| background.let_go_of(context, place));
         self.settle(common);
@@ -294,7 +296,7 @@ impl Mirror {
         self.ready.push_back(key);
     }
 
-    /// A block for each slot's probes, and those of background work.
+    /// Number of blocks: one for each slot's probes, and the blocks of background work.
     pub(crate) fn arena_blocks(&self) -> u32 {
         u32::from(self.geometry.slots()) + self.background.blocks()
     }
@@ -326,7 +328,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Calls `act` with the background work; then admits work whose range that released.
+    /// Calls `act` with the background work; then admits work that waits for ranges which `act`
+    /// released.
     fn with_background(
         &mut self,
         common: &mut Common,
@@ -344,7 +347,7 @@ impl Mirror {
         }
     }
 
-    /// A client's work, or background work, gets the range that it waited for.
+    /// Gives a client's work, or background work, the range that it waited for.
     pub(super) fn grant(&mut self, common: &mut Common, key: LockKey) {
         match self.works.get_mut(key.0) {
             Some(work) => {
@@ -357,7 +360,7 @@ impl Mirror {
         }
     }
 
-    /// Reads a little, to measure the latency.
+    /// Reads a few sectors, to measure the member's latency.
     pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
         let io = IoId(self.in_flight.insert((Owner::Probe, slot)));
         let buffer = Buffer::Block { block: BlockIndex(u32::from(slot.0)), offset_sectors: 0 };
@@ -372,7 +375,7 @@ impl Mirror {
         self.ready.push_back(key);
     }
 
-    /// Every copy of the extent: slot and place.
+    /// The slot and the place of every copy of the extent.
     pub(super) fn copies(&self, extent: &Extent) -> SmallVec<[(Slot, MemberSector); 4]> {
         let start = extent.start();
         (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()

@@ -12,7 +12,7 @@ pub(super) enum Phase {
     Done,
 }
 
-/// A number, as far as it matters.
+/// A count, as far as the table distinguishes counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     None,
@@ -40,13 +40,13 @@ pub(super) struct Facts {
     pub(super) has_step: bool,
     /// A read of more than one sector failed.
     pub(super) may_split: bool,
-    /// Missing columns that were being written.
+    /// Number of missing columns that were being written.
     pub(super) lacks_written: Count,
-    /// Missing columns that were kept.
+    /// Number of missing columns that were kept.
     pub(super) lacks_kept: Count,
-    /// The log has partial parity for it.
+    /// The log has partial parity for the step.
     pub(super) has_partial: bool,
-    /// The step makes Q, and P is present.
+    /// The step computes Q, and P is present.
     pub(super) has_p: bool,
     /// P's log has partial parity for the same columns.
     pub(super) has_p_partial: bool,
@@ -62,15 +62,16 @@ pub(super) enum Decision {
     Begin,
     /// Repeat the step sector by sector.
     Split,
-    /// From all data.
+    /// Compute parity from all data.
     Recompute,
-    /// From the columns that were being written, and partial parity.
+    /// Compute parity from the columns that were being written, and partial parity.
     FromPartial,
-    /// Q, with the missing column computed from P and the others.
+    /// Compute Q from all data, with the missing column computed from P and the other columns.
     FromP,
-    /// The same, from the columns that were being written and both partial parities.
+    /// Compute Q from the columns that were being written and Q's partial parity. P and its partial
+    /// parity supply the missing column.
     FromPAndPartials,
-    /// Parity stays as it is.
+    /// Leave parity as it is.
     Leave,
     Write,
     Next,
@@ -102,7 +103,7 @@ pub(super) fn decide(facts: &Facts) -> Decision {
     }
 }
 
-/// Every readable column has been read.
+/// The decision once every readable column has been read.
 fn of_columns(facts: &Facts) -> Decision {
     let lacks = (facts.lacks_written, facts.lacks_kept);
     match lacks {
@@ -171,7 +172,8 @@ mod tests {
                 Decision::FromPartial => {
                     assert!(lacks.0 == Count::None && facts.has_partial, "{facts:?}");
                 }
-                // P gives one column, and needs partial parity in place of the kept ones.
+                // P supplies one missing column. If kept columns are missing too, partial parities
+                // stand for them.
                 Decision::FromP => {
                     assert!(lacks == (Count::One, Count::None) && facts.has_p, "{facts:?}");
                 }

@@ -14,15 +14,15 @@ use rangemap::RangeSet;
 use super::decide::{Count, Decision, Facts, Phase, decide};
 use super::plan::{Column, EntryError, Part, parts};
 
-/// Sectors of a step at most: memory holds that for each slot.
+/// The most sectors of a step: memory holds so many for each slot.
 const STEP_SECTORS: u64 = 256;
 
 /// A member in a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Sectors of its data before this one are up to date.
+    /// Sectors from the start of the member's data that are up to date.
     pub recovered_sectors: u64,
-    /// Ranges that cannot be read.
+    /// Ranges of the member that cannot be read.
     pub bad_sectors: Vec<Range<u64>>,
 }
 
@@ -32,7 +32,8 @@ impl Member {
         sectors.end <= self.recovered_sectors && !self.bad_sectors.iter().any(is_bad)
     }
 
-    /// The sectors to write: not bad ones, nor those that its recovery will write.
+    /// The sectors to write: without bad sectors, and without those that the member's recovery will
+    /// write.
     pub(super) fn writable(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
         let mut borders: BTreeSet<u64> = self.borders().collect();
         borders.retain(|border| (sectors.start..sectors.end).contains(border));
@@ -53,18 +54,19 @@ impl Member {
 pub struct Log {
     /// The log's slot.
     pub slot: Slot,
-    /// Whole entries, by number, from the oldest record on: the last one that has a row counts.
+    /// The log's entries with their numbers, whole, from the oldest record on. For each row, its
+    /// last entry counts.
     pub entries: Vec<(u32, PplEntry)>,
 }
 
-/// The end of a replay.
+/// The point at which a replay ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// Parity is written, to a member or in memory.
     Written,
     /// Members are flushed; superblocks and logs stay as they are.
     Flushed,
-    /// Superblocks say clean and logs are void, if that is allowed.
+    /// Superblocks say clean and logs are void, if the replay allows that.
     Settled,
 }
 
@@ -73,11 +75,11 @@ pub enum Finish {
 pub struct Setup {
     /// The array's geometry.
     pub geometry: StripeGeometry,
-    /// By slot.
+    /// The members, by slot.
     pub members: Vec<Option<Member>>,
     /// The readable logs.
     pub logs: Vec<Log>,
-    /// The wanted end.
+    /// The point at which the replay shall end.
     pub finish: Finish,
 }
 
@@ -86,44 +88,44 @@ pub struct Setup {
 pub enum Effect {
     /// Read a column.
     Read {
-        /// The slot.
+        /// The column's slot.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
     },
-    /// Add columns, and partial parity, to make parity.
+    /// Compute parity as the sum of columns and partial parity.
     Compute {
         /// The columns.
         columns: Vec<Slot>,
-        /// In `parity`'s log: the entry's place in the header, and sectors of its partial parity.
+        /// Partial parity in the log of `parity`: the entry's place in the header, and the sectors.
         partial: Option<(u32, Range<u64>)>,
         /// The slot of the parity.
         parity: Slot,
-        /// Q's weights for the columns; none to make P.
+        /// Q's weights for the columns; `None` to compute P.
         q: Option<Weights>,
         /// The length.
         length_sectors: u64,
     },
     /// Write the parity.
     Write {
-        /// The slot.
+        /// The slot of the parity.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
     },
     /// Flush a member.
     Flush {
-        /// The slot.
+        /// The member's slot.
         slot: Slot,
     },
     /// Have a member's superblock say clean, durably.
     RecordClean {
-        /// The slot.
+        /// The member's slot.
         slot: Slot,
     },
     /// Put an empty header in the place of a log, durably.
     Void {
-        /// The slot.
+        /// The log's slot.
         slot: Slot,
     },
 }
@@ -131,25 +133,25 @@ pub enum Effect {
 /// The powers of the generator by which columns are multiplied in Q.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// One for each of the columns.
+    /// The exponent of each column.
     pub exponents: Vec<u16>,
-    /// A missing column that P gives.
+    /// A missing column that P supplies.
     pub solved: Option<SolvedColumn>,
 }
 
 /// A missing column: the sum of P, Q's columns and, if given, partial parity of P.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SolvedColumn {
-    /// The power for it.
+    /// The exponent of the missing column.
     pub exponent: u16,
     /// The slot of P.
     pub p_slot: Slot,
-    /// In the log of P: the entry's place in the header, and sectors of its partial parity.
+    /// Partial parity in the log of P: the entry's place in the header, and the sectors.
     pub partial: Option<(u32, Range<u64>)>,
 }
 
 impl Effect {
-    /// The effect's slot; of a computation, that of its parity.
+    /// The effect's slot; for a computation, the slot of its parity.
     #[must_use]
     pub fn slot(&self) -> Slot {
         match self {
@@ -163,27 +165,27 @@ impl Effect {
     }
 }
 
-/// The result of an effect: each has one.
+/// The result of an effect. Each effect has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The effect's slot.
     pub slot: Slot,
-    /// Whether it succeeded.
+    /// Whether the effect succeeded.
     pub is_done: bool,
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Entries of the logs.
+    /// Number of entries in the logs.
     pub entries: u64,
-    /// Member sectors with new parity.
+    /// Number of member sectors that got new parity.
     pub written_sectors: u64,
-    /// Ranges of the array whose write was in flight, and whose member is missing: parity gives
+    /// Ranges of the array whose write was in flight, and whose member is missing. Parity supplies
     /// their data, which may be neither old nor new. In order, disjoint.
     pub unsettled: Vec<Range<u64>>,
-    /// The part of them whose member, or the one with P, is present but failed the read outside its
-    /// bad-block log: if a later read succeeds, parity may not fit.
+    /// The part of `unsettled` that a present member failed to read, outside its bad-block log.
+    /// That member holds the data, or P. If a later read succeeds, the data may not fit the parity.
     pub unread: Vec<Range<u64>>,
     /// Whether superblocks say clean now.
     pub is_settled: bool,
@@ -192,7 +194,7 @@ pub struct Report {
 /// A replay's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// A log has an entry that the array cannot have.
+    /// A log has an entry that this array cannot have.
     #[error("entry {index} of the log of slot {slot} makes no sense: {cause}")]
     Entry {
         /// The log's slot.
@@ -238,13 +240,14 @@ enum ColumnRead {
 struct Step {
     part: Part,
     reads: Vec<ColumnRead>,
-    /// The state of P, if the part makes Q.
+    /// How the read of P ended, if the part computes Q.
     p_read: ColumnRead,
-    /// A read failed whose other sectors may be readable.
+    /// A read of several sectors failed: some of them may be readable.
     may_split: bool,
 }
 
-/// The machine: [`Self::poll`] its effects and answer each, until [`Self::end`] returns the result.
+/// The machine of a replay. The driver polls effects and answers each, until [`Self::end`] returns
+/// the result.
 pub struct Replay {
     geometry: StripeGeometry,
     members: Vec<Option<Member>>,
@@ -256,20 +259,20 @@ pub struct Replay {
     of_p: Vec<Part>,
     /// Effects to be polled.
     effects: VecDeque<Effect>,
-    /// Slots whose answer is due.
+    /// Slots whose effect is not answered yet.
     asked: BTreeSet<Slot>,
     failed: Option<ReplayError>,
     report: Report,
 }
 
 impl Replay {
-    /// Makes the machine; it has no effect yet.
+    /// Makes the machine, which has no effect yet.
     ///
     /// # Errors
-    /// An entry that the array cannot have.
+    /// If a log has an entry that the array cannot have.
     ///
     /// # Panics
-    /// Members and slots differ in number, or a log has no member.
+    /// If members and slots differ in number, or a log has no member.
     pub fn new(setup: Setup) -> Result<Self, ReplayError> {
         let Setup { geometry, members, logs, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
@@ -287,7 +290,8 @@ impl Replay {
             all.extend(newest_of_rows(&found));
         }
         of_p.extend(all.iter().filter(|part| !part.is_q).cloned());
-        // P alone may have a newer record of some rows: it was never durable on both.
+        // P alone may have a newer record of some rows: such a record was never durable on both
+        // logs.
         let borders = of_p.iter().flat_map(|part| [part.sectors.start, part.sectors.end]);
         let borders: BTreeSet<u64> = borders.collect();
         steps.extend(all.iter().flat_map(|part| steps_of(part, &members, &borders)));
@@ -309,7 +313,7 @@ impl Replay {
         })
     }
 
-    /// The next effect; none while answers are due, and at the end.
+    /// The next effect; `None` while answers are due, and at the end.
     pub fn poll(&mut self) -> Option<Effect> {
         loop {
             if let Some(effect) = self.effects.pop_front() {
@@ -326,7 +330,7 @@ impl Replay {
     /// Takes the result of an effect.
     ///
     /// # Panics
-    /// No effect is in flight at the slot.
+    /// If no effect is in flight at the slot.
     pub fn handle(&mut self, event: Event) {
         let Event { slot, is_done } = event;
         assert!(self.asked.remove(&slot), "nothing was asked of slot {slot}");
@@ -395,7 +399,8 @@ impl Replay {
         }
     }
 
-    /// A member that comes back brings its own log, and data that does not fit the parity.
+    /// Whether superblocks may say clean: all members must be present. A member that comes back
+    /// brings its own log, and data that does not fit the parity.
     fn may_settle(&self) -> bool {
         let is_whole = |member: &Option<Member>| {
             member.as_ref().is_some_and(|member| member.recovered_sectors == u64::MAX)
@@ -479,8 +484,8 @@ impl Replay {
         Some((of_p.entry, first..first + (end - start)))
     }
 
-    /// Computes parity as the sum of all data; or of the columns being written, and partial parity.
-    /// For Q, a missing column that was being written is computed from P.
+    /// Computes parity as the sum of all data, or of the columns being written and partial parity.
+    /// For Q, computes a missing column that was being written from P.
     fn compute(&mut self, from_partial: bool, from_p: bool) {
         if from_p {
             self.note_unsettled();
@@ -538,14 +543,15 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Missing columns that were being written get the value that parity gives them.
+    /// Notes the missing columns that were being written: they get the value that parity gives
+    /// them.
     fn note_unsettled(&mut self) {
         let Step { part, reads, p_read, .. } = self.step.as_ref().expect("it was read");
         let is_there = |slot: Slot| {
             let member = self.members[slot.index()].as_ref();
             member.is_some_and(|member| member.holds(&part.sectors))
         };
-        // Unreadable P gives no column; if a later read of it succeeds, it may not agree with Q.
+        // Unreadable P supplies no column. If a later read of P succeeds, P may not agree with Q.
         let lacks_p = part.is_q && *p_read == ColumnRead::Lost && is_there(self.map(part).p_slot());
         let columns = part.columns.iter().zip(reads);
         let lost = columns.filter(|(column, read)| column.is_written && **read == ColumnRead::Lost);
@@ -567,7 +573,7 @@ impl Replay {
     }
 }
 
-/// The newest part for each row; `parts` are in order of their records.
+/// The newest part for each row. `parts` are in the order of their records.
 fn newest_of_rows(parts: &[Part]) -> Vec<Part> {
     let mut said = RangeSet::new();
     let mut newest = Vec::new();
@@ -581,7 +587,7 @@ fn newest_of_rows(parts: &[Part]) -> Vec<Part> {
     newest
 }
 
-/// A part in steps, without those whose parity is missing.
+/// Cuts a part into steps, and leaves out steps whose parity is missing.
 fn steps_of(part: &Part, members: &[Option<Member>], of_p: &BTreeSet<u64>) -> Vec<Part> {
     let Range { start, end } = part.sectors;
     let mut borders: BTreeSet<u64> = members.iter().flatten().flat_map(Member::borders).collect();
@@ -597,7 +603,7 @@ fn steps_of(part: &Part, members: &[Option<Member>], of_p: &BTreeSet<u64>) -> Ve
     steps.filter(|step| parity.is_some_and(|member| member.holds(&step.sectors))).collect()
 }
 
-/// The array's sectors of a slot's sectors, which lie in one chunk.
+/// Converts sectors of a slot, inside one chunk, to sectors of the array.
 fn array_sectors(geometry: &StripeGeometry, slot: Slot, sectors: &Range<u64>) -> Range<u64> {
     let row = geometry.row_of(MemberSector(sectors.start));
     let Role::Data(index) = geometry.row_map(row).role(slot) else {
@@ -626,7 +632,7 @@ mod tests {
 
     use crate::stripe::tests::geometry;
 
-    /// An entry for a column of the first row of chunks; chunks have 64 sectors.
+    /// An entry for a column of the first row of chunks. A chunk has 64 sectors.
     fn entry((column, offset): (u64, u64), sectors: u32, parity_slot: u32) -> PplEntry {
         let bytes = sectors * 512;
         let data_sector = column * 64 + offset;
@@ -641,7 +647,7 @@ mod tests {
         }
     }
 
-    /// The partial parities that a successful replay uses, with those of P for Q.
+    /// The partial parities that a successful replay uses; for Q also those of P.
     fn taken(geometry: StripeGeometry, logs: Vec<Log>, missing: &[usize]) -> Vec<String> {
         let member = |slot: usize| {
             let recovered_sectors = u64::MAX;
@@ -664,7 +670,8 @@ mod tests {
 
     #[test]
     fn of_rows_that_two_records_name_the_newer_one_counts() {
-        // Parity is in slot 4. Column 0 of rows 0 to 16, then column 1 of rows 8 to 16.
+        // Parity is in slot 4. The entries: column 0 of rows 0 to 16, then column 1 of rows 8 to
+        // 16.
         let entries = vec![(0, entry((0, 0), 16, 4)), (148, entry((1, 8), 8, 4))];
         let logs = vec![Log { slot: Slot(4), entries }];
         let expected = ["4: Some((0, 0..8)) None", "4: Some((148, 0..8)) None"];
@@ -679,7 +686,7 @@ mod tests {
         let of_q = vec![(0, entry((0, 0), 16, 0))];
         let log = |slot, entries| Log { slot: Slot(slot), entries };
         let logs = vec![log(0, of_q), log(5, of_p)];
-        // A written and a kept column are missing: Q is made of both partial parities.
+        // A written and a kept column are missing: Q is computed from both partial parities.
         let all = taken(raid6(), logs, &[1, 4]);
         let expected = [
             "0: Some((0, 0..4)) Some((0, 0..4))",

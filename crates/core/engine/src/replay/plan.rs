@@ -16,7 +16,7 @@ use braid_ondisk::PplEntry;
 /// A data column of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its slot.
+    /// The column's slot.
     pub slot: Slot,
     /// Whether the write covers it.
     pub is_written: bool,
@@ -25,22 +25,23 @@ pub struct Column {
 /// Sectors of rows whose write covers the same columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// On every member, from the start of its data.
+    /// The sectors, on every member, from the start of its data.
     pub sectors: Range<u64>,
-    /// The slot of its parity.
+    /// The slot of the part's parity.
     pub parity: Slot,
-    /// Its parity is Q, not P.
+    /// The part's parity is Q, not P.
     pub is_q: bool,
     /// All data columns, in the order of the array.
     pub columns: Vec<Column>,
-    /// Sectors into the partial parity of its entry; none if the write covers every column.
+    /// Where the part begins in the partial parity of its entry, in sectors; `None` if the write
+    /// covers every column.
     pub partial_sector: Option<u64>,
-    /// The place of its entry in the header.
+    /// The place of the part's entry in the header.
     pub entry: u32,
 }
 
 impl Part {
-    /// Some of its sectors, counted from its first.
+    /// The part of `self` that has only `sectors`, which count from its first sector.
     pub(super) fn some(&self, sectors: Range<u64>) -> Self {
         let Range { start, end } = sectors;
         let sectors = self.sectors.start + start..self.sectors.start + end;
@@ -52,7 +53,7 @@ impl Part {
 /// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// Its two sizes do not fit each other, or the array's chunks.
+    /// The entry's two sizes do not fit each other, or the array's chunks.
     #[error(
         "{data_bytes} bytes of data with {parity_bytes} of partial parity are no part of a row"
     )]
@@ -62,13 +63,13 @@ pub enum EntryError {
         /// Bytes of partial parity.
         parity_bytes: u32,
     },
-    /// Its range is not in one row of the array.
+    /// The entry's range is not in one row of the array.
     #[error("its range from sector {data_sector} on is not in one row of the array")]
     Range {
-        /// The first array sector.
+        /// First sector of the range, in the array.
         data_sector: u64,
     },
-    /// The slot has no parity of its row, or the log is of another member.
+    /// The entry's parity slot has no parity of that row, or the log belongs to another member.
     #[error("it is about parity of slot {claimed}, and its row has it in slot {expected}")]
     ParitySlot {
         /// P's slot by the entry.
@@ -119,10 +120,10 @@ fn chunk_sectors(geometry: &StripeGeometry) -> u64 {
     u64::from(geometry.chunk_sectors())
 }
 
-/// The parts of an entry in the log of `log_slot`; `index` is its place in the header.
+/// The parts of an entry in the log of `log_slot`; `index` is the entry's place in the header.
 ///
 /// # Errors
-/// An entry that this array cannot have.
+/// If the array cannot have this entry.
 pub fn parts(
     geometry: &StripeGeometry,
     log_slot: Slot,
@@ -161,7 +162,7 @@ pub fn parts(
     Ok(parts)
 }
 
-/// The one row of the range.
+/// The row of the range; `None` if the range is not in one row.
 fn row_of(geometry: &StripeGeometry, shape: &Shape) -> Option<ChunkRow> {
     if shape.end > geometry.capacity_sectors() {
         return None;
@@ -170,7 +171,7 @@ fn row_of(geometry: &StripeGeometry, shape: &Shape) -> Option<ChunkRow> {
     (row(shape.first) == row(shape.end - 1)).then(|| row(shape.first))
 }
 
-/// The columns of a row, and which of them the write covers at a sector of the partial parity.
+/// The columns of a row, and whether the write covers each at a sector of the partial parity.
 fn columns(geometry: &StripeGeometry, row: ChunkRow, shape: &Shape, at: u64) -> Vec<Column> {
     let chunk = chunk_sectors(geometry);
     let sectors = (0..shape.chunks).map(|one| shape.first + at + one * chunk);
@@ -213,7 +214,8 @@ mod tests {
         parts(&geometry(), slot, (0, entry))
     }
 
-    /// Sectors, columns that are written, and the place of their partial parity.
+    /// For each part of the entry: its sectors, the columns that are written, and the place of
+    /// their partial parity.
     fn told(entry: &PplEntry) -> Vec<(Range<u64>, String, Option<u64>)> {
         let word = |column: &Column| if column.is_written { 'w' } else { '-' };
         let one = |part: Part| {
@@ -224,14 +226,14 @@ mod tests {
 
     #[test]
     fn md_writes_three_kinds_of_entries() {
-        // A part of one chunk, of two, of all; a whole chunk, and two.
+        // Writes of a part of one chunk, of two, of all chunks; of a whole chunk, and of two.
         assert_eq!(told(&entry(40, 8, 8, 3)), [(8..16, "-w-".into(), Some(0))]);
         assert_eq!(told(&entry(8, 48, 24, 3)), [(8..32, "ww-".into(), Some(0))]);
         assert_eq!(told(&entry(8, 72, 0, 3)), [(8..32, "www".into(), None)]);
         assert_eq!(told(&entry(0, 96, 0, 3)), [(0..32, "www".into(), None)]);
         assert_eq!(told(&entry(32, 32, 32, 3)), [(0..32, "-w-".into(), Some(0))]);
         assert_eq!(told(&entry(32, 64, 32, 3)), [(0..32, "-ww".into(), Some(0))]);
-        // The second row: parity in slot 2, data from slot 3 on.
+        // The second row has parity in slot 2, and data from slot 3 on.
         assert_eq!(told(&entry(96 + 40, 8, 8, 2)), [(40..48, "-w-".into(), Some(0))]);
         let parts = of(&entry(96, 8, 8, 2)).unwrap();
         let slots: Vec<u16> = parts[0].columns.iter().map(|column| column.slot.0).collect();
@@ -240,14 +242,15 @@ mod tests {
 
     #[test]
     fn ranges_that_others_write_go_round() {
-        // md's third case: from the middle of the first chunk to the middle of the last one.
+        // md's third case: a write from the middle of the first chunk to the middle of the last
+        // one.
         let third = [
             (16..24, "www".into(), Some(0)),
             (24..32, "ww-".into(), Some(8)),
             (0..16, "-ww".into(), Some(16)),
         ];
         assert_eq!(told(&entry(16, 72, 32, 3)), third);
-        // Its fourth: the end of one chunk, and the beginning of the next.
+        // md's fourth case: a write of the end of one chunk, and the beginning of the next.
         let fourth = [(24..32, "w--".into(), Some(0)), (0..8, "-w-".into(), Some(8))];
         assert_eq!(told(&entry(24, 16, 32, 3)), fourth);
     }
@@ -258,12 +261,13 @@ mod tests {
         let sizes = |data: u32, partial: u32| {
             Err(EntryError::Sizes { data_bytes: data * 512, parity_bytes: partial * 512 })
         };
-        // Two rows, behind the array, and beyond the numbers' range.
+        // Ranges over two rows, behind the array, and beyond the range of the numbers.
         assert_eq!(of(&entry(64, 48, 24, 3)), range(64));
         assert_eq!(of(&entry(960, 8, 8, 3)), range(960));
         assert_eq!(of(&entry(956, 8, 8, 1)), range(956));
         assert_eq!(of(&entry(1 << 54, 8, 8, 3)), range(1 << 54));
-        // No data, parity that is no divisor of it, more chunks than exist, more than a chunk.
+        // Entries without data, with parity that does not divide the data, with too many chunks,
+        // with more parity than a chunk.
         for (data, partial) in
             [(0, 0), (0, 8), (12, 8), (32, 8), (4, 8), (40, 40), (99, 0), (95, 0)]
         {

@@ -10,19 +10,21 @@ use super::machine::{Effect, Event, Replay, ReplayError, Report, Weights};
 const SECTOR_LENGTH: usize = 512;
 const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
 
-/// Members, by slot. Each call returns whether it succeeded; the driver keeps the reason.
+/// The driver's members, by slot. Each call returns whether it succeeded; the driver keeps the
+/// reason.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
-    /// Partial parity of an entry in the slot's log, sectors counted from its first.
+    /// Partial parity of an entry in the slot's log. `sectors` count from the first sector of that
+    /// partial parity.
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8];
     /// Writes sectors of a member's data.
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool;
-    /// Makes them durable.
+    /// Makes the member's written sectors durable.
     fn flush(&mut self, slot: Slot) -> bool;
-    /// Has the superblock say clean, durably.
+    /// Writes that the member is clean to its superblock, durably.
     fn record_clean(&mut self, slot: Slot) -> bool;
-    /// Makes the log void, durably.
+    /// Makes the slot's log void, durably.
     fn void(&mut self, slot: Slot) -> bool;
 }
 
@@ -50,7 +52,7 @@ impl Blocks {
         kernel().xor(&mut self.parity, &sources);
     }
 
-    /// Computes Q, with any missing column that P gives.
+    /// Computes Q, including a missing column that P supplies.
     fn compute_q(
         &mut self,
         (columns, weights): (&[Slot], &Weights),
@@ -81,10 +83,10 @@ fn bytes(sectors: u64) -> usize {
 /// Replays to the end.
 ///
 /// # Errors
-/// A member failed a request.
+/// If a member failed a request.
 ///
 /// # Panics
-/// The machine emits no effect before its end: some other caller drove it.
+/// If the machine emits no effect before its end, because another caller drove it.
 pub fn run(mut replay: Replay, devices: &mut impl Devices) -> Result<Report, ReplayError> {
     let mut blocks = Blocks::default();
     loop {

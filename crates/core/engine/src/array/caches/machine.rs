@@ -1,4 +1,5 @@
-//! The state of members' caches: members that are being flushed, the purpose, and clients' flushes.
+//! The state of members' caches: the members that are being flushed, the flush's purpose, and
+//! clients' flushes.
 //!
 //! ```text
 //!   queue ──every shard writes back──▶ written back ──members flush──▶ answered
@@ -16,12 +17,12 @@ use crate::request::Fault;
 
 #[derive(Debug, Default)]
 pub(in crate::array) struct Caches {
-    /// The purpose of the current flush of members.
+    /// The purpose of the flush in flight.
     flushing: Option<FlushPurpose>,
     queue: Vec<RequestId>,
-    /// Flushes whose write-back round is running or over.
+    /// Clients' flushes whose write-back round is running or over.
     written_back: Vec<RequestId>,
-    /// Shards that have not reported the end of the round.
+    /// Shards that have not yet reported the end of the write-back round.
     unwritten: Set<ShardIndex>,
     round: u64,
     running: Vec<RequestId>,
@@ -31,14 +32,16 @@ pub(in crate::array) struct Caches {
     /// Members that have been written since their last flush began.
     unflushed: Set<MemberId>,
     missing: Set<MemberId>,
-    /// The final flush of an array that keeps no intent is done.
+    /// The final flush is done, in an array whose superblocks record no intent.
     last_flush_done: bool,
-    /// The last write-back round of a broken array was requested: the stop's report waits for it.
+    /// The last write-back round of a broken array was requested; the notice of the stop waits for
+    /// its end.
     last_round: bool,
 }
 
 impl Caches {
-    /// Data written before the array was opened may still be in these members' caches.
+    /// Starts with all `members` unflushed: data written before the array was opened may still be
+    /// in their caches.
     pub(in crate::array) fn new(members: impl Iterator<Item = MemberId>) -> Self {
         let mut caches = Self::default();
         caches.unflushed.extend(members);
@@ -69,7 +72,7 @@ impl Caches {
         self.flushing == Some(FlushPurpose::Logs)
     }
 
-    /// Whether no flush is in flight, and every client's is answered.
+    /// Whether no flush is in flight, and every client's flush is answered.
     pub(in crate::array) fn are_idle(&self) -> bool {
         let Self { flushing, queue, written_back, running, .. } = self;
         flushing.is_none() && queue.is_empty() && written_back.is_empty() && running.is_empty()
@@ -94,7 +97,7 @@ impl Caches {
         self.lost = true;
     }
 
-    /// A shard has finished the round.
+    /// Notes that a shard has finished the write-back round.
     pub(in crate::array) fn is_written_back(&mut self, shard: ShardIndex, round: u64) {
         assert!(round <= self.round, "no round is over before it is asked for");
         if round == self.round {
@@ -106,9 +109,10 @@ impl Caches {
         assert!(self.missing.remove(&member), "this flush was not asked for");
     }
 
-    /// The flush failed; `is_alone` if the level does not bear the member's loss.
+    /// Notes that a member's flush failed; `is_alone` if the level does not tolerate the member's
+    /// loss.
     pub(in crate::array) fn flush_failed(&mut self, member: MemberId, is_alone: bool) {
-        // A failed flush cannot be repeated: the cache's content is gone (fsyncgate).
+        // A failed flush cannot be repeated: the cache has dropped its content (fsyncgate).
         self.failed |= is_alone;
         if planted(Bug::FailedFlushForgotten) {
             return;
@@ -116,7 +120,7 @@ impl Caches {
         self.unflushed.insert(member);
     }
 
-    /// Flushes those of these members that need it.
+    /// Flushes those of `members` that need a flush.
     pub(in crate::array) fn flush(
         &mut self,
         purpose: FlushPurpose,
@@ -148,7 +152,8 @@ impl Caches {
         self.flushing = Some(purpose);
     }
 
-    /// Begins a write-back round. It is no task: a shard may need a view, hence superblocks.
+    /// Begins a write-back round. The round does not occupy the caches: a shard may need a view,
+    /// hence superblocks.
     pub(in crate::array) fn write_back(&mut self, shards: u16, out: &mut Outbox) {
         let Self { queue, written_back, unwritten, round, .. } = self;
         assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");
@@ -158,13 +163,14 @@ impl Caches {
         out.push(ArrayEffect::WriteBack { round: *round });
     }
 
-    /// The remaining writes of a broken array's shards may be of use, and name memory.
+    /// Begins the last round of a broken array: its shards' remaining writes may be of use, and
+    /// name memory.
     pub(in crate::array) fn begin_last_round(&mut self, shards: u16, out: &mut Outbox) {
         self.last_round = true;
         self.write_back(shards, out);
     }
 
-    /// The round is over: flush members for these clients next.
+    /// Called when the write-back round is over: flushes members for these clients next.
     pub(in crate::array) fn serve_clients(&mut self) {
         let Self { running, written_back, unwritten, .. } = self;
         assert!(running.is_empty(), "one flush at a time");
@@ -177,8 +183,9 @@ impl Caches {
         assert!(self.flushing.take().is_some(), "one was under way");
     }
 
-    /// A member failed the flush, or in another way meanwhile. Its loss is recorded first, then the
-    /// round is repeated with the survivors, and only then are the clients answered (I4).
+    /// Repeats the flush because a member failed it, or failed otherwise meanwhile. First
+    /// superblocks record the loss, then the round runs again with the survivors, and only then are
+    /// the clients answered (I4).
     pub(in crate::array) fn flush_again(&mut self) {
         reached(Mark::FlushAgain);
         assert_eq!(self.flushing, Some(FlushPurpose::Clients), "the last flush is not repeated");
@@ -186,7 +193,7 @@ impl Caches {
         self.queue.append(&mut self.running);
     }
 
-    /// Answers clients: with success, unless their writes may be lost.
+    /// Answers clients' flushes: with success, unless clients' writes may be lost.
     pub(in crate::array) fn answer(&mut self, is_broken: bool, out: &mut Outbox) {
         self.end_flush();
         let failed = std::mem::take(&mut self.failed);
@@ -203,7 +210,7 @@ impl Caches {
         self.last_flush_done = true;
     }
 
-    /// The array has broken: it never turns clean again.
+    /// Forgets the last flush: the array is broken, and never turns clean again.
     pub(in crate::array) fn forget_last(&mut self) {
         (self.last_flush_done, self.last_round) = (false, false);
     }

@@ -1,8 +1,8 @@
 //! Members' volatile caches, and the flushes that clients and the array's other machines ask for.
 //!
-//! One flush at a time. Clients' flushes skip a member without writes since its last flush. This
-//! directory does not know superblocks: the array says which updates a flush's answer has to wait
-//! for.
+//! One flush runs at a time. A client's flush skips each member without writes since that member's
+//! last flush. This directory does not know superblocks: the array decides which updates the answer
+//! to a flush waits for.
 
 mod decide;
 mod machine;

@@ -24,7 +24,7 @@ use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{BitmapId, MemberId, ShardIndex};
 
-/// A request of an action to the rest of the array.
+/// A request to the rest of the array, from an action of consistency.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) enum ArrayRequest {
     Flush(FlushPurpose),
@@ -86,7 +86,7 @@ impl Consistency {
                 self.intent().open();
                 out.publish();
             }
-            // Bits that shards and superblocks wait for go to every member's bitmap.
+            // The bits that shards and superblocks wait for go into every member's bitmap.
             IntentAction::Write => {
                 let targets = self.targets(context);
                 let records = self.intent().write(targets.into_iter(), &bits_context);
@@ -180,7 +180,8 @@ impl Consistency {
     }
 
     fn grant_logs(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) {
-        // Only the journal's device has its records.
+        // Journal records are only on the journal's device, so the loss of another member does not
+        // matter.
         let has_unrecorded = self.intent_context(context).has_unrecorded;
         let is_recorded = !has_unrecorded || self.logs.journal().is_some();
         assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
@@ -193,8 +194,8 @@ impl Consistency {
         }
     }
 
-    /// Superblocks say clean: the next ones record the new logs, or none. If a member without room
-    /// for a log joined meanwhile, nothing changes.
+    /// Called when superblocks say clean: the next superblocks record the new logs, or none. If a
+    /// member without room for a log joined meanwhile, nothing changes.
     fn change_logs(
         &mut self,
         context: &ConsistencyContext<'_>,
@@ -269,12 +270,13 @@ impl Consistency {
         out.change();
     }
 
-    /// A resync of due runs has passed all below `to`, except `failed`; members are flushed.
+    /// Notes that a resync of due runs has passed all sectors below `to`, except `failed`, and that
+    /// members are flushed.
     pub(in crate::array) fn is_synced(&mut self, to: u64, failed: &[Range<u64>], out: &mut Outbox) {
         out.publish_if(self.intent().is_synced(to, failed));
     }
 
-    /// A metadata write for consistency has ended, at a member or the journal's device.
+    /// Takes the end of a metadata write for consistency, at a member or the journal's device.
     pub(in crate::array) fn is_written(
         &mut self,
         now: Instant,
@@ -289,7 +291,7 @@ impl Consistency {
             MetadataArea::Bitmap => self.intent().is_written(now, member, is_well),
             MetadataArea::ParityLog => self.parity().is_written(member, is_well),
             MetadataArea::Journal => {
-                // None if its device left while its first block was being written.
+                // The journal is gone if its device left while its first block was being written.
                 let journal = self.logs.journal_mut();
                 if let Some(rest) = journal.and_then(|one| one.is_written(is_well)) {
                     let record = MetadataRecord::Journal(rest, JournalPiece::Rest);
@@ -299,8 +301,9 @@ impl Consistency {
         }
     }
 
-    /// The bitmap file failed a write, or is gone. The array goes on without it: superblocks count
-    /// beyond it before any write begins that it does not name.
+    /// Drops the bitmap file, because it failed a write or is gone. The array goes on without the
+    /// file: superblocks count more events than the file before any write begins that the file does
+    /// not name.
     pub(in crate::array) fn lose_file(&mut self, cause: Cause, out: &mut Outbox) {
         if self.is_file_out() {
             return;
@@ -310,14 +313,15 @@ impl Consistency {
         if self.logs.parity().is_some() {
             self.log_change.is_lost();
         } else if self.log_change.is_wanted() {
-            // It makes no more changes.
+            // The file's log takes part in no more changes.
             self.log_change.is_over();
         }
         out.change();
         out.notice(Notice::BitmapFileLost { member: cause.member, cause });
     }
 
-    /// The journal's device has failed: drops it, if no member's superblock names it. True then.
+    /// Called when the journal's device has failed: drops the journal if no member's superblock
+    /// names it. True if dropped.
     pub(in crate::array) fn journal_fails(&mut self, out: &mut Outbox) -> bool {
         let is_untold = self.log_change.is_journal_untold();
         if is_untold {
@@ -330,14 +334,15 @@ impl Consistency {
         is_untold
     }
 
-    /// The bitmap of this name, unless dropped since: shards request bits of the new one again.
+    /// The bitmap of this name, unless it was dropped since: shards then request bits of the new
+    /// bitmap.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;
         is_this.then_some(intent)
     }
 
-    /// Takes a shard's report about bits, records or journal.
+    /// Takes a shard's report about bits, log records or the journal.
     pub(in crate::array) fn handle_report(
         &mut self,
         shard: ShardIndex,
@@ -379,7 +384,8 @@ impl Consistency {
                 };
                 match self.logs.parity_mut() {
                     Some(logs) => logs.wants((shard, ticket), &entries, members),
-                    // Superblocks record the loss of the log's file; the shard does not know yet.
+                    // Superblocks record the loss of the log's file, and the shard does not know
+                    // that yet.
                     None => out.push(ArrayEffect::Logged { shard, ticket }),
                 }
             }
@@ -388,7 +394,7 @@ impl Consistency {
                 journal.wants((shard, ticket), rows);
             }
             Report::LogOver { ticket } => match &mut self.logs {
-                // It was lost with its file meanwhile.
+                // The log was lost with its file meanwhile.
                 Logs::None => {}
                 Logs::Parity(logs) => logs.is_over((shard, ticket)),
                 Logs::Journal(journal) => journal.is_over((shard, ticket)),

@@ -38,10 +38,10 @@ use crate::ids::{BitmapId, MemberId};
 /// `None` drops the bitmap, `Some` replaces it.
 type Wish = Option<NewBitmap>;
 
-/// A bitmap to be made.
+/// A bitmap that the array shall create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBitmap {
-    /// Its superblock.
+    /// The bitmap's superblock.
     pub head: BitmapSuperblock,
     /// The bitmap file, by its name as a member; `None` puts the bitmap on members.
     pub file: Option<MemberId>,
@@ -53,10 +53,10 @@ enum Stage {
     Wanted(Wish),
     /// Superblocks must name the new bitmap.
     MadeToBeSaid,
-    /// Superblocks must say that there is no bitmap, or, for a file, count events that the file
-    /// does not have. Then the wish follows.
+    /// Superblocks must name no bitmap, or, for a bitmap file, count more events than the file.
+    /// Then the array carries out the wish.
     ToBeLeft(Wish),
-    /// Superblocks name none. Then the wish follows.
+    /// Superblocks name no bitmap. Next the array carries out the wish.
     Left(Wish),
 }
 
@@ -74,12 +74,12 @@ impl BitmapChange {
         Self { stage: Stage::Settled, names, newest: BitmapId::default() }
     }
 
-    /// Whether superblocks shall name a bitmap; `None` keeps each one's statement.
+    /// Whether superblocks shall name a bitmap; `None` keeps each superblock's statement.
     pub(super) fn names(&self) -> Option<bool> {
         self.names
     }
 
-    /// Superblocks do not name the bitmap any more.
+    /// Whether superblocks do not name the dropped bitmap any more.
     pub(super) fn is_left(&self) -> bool {
         matches!(self.stage, Stage::Left(_))
     }
@@ -88,7 +88,7 @@ impl BitmapChange {
         matches!(self.stage, Stage::Settled)
     }
 
-    /// A dropped bitmap is no longer written, and superblocks do not say so yet.
+    /// Whether a dropped bitmap is no longer written, and superblocks do not record that yet.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::ToBeLeft(_))
     }
@@ -102,8 +102,8 @@ impl BitmapChange {
         self.stage = Stage::Wanted(wish);
     }
 
-    /// Begins the change. If a bitmap exists, superblocks drop it first; otherwise returns the
-    /// bitmap to be made, which they name next.
+    /// Begins the wanted change. If a bitmap exists, superblocks drop it first. Otherwise returns
+    /// the bitmap to create, which superblocks name next.
     pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
@@ -117,12 +117,12 @@ impl BitmapChange {
         })
     }
 
-    /// The bitmap's file failed a write: it is dropped, whatever was wanted.
+    /// Drops the bitmap, whatever the operator wanted, because its file failed a write.
     pub(super) fn is_lost(&mut self) {
         self.stage = Stage::ToBeLeft(None);
     }
 
-    /// Superblocks record the change.
+    /// Notes that superblocks record the change.
     pub(super) fn is_said(&mut self) {
         match self.stage {
             Stage::MadeToBeSaid => self.stage = Stage::Settled,
@@ -131,7 +131,7 @@ impl BitmapChange {
         }
     }
 
-    /// No request of the dropped bitmap is in flight.
+    /// Notes that no request of the dropped bitmap is in flight.
     pub(super) fn is_dropped(&mut self) {
         let Stage::Left(follows) = self.stage else {
             panic!("no superblock names what is dropped")
@@ -140,7 +140,8 @@ impl BitmapChange {
     }
 }
 
-/// A new bitmap's first bits: where writes may be in flight, or redundancy does not agree yet.
+/// A new bitmap's first bits: those of sectors where writes may be in flight, or redundancy does
+/// not agree yet.
 pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
     let sectors = head.sync_size_sectors;
     let agrees = resync_offset == u64::MAX;

@@ -16,12 +16,13 @@ pub(in crate::array) struct ConsistencyContext<'a> {
     /// The event count of superblocks, or of the update in flight.
     pub(in crate::array) events: u64,
     pub(in crate::array) on_disk: Activity,
-    /// Redundancy agrees below this.
+    /// Redundancy agrees below this offset.
     pub(in crate::array) resync_offset: u64,
     /// The array takes writes, and has not stopped.
     pub(in crate::array) may_write: bool,
     pub(in crate::array) stopping: bool,
-    /// The array was found dirty without some of its members, and no superblock records it yet.
+    /// The array was found dirty without some of its members, and no superblock records their
+    /// absence yet.
     pub(in crate::array) absent: bool,
     /// The update whose first superblock is not written yet.
     pub(in crate::array) awaiting: Option<PendingUpdate>,

@@ -1,8 +1,8 @@
 //! Decides consistency's next action: a pure table from facts to one action.
 //!
-//! The tables of bits and logs return the action that each wants ([`super::intent`],
-//! [`super::parity_logs`], [`super::journal`]). This one decides when it is allowed beside
-//! superblocks and members' caches. The first row that fits is taken.
+//! The tables of the bitmap and of the logs each return the action that they want
+//! ([`super::intent`], [`super::parity_logs`], [`super::journal`]). This table decides when such an
+//! action is allowed beside superblocks and members' caches. The first row that fits is taken.
 //! [check: what_is_kept_changes_only_where_it_may]
 
 use super::intent::IntentAction;
@@ -14,20 +14,20 @@ use crate::array::order::{Activity, SharedFacts, Turn, Writes};
 pub(in crate::array) struct Facts {
     pub(in crate::array) bits: IntentAction,
     pub(in crate::array) bits_out: bool,
-    /// A bitmap is going to be made or dropped.
+    /// The array is about to create or drop a bitmap.
     pub(in crate::array) bitmap_change: bool,
     /// No superblock names the bitmap any more, and no request for it is in flight.
     pub(in crate::array) bitmap_left: bool,
     pub(in crate::array) log_change: LogChangeStage,
     pub(in crate::array) logs: LogAction,
     pub(in crate::array) logs_out: bool,
-    /// The journal has free room that superblocks do not record yet.
+    /// The journal has free room that the tail in superblocks does not record yet.
     pub(in crate::array) tail_unsaid: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Make or drop logs: the next superblocks record it.
+    /// Create or drop logs: the next superblocks record the change.
     ChangeLogs,
     /// Wipe out the remaining heads of dropped logs.
     WipeLogs,
@@ -35,7 +35,7 @@ pub(in crate::array) enum Action {
     DropLogs,
     /// Forget a bitmap that no superblock names any more.
     DropBitmap,
-    /// Make or drop a bitmap: the next superblocks record it.
+    /// Create or drop a bitmap: the next superblocks record the change.
     ChangeBitmap,
     Bits(IntentAction),
     Logs(LogAction),

@@ -1,4 +1,4 @@
-//! Folds consistency into the small value that decisions are made from.
+//! Folds consistency's state into the small value that decisions are made from.
 
 use braid_sim_hooks::{Bug, spoiled};
 use smallvec::SmallVec;
@@ -37,7 +37,7 @@ impl Consistency {
         self.is_behind(context) || self.lacks_logs(context)
     }
 
-    /// Whether a member or the bitmap file is lost, and no superblock records it.
+    /// Whether a member or the bitmap file is lost, and no superblock records the loss.
     fn has_unrecorded(&self, context: &ConsistencyContext<'_>) -> bool {
         context.roster.has_unrecorded() || self.is_file_leaving()
     }
@@ -48,8 +48,8 @@ impl Consistency {
         decide_intent(&intent.facts(now, &self.intent_context(context), is_awaited))
     }
 
-    /// Whether no superblock names the bitmap any more, and neither shards nor members have
-    /// requests for it, or for logs in its file.
+    /// Whether no superblock names the bitmap any more. Shards and members must also have no
+    /// request in flight for the bitmap, or for a log in its file.
     fn is_bitmap_left(&self) -> bool {
         let is_at_work = self.intent.as_ref().is_some_and(Intent::is_at_work);
         let has_logs = self.file.is_some() && self.logs.parity().is_some();
@@ -68,7 +68,7 @@ impl Consistency {
             LogChange::Left if logs().is_out() || context.flushes_for_logs => {
                 LogChangeStage::UnderWay
             }
-            // A file that failed a write is believed no more, and not written again.
+            // A file that failed a write is not believed any more, and not written again.
             LogChange::Left if self.is_file_out() => LogChangeStage::Over,
             LogChange::Left => {
                 let is_over = logs().are_wiped_out(self.targets(context).into_iter());
@@ -110,7 +110,7 @@ impl Consistency {
         is_waited_for && self.intent.as_ref().is_some_and(is_behind)
     }
 
-    /// The subject of an update, for parity logs.
+    /// The kind of an update of superblocks, as far as it matters for parity logs.
     pub(super) fn news_of(&self, becomes: Activity, context: &ConsistencyContext<'_>) -> News {
         let was_drained = context.on_disk == Activity::Clean || becomes == Activity::Clean;
         match was_drained {
@@ -135,7 +135,7 @@ impl Consistency {
         }
     }
 
-    /// The owners of bitmap and parity logs: members, or a file beside them.
+    /// The places of bitmap and parity logs: the members, or a file beside them.
     pub(super) fn targets(&self, context: &ConsistencyContext<'_>) -> SmallVec<[MemberId; 8]> {
         match self.file {
             Some(file) => SmallVec::from_slice(&[file]),

@@ -1,18 +1,19 @@
-//! The ranges that a returning member holds: all that no bit of the bitmap names.
+//! The ranges that a returning member holds: all ranges that no bit of the bitmap names.
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_ondisk::Bits;
 
 use crate::ranges::{MemberRange, MemberRanges};
 
-/// Ranges of the member in `slot` without any of these bits, within its used sectors.
+/// The ranges that the member in `slot` holds: its used sectors without the sectors that `bits`
+/// name.
 pub(super) fn held_ranges_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
     let used = geometry.used_sectors(slot);
     let mut lacking: Vec<MemberRange> = Vec::new();
     for sectors in bits.iter().map(|bit| bits.sectors_of(bit)) {
         match geometry {
             Geometry::Mirror(mirror) if geometry.level() == Level::Raid10 => {
-                // On this level bits stand for sectors of the array.
+                // On level 10, bits stand for sectors of the array.
                 let mut at = sectors.start;
                 while at < sectors.end.min(mirror.capacity_sectors()) {
                     let start = LogicalSector(at);
@@ -64,7 +65,8 @@ mod tests {
         assert!(held_ranges_of(&raid5, Slot(1), &Bits::all(1024, 100)).is_empty());
     }
 
-    /// On level 10 a bit stands for sectors of the array: the member lacks all its copies of them.
+    /// On level 10 a bit stands for sectors of the array: the member lacks all its copies of those
+    /// sectors.
     #[test]
     fn copies_of_what_a_bit_names_are_not_held() {
         for layout in [0x102, 0x201, 0x1_0201] {

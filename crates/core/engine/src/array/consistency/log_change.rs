@@ -47,13 +47,14 @@ pub(super) enum LogChange {
     Made,
     /// Superblocks must name no logs.
     GivenUp,
-    /// Superblocks must name the new journal; whether members' superblocks may name it already.
+    /// Superblocks must name the new journal. The field says whether members' superblocks may name
+    /// it already.
     JournalMade {
         is_told: bool,
     },
     /// Superblocks must name no journal.
     JournalGivenUp,
-    /// Superblocks say so. The remaining heads of our own log must be wiped out.
+    /// Superblocks name no logs. Members must wipe out the remaining heads of braid's own log.
     Left,
 }
 
@@ -61,13 +62,14 @@ pub(super) enum LogChange {
 pub(in crate::array) enum LogChangeStage {
     #[default]
     No,
-    /// The change begins when superblocks say clean: logs are made, or dropped.
+    /// The change begins when superblocks say clean. It creates logs if `makes`, or else drops
+    /// them.
     Wanted { makes: bool },
-    /// Superblocks must record the change, or members are writing.
+    /// Superblocks must record the change, or writes of logs to members are in flight.
     UnderWay,
-    /// Members must wipe out the remaining heads.
+    /// Members must wipe out the remaining heads of braid's own log.
     ToWipe,
-    /// No heads remain.
+    /// No heads of braid's own log remain.
     Over,
 }
 
@@ -80,12 +82,12 @@ impl LogChange {
         matches!(self, Self::Wanted(_))
     }
 
-    /// Logs exist, and superblocks must not name them.
+    /// Whether logs exist that superblocks must not name.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self, Self::GivenUp | Self::Left)
     }
 
-    /// Logs exist, and superblocks must name them.
+    /// Whether logs exist that superblocks must name.
     pub(super) fn is_made(&self) -> bool {
         matches!(self, Self::Made)
     }
@@ -99,7 +101,8 @@ impl LogChange {
         *self = Self::Wanted(wish);
     }
 
-    /// Has the next superblocks record the change of an array with or without a journal.
+    /// Begins the wanted change, which the next superblocks record. `has_journal`: the array has a
+    /// journal.
     pub(super) fn begin(&mut self, has_journal: bool) -> LogWish {
         let Self::Wanted(wish) = std::mem::replace(self, Self::Settled) else {
             panic!("only what was asked for is done")
@@ -119,23 +122,23 @@ impl LogChange {
         }
     }
 
-    /// Superblocks must name a new journal.
+    /// Whether superblocks must name a new journal.
     pub(super) fn is_journal_made(&self) -> bool {
         matches!(self, Self::JournalMade { .. })
     }
 
-    /// A new journal is not yet in any member's superblock.
+    /// Whether a new journal is not yet in any member's superblock.
     pub(super) fn is_journal_untold(&self) -> bool {
         matches!(self, Self::JournalMade { is_told: false })
     }
 
-    /// The log's file failed a write: the log is dropped, whatever was wanted, and while writes are
-    /// in flight. Writes that wait for it go on when superblocks say that it does not count.
+    /// Drops the log, whatever the operator wanted, because its file failed a write. Writes may be
+    /// in flight. Writes that wait for the log go on when superblocks say that it does not count.
     pub(super) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }
 
-    /// Superblocks record the change.
+    /// Notes that superblocks record the change.
     pub(super) fn is_said(&mut self) {
         match self {
             Self::Made | Self::JournalMade { .. } | Self::JournalGivenUp => *self = Self::Settled,
@@ -144,7 +147,7 @@ impl LogChange {
         }
     }
 
-    /// The change is done, or undone.
+    /// Notes that the change is done, or undone.
     pub(super) fn is_over(&mut self) {
         *self = Self::Settled;
     }

@@ -23,7 +23,8 @@ use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::MemberRanges;
 
-/// The log in which a write is recorded first. Our own allows a bitmap beside it, a journal not.
+/// The log that records a write first. Braid's own log allows a bitmap beside it, a journal does
+/// not.
 #[derive(Debug)]
 pub(super) enum Logs {
     None,
@@ -57,7 +58,7 @@ impl Logs {
 pub(in crate::array) struct Consistency {
     pub(super) intent: Option<Intent>,
     pub(super) bitmap_change: BitmapChange,
-    /// The file with the bitmap and our own log, if they are not on members.
+    /// The file with the bitmap and braid's own log, if they are not on members.
     pub(super) file: Option<MemberId>,
     pub(super) logs: Logs,
     pub(super) log_change: LogChange,
@@ -68,23 +69,24 @@ pub(in crate::array) struct Consistency {
 /// Consistency's part of an update of superblocks.
 #[derive(Debug)]
 pub(in crate::array) struct ConsistencyRecord {
-    /// The update's subject for logs, fixed at its begin.
+    /// The kind of the update, as far as it matters for logs; fixed when the update begins.
     pub(in crate::array) news: News,
-    /// The place of our own log, if it counts.
+    /// The place of braid's own log, if the log counts.
     pub(in crate::array) log_counts: Option<LogHome>,
     pub(in crate::array) has_bitmap: Option<bool>,
     pub(in crate::array) ppls: Arc<[(MemberId, PplPlace)]>,
     pub(in crate::array) journal: Option<JournalState>,
-    /// The member whose superblock comes first: a journal exists that members name.
+    /// The member whose superblock is written first: the journal's device, once members'
+    /// superblocks name the journal.
     pub(in crate::array) first: Option<MemberId>,
-    /// A file has the bitmap, or our own log.
+    /// The bitmap, or braid's own log, is in a file.
     pub(in crate::array) is_in_file: bool,
-    /// The bitmap file is no longer written: the update counts beyond the file's events.
+    /// The bitmap file is no longer written: the update counts more events than the file.
     pub(in crate::array) leaves_file: bool,
 }
 
 impl Consistency {
-    /// Takes its own part out of an array's setup.
+    /// Takes consistency's part out of an array's setup.
     pub(in crate::array) fn new(setup: &mut ArraySetup) -> Self {
         let bitmap = setup.bitmap.take();
         let bitmap = bitmap.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
@@ -107,7 +109,7 @@ impl Consistency {
         }
     }
 
-    /// The file with the bitmap and our own log, if they are not on members.
+    /// The file with the bitmap and braid's own log, if they are not on members.
     pub(in crate::array) fn file(&self) -> Option<MemberId> {
         self.file
     }
@@ -130,12 +132,13 @@ impl Consistency {
         self.intent.as_ref().map(Intent::view)
     }
 
-    /// Bits beyond the resync offset that are in doubt; `None` if all are.
+    /// Bits beyond the resync offset whose sectors are in doubt; `None` if all sectors are.
     pub(in crate::array) fn doubt(&self) -> Option<&Arc<Bits>> {
         self.intent.as_ref().and_then(Intent::doubt)
     }
 
-    /// For a lockless bitmap: bits that a job must make agree, and bits that no check compares.
+    /// For a lockless bitmap: the bits whose sectors a job must make agree, and the bits whose
+    /// sectors no check compares.
     pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         self.intent.as_ref().and_then(Intent::lazy)
     }
@@ -153,19 +156,20 @@ impl Consistency {
         self.log_change.is_settled()
     }
 
-    /// Whether the bitmap file is no longer written, whatever superblocks say yet.
+    /// Whether the bitmap file is no longer written, even if superblocks do not record that yet.
     pub(super) fn is_file_out(&self) -> bool {
         let change = &self.bitmap_change;
         self.file.is_some() && (change.is_leaving() || change.is_left())
     }
 
-    /// Whether the bitmap file is no longer written, and superblocks do not count beyond it yet.
+    /// Whether the bitmap file is no longer written, and superblocks do not count more events than
+    /// the file yet.
     pub(in crate::array) fn is_file_leaving(&self) -> bool {
         self.file.is_some() && self.bitmap_change.is_leaving()
     }
 
-    /// Whether redundancy was made to agree everywhere, except for writes in flight: only a
-    /// lockless bitmap may have other places.
+    /// Whether redundancy was made to agree everywhere, except for writes in flight. With a
+    /// lockless bitmap some sectors may never have agreed.
     pub(super) fn is_made(&self) -> bool {
         self.intent.as_ref().is_none_or(Intent::is_made)
     }
@@ -175,7 +179,8 @@ impl Consistency {
         self.missed_since(events).is_some() && self.are_logs_settled()
     }
 
-    /// Whether a device may become a spare: its room may have been checked before logs were made.
+    /// Whether a device may become a spare. Its room for a log may have been checked before the
+    /// array created logs.
     pub(in crate::array) fn may_come(&self, newcomer: &SpareSetup) -> bool {
         let has_place =
             self.logs.parity().is_none() || self.file.is_some() || newcomer.parity_log.is_some();
@@ -191,17 +196,19 @@ impl Consistency {
         self.returning.extend(returns.map(|returns| (id, returns)));
     }
 
-    /// Ranges that a member in this slot holds before its recovery: no client has written them.
+    /// Ranges that a member in this slot holds before its recovery, because no client has written
+    /// them.
     pub(in crate::array) fn held_unwritten(&self, geometry: &Geometry, slot: Slot) -> MemberRanges {
         let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(None));
         lacked.map(|lacked| held_ranges_of(geometry, slot, &lacked)).unwrap_or_default()
     }
 
     /// The ranges that a member holds as it comes into a slot, and how many sectors of them it kept
-    /// from before. A member that was in the slot before needs recovery only where the bitmap has
-    /// bits. Where a lockless bitmap says that no client has written, any content will do, since
-    /// the first write makes parity fit it: that needs no recovery either. Shards get the new view
-    /// right after this: where they still write without the member, bits are set by now.
+    /// from a former membership. A member that was in the slot before needs recovery only in
+    /// sectors with bits in the bitmap. Sectors that no client has written, by a lockless bitmap,
+    /// need no recovery either: any content will do, since the first write makes parity fit it.
+    /// Shards get the new view right after this call: wherever they still write without the member,
+    /// bits are set by now.
     pub(in crate::array) fn held_by(
         &self,
         geometry: &Geometry,
@@ -222,7 +229,7 @@ impl Consistency {
         (held, kept_sectors)
     }
 
-    /// A spare has a slot.
+    /// Notes that a spare has got a slot.
     pub(in crate::array) fn has_come(&mut self, member: MemberId) {
         self.returning.remove(&member);
     }
@@ -231,7 +238,7 @@ impl Consistency {
         self.intent.as_ref().and_then(|intent| intent.missed_since(events))
     }
 
-    /// Returns consistency's part of an update of superblocks that begins. A clean update begins
+    /// Begins an update of superblocks, and returns consistency's part of it. A clean update begins
     /// only while no write can be in flight.
     pub(in crate::array) fn update_begins(
         &mut self,
@@ -273,7 +280,7 @@ impl Consistency {
         self.log_change.members_are_told();
     }
 
-    /// An update is durable, and so is its statement about logs.
+    /// Notes that an update is durable, and with it the superblocks' statement about logs.
     pub(in crate::array) fn update_ends(&mut self, news: News, journal: Option<JournalState>) {
         match &mut self.logs {
             Logs::None => {}
@@ -286,7 +293,8 @@ impl Consistency {
         }
     }
 
-    /// An update records the current state; `leaves_file` if it counts beyond the bitmap file.
+    /// Notes that an update records the current state; `leaves_file` if the update counts more
+    /// events than the bitmap file.
     pub(in crate::array) fn is_said(&mut self, leaves_file: bool, out: &mut Outbox) {
         // An update that began before the file was lost does not record the loss.
         if leaves_file || !self.is_file_leaving() {
@@ -301,14 +309,15 @@ impl Consistency {
         }
     }
 
-    /// Members are flushed, no write is in flight, and superblocks are about to say clean.
+    /// Called when superblocks are about to say clean: members are flushed, and no write is in
+    /// flight.
     pub(in crate::array) fn turns_clean(&mut self) {
         if let Some(logs) = self.logs.parity_mut() {
             logs.all_is_flushed();
         }
     }
 
-    /// Redundancy agrees everywhere again; members are flushed.
+    /// Notes that redundancy agrees everywhere again, and that members are flushed.
     pub(in crate::array) fn is_resynced(&mut self) {
         if let Some(intent) = &mut self.intent {
             intent.is_resynced();

@@ -2,8 +2,9 @@
 //! them; and carries out changes from one to another.
 //!
 //! A member's write is not atomic, and a write of a stripe or mirror is several of them. So a
-//! durable record says where members may differ before they do: bits ([`intent`]), records of the
-//! writes ([`parity_logs`], [`journal`]), or superblocks alone, which say that the array is active.
+//! durable record names the places where members may differ, before they do. The record is in bits
+//! ([`intent`]), in records of the writes ([`parity_logs`], [`journal`]), or in superblocks alone,
+//! which say that the array is active.
 //!
 //! ```text
 //!   kept      none, a bitmap, our own logs (with a bitmap or without), md's logs, or a journal
@@ -13,9 +14,9 @@
 //!   facts     its state and the rest of the array's (context) ─▶ decide, its table ─▶ act
 //! ```
 //!
-//! One owner has all of it, so that the rest of the array need not know which log is kept. It does
-//! not know superblocks' updates, members' caches or jobs: it requests their work by an
-//! [`ArrayRequest`], and its effects go to the outbox.
+//! Consistency alone owns bitmap, logs and journal, so that the rest of the array need not know
+//! which of them is kept. It does not know superblocks' updates, members' caches or jobs: it
+//! requests their work by an [`ArrayRequest`], and its effects go to the outbox.
 
 mod act;
 mod bitmap_change;

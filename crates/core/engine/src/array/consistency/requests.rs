@@ -1,6 +1,7 @@
 //! The operator's requests to change the bitmap, the logs or the journal, and questions about them.
 //!
-//! A request is refused by the current state, or noted: the table decides when it is carried out.
+//! A request is refused because of the current state, or noted: the table decides when the array
+//! carries it out.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ use crate::array::setup::{JournalSetup, ReturningMember};
 use crate::ids::MemberId;
 
 impl Array {
-    /// Sectors that a returning member would keep without recovery: those without a bit.
+    /// Sectors that a returning member would keep without recovery: the sectors without a bit.
     #[must_use]
     pub fn would_keep(&self, returns: ReturningMember) -> u64 {
         let missed = self.consistency.missed_since(returns.events);
@@ -31,49 +32,52 @@ impl Array {
         })
     }
 
-    /// Its write-intent bitmap.
+    /// The array's write-intent bitmap.
     #[must_use]
     pub fn bitmap(&self) -> Option<BitmapLook> {
         self.consistency.intent.as_ref().map(Intent::look)
     }
 
-    /// The file with its bitmap, and with our own parity log if it keeps one.
+    /// The file with the array's bitmap, and with braid's own parity log if the array keeps that
+    /// log.
     #[must_use]
     pub fn bitmap_file(&self) -> Option<MemberId> {
         self.consistency.file
     }
 
-    /// Our own parity log's place on members, if kept there, and the sectors of the bitmap.
+    /// The place of braid's own parity log on members, if the log is there, and the sectors of the
+    /// bitmap.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
         let place = self.consistency.logs.parity()?.own_place()?;
         self.bitmap_file().is_none().then(|| (place, self.bitmap_sectors()))
     }
 
-    /// Whether it keeps a parity log of our own, on members or in its bitmap file.
+    /// Whether the array keeps braid's own parity log, on members or in its bitmap file.
     #[must_use]
     pub fn has_own_logs(&self) -> bool {
         self.consistency.logs.parity().is_some_and(|logs| logs.own_place().is_some())
     }
 
-    /// Sectors of its bitmap on each member; 0 if it keeps none there.
+    /// Sectors of the array's bitmap on each member; 0 if members have no bitmap.
     #[must_use]
     pub fn bitmap_sectors(&self) -> u64 {
         let on_members = self.consistency.intent.as_ref().filter(|_| self.bitmap_file().is_none());
         on_members.map_or(0, Intent::area_sectors)
     }
 
-    /// Sectors of its bitmap in its bitmap file; 0 without one.
+    /// Sectors of the array's bitmap in its bitmap file; 0 without such a file.
     #[must_use]
     pub fn bitmap_file_sectors(&self) -> u64 {
         let in_file = self.consistency.intent.as_ref().filter(|_| self.bitmap_file().is_some());
         in_file.map_or(0, Intent::area_sectors)
     }
 
-    /// Makes or replaces the bitmap, or drops it. It is done when [`Self::is_bitmap_settled`].
+    /// Creates, replaces or drops the bitmap. The change is done when [`Self::is_bitmap_settled`].
     ///
     /// # Errors
-    /// None to drop, no writes, another log, or the bitmap is needed: nothing is changed.
+    /// If the array has no bitmap to drop, needs its bitmap, takes no writes, or keeps another log.
+    /// Nothing is changed.
     pub fn handle_bitmap_request(
         &mut self,
         now: Instant,
@@ -85,7 +89,7 @@ impl Array {
         Ok(())
     }
 
-    /// Whether a bitmap can be made, or dropped.
+    /// Whether the array can create a bitmap, or drop it.
     ///
     /// # Errors
     /// As for [`Self::handle_bitmap_request`].
@@ -111,11 +115,12 @@ impl Array {
         self.consistency.bitmap_change.is_settled()
     }
 
-    /// Makes parity logs at these places, all of one kind and one for each member; or drops them.
-    /// It is done when [`Self::are_logs_settled`].
+    /// Creates parity logs at these places, all of one kind and one for each member; or drops them.
+    /// The change is done when [`Self::are_logs_settled`].
     ///
     /// # Errors
-    /// None to drop, no writes, another log, or the log is needed: nothing is changed.
+    /// If the array has no logs to drop, needs its logs, takes no writes, or keeps another log.
+    /// Nothing is changed.
     pub fn handle_log_request(
         &mut self,
         now: Instant,
@@ -132,11 +137,11 @@ impl Array {
         Ok(())
     }
 
-    /// Adds a write journal, on a device that is not in the array. It is done when
+    /// Adds a write journal, on a device that is not in the array. The change is done when
     /// [`Self::are_logs_settled`], unless the device has failed meanwhile.
     ///
     /// # Errors
-    /// The array takes no writes, keeps another log, or is not whole: nothing is changed.
+    /// If the array takes no writes, keeps another log, or is not whole. Nothing is changed.
     pub fn handle_journal_added(
         &mut self,
         now: Instant,
@@ -153,12 +158,13 @@ impl Array {
     /// # Errors
     /// As for [`Self::handle_journal_added`].
     pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
-        // A journal has the requirements of our own log; but it allows no bitmap beside it.
+        // A journal has the same requirements as braid's own log, and also allows no bitmap beside
+        // it.
         self.may_change_logs(Some(true))?;
         if self.consistency.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
     }
 
-    /// Whether parity logs, our own or md's, can be made; or dropped.
+    /// Whether the array can create parity logs, braid's own or md's, or with `None` drop them.
     ///
     /// # Errors
     /// As for [`Self::handle_log_request`].
@@ -171,7 +177,7 @@ impl Array {
             Some(false) => level == Level::Raid5,
             Some(true) | None => level.family() == Family::Stripe,
         };
-        // A file has one log for all members.
+        // A bitmap file has one log for all members.
         let bears_bitmap = match is_own {
             Some(true) => intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
             Some(false) => intent.is_none(),
@@ -200,13 +206,14 @@ impl Array {
     /// Whether shards log every write, or will once parity agrees; `None` without parity logs.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
-        // They are made before the first write: no write goes without them while parity agrees.
+        // The logs are created before the first write: if parity agrees, no write goes without
+        // them.
         let agrees = self.condition.resync_offset == u64::MAX;
         let writes = self.superblocks.on_disk() == Activity::Active;
         self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)
     }
 
-    /// Its write journal, if the array writes it.
+    /// The array's write journal, if the array writes to it.
     #[must_use]
     pub fn journal(&self) -> Option<JournalLook> {
         self.consistency.logs.journal().map(Journal::look)

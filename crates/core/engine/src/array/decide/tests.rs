@@ -1,16 +1,18 @@
-//! Promises that span machines, over products of facts: the product of all is too large.
+//! Promises that span several machines, checked over products of facts: the product of all facts is
+//! too large.
 
 use super::super::consistency::{IntentAction, LogAction};
 use super::super::jobs::JobAction;
 use super::super::product::{Axis, axis, flags, product, set};
 use super::*;
 
-/// Facts that the tables' own decisions do not rule out.
+/// Whether the tables' own decisions can lead to these facts.
 fn is_possible(facts: &ArrayFacts) -> bool {
     let ConsistencyFacts { bits, bits_out, bitmap_change, bitmap_left, .. } = facts.consistency;
     let ConsistencyFacts { log_change, logs, logs_out, .. } = facts.consistency;
     let is_behind = facts.superblocks.stage == SuperblocksStage::Behind;
-    // Superblocks wait for a write in flight, or about to be; those of a broken array never wait.
+    // Superblocks wait for a bitmap write that is in flight or due; those of a broken array never
+    // wait.
     let is_awaited =
         bits_out || logs_out || bits == IntentAction::Write || logs == LogAction::Blank;
     let is_behind = !is_behind || is_awaited && facts.writes == Writes::Allowed;
@@ -18,21 +20,22 @@ fn is_possible(facts: &ArrayFacts) -> bool {
         facts.caches.stage,
         CachesStage::Flushing(FlushPurpose::Last) | CachesStage::Flushed(FlushPurpose::Last)
     );
-    // No superblock is written from the last flush on, until they turn clean.
+    // No superblock is written from the last flush on, until superblocks turn clean.
     let is_last = !is_last || facts.superblocks.stage == SuperblocksStage::Free;
-    // One write of bitmaps at a time, and one change. A bitmap with requests is kept.
+    // At most one write of bitmaps and one change run at a time. A bitmap with requests in flight
+    // is kept.
     let is_once = bits != IntentAction::Write || !bits_out;
     let is_left = !bitmap_left || !bitmap_change && !bits_out;
-    // An array without redundancy keeps none.
+    // An array without redundancy keeps no bitmap and no logs.
     let is_change = log_change != LogChangeStage::No || bitmap_change || bitmap_left;
     let is_kept = is_change || bits != IntentAction::Wait || logs != LogAction::Wait;
     let is_kept = !is_kept || facts.on_disk != Activity::NotKept;
     // No write is in flight during a change of logs.
     let is_begun = !matches!(log_change, LogChangeStage::No | LogChangeStage::Wanted { .. });
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
-    // Only a draining gate is held up.
+    // Only a draining gate can be held up.
     let is_held_up = !facts.superblocks.held_up || facts.closing == Closing::Draining;
-    // A job that waits for a flush exists; a job that begins does not yet.
+    // A job that waits for a flush exists; a job that begins does not exist yet.
     let is_there = facts.upkeep.has_job || !facts.upkeep.job_flush;
     let is_new = facts.upkeep.job != JobAction::Begin || !facts.upkeep.has_job;
     is_behind
@@ -56,7 +59,8 @@ const CACHES: Axis<'_, ArrayFacts> = axis!(caches.stage: CachesStage::Free,
     CachesStage::Flushing(FlushPurpose::Bits), CachesStage::Flushed(FlushPurpose::Bits),
     CachesStage::Flushing(FlushPurpose::Logs), CachesStage::Flushed(FlushPurpose::Logs));
 
-/// The facts of every question: whether writes are allowed, superblocks, the gate.
+/// Checks the facts of `axes` together with the facts that matter everywhere: whether writes are
+/// allowed, superblocks, the gate.
 fn with_all(axes: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
     let met: [Axis<'_, ArrayFacts>; 3] = [
         axis!(writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
@@ -72,7 +76,7 @@ fn with_all(axes: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) 
     });
 }
 
-/// Superblocks, caches, clients and the gate.
+/// Checks all facts about superblocks, caches, clients and the gate.
 fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
     let axes: [Axis<'_, ArrayFacts>; 4] = [
         SUPERBLOCKS,
@@ -85,7 +89,7 @@ fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
     with_all(&[&axes[..], &flags].concat(), check);
 }
 
-/// Bits, records and changes of them, with the related facts.
+/// Checks all facts about bits, log records and changes of them, with the related facts.
 fn for_all_of_consistency(what: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
     let flags: [Axis<'_, ArrayFacts>; 5] = flags![unpublished caches.flush_wanted
         consistency.bits_out consistency.bitmap_change consistency.bitmap_left];
@@ -106,7 +110,7 @@ fn for_all_of_logs(check: &mut impl FnMut(&ArrayFacts)) {
     for_all_of_consistency(&[logs, is_out], check);
 }
 
-/// The changes of logs that superblocks must record.
+/// Checks all changes of logs that superblocks must record.
 fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
     let changes: Axis<'_, ArrayFacts> = axis!(consistency.log_change:
         LogChangeStage::Wanted { makes: true }, LogChangeStage::Wanted { makes: false },
@@ -116,7 +120,7 @@ fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
     for_all_of_consistency(&[changes, is_held_up, unsaved], check);
 }
 
-/// Jobs, with the related facts.
+/// Checks all facts about jobs, with the related facts.
 fn for_all_of_jobs(check: &mut impl FnMut(&ArrayFacts)) {
     let axes: [Axis<'_, ArrayFacts>; 3] = [
         axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Out,
@@ -216,7 +220,7 @@ fn check(facts: &ArrayFacts) {
     }
 }
 
-/// Promises that span more than consistency's own table.
+/// Checks promises that span more than consistency's own table.
 fn check_consistency(action: ConsistencyAction, facts: &ArrayFacts) {
     match action {
         ConsistencyAction::ChangeLogs | ConsistencyAction::ChangeBitmap => {
@@ -235,13 +239,13 @@ fn is_member_at_work(facts: &ArrayFacts) -> bool {
     is_flushing || is_writing || facts.consistency.bits_out || facts.consistency.logs_out
 }
 
-/// A member, a shard, the clock or a client ends every wait; or the array has stopped.
+/// Whether a member, a shard, the clock or a client ends the wait, or the array has stopped.
 fn is_ended(facts: &ArrayFacts) -> bool {
     let CachesFacts { flush_wanted, round, last_round, .. } = facts.caches;
     let shard = round == Round::UnderWay
         || facts.closing == Closing::Draining
         || last_round == Round::UnderWay;
-    // The wait leaves no possible action out; during a change of logs others have to wait.
+    // A wait leaves no possible action out; during a change of logs, other actions must wait.
     let is_settled = facts.consistency.log_change == LogChangeStage::No;
     let is_asked =
         facts.superblocks.write_wanted && is_settled || flush_wanted || round != Round::None;
@@ -273,7 +277,7 @@ fn is_still(facts: &ArrayFacts) -> bool {
         && !facts.stopped
 }
 
-/// Logs are made or dropped however many clients wait to write, and no write begins meanwhile.
+/// Logs are created or dropped however many clients wait to write, and no write begins meanwhile.
 #[test]
 fn logs_are_changed_while_nothing_is_written() {
     for_all_of_log_changes(&mut |facts| {
@@ -306,7 +310,7 @@ fn what_is_to_be_logged_is_not_forgotten() {
     });
 }
 
-/// A bitmap is made or dropped, however many clients write.
+/// A bitmap is created or dropped, however many clients write.
 #[test]
 fn a_bitmap_is_changed_though_clients_write() {
     for_all_of_bits(&mut |facts| {
@@ -366,7 +370,7 @@ fn a_job_is_not_forgotten() {
     });
 }
 
-/// Draining writes may wait for room in the journal, and that for superblocks.
+/// Draining writes may wait for room in the journal, and that room for superblocks.
 #[test]
 fn room_in_the_journal_is_said_while_the_gate_closes() {
     let unsaid: [Axis<'_, ArrayFacts>; 2] =
@@ -379,7 +383,7 @@ fn room_in_the_journal_is_said_while_the_gate_closes() {
     });
 }
 
-/// A request that waits for superblocks or caches goes ahead when they are free.
+/// The array serves a request that waits for superblocks or caches as soon as these are free.
 #[test]
 fn what_is_asked_for_is_done_when_nothing_is_under_way() {
     for_all(&mut |facts| {

@@ -1,33 +1,34 @@
 //! The allowance of a job, if a driver sets one.
 //!
-//! The driver keeps the time and knows clients' load; this file keeps only the rest of its last
-//! allowance. A new allowance replaces the old one. So nothing adds up while a driver speaks often
-//! and a job asks for little [check: an_allowance_takes_the_place_of_the_one_before].
+//! The driver keeps the time and knows clients' load; this file keeps only the rest of the driver's
+//! last allowance. A new allowance replaces the old one. So nothing adds up while a driver sets
+//! allowances often and a job uses little [check: an_allowance_takes_the_place_of_the_one_before].
 
 use braid_sim_hooks::{Bug, planted};
 
 use crate::work::{Class, Work};
 
-/// How much a job may request of shards now. Sectors are those that the job counts
-/// ([`super::JobProgress`]): of a recovery, sectors of each member that is filled.
+/// The sectors that a job may request of shards now. The unit is that of [`super::JobProgress`]:
+/// for a recovery, sectors of each member that is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobAllowance {
-    /// In class idle.
+    /// Sectors to request in class idle.
     pub idle_sectors: u64,
-    /// Besides, in class best effort. Goes first.
+    /// Further sectors, to request in class best effort. The job uses these first.
     pub owed_sectors: u64,
 }
 
-/// Sectors that jobs requested in one class, and that came back, done or not, since the open.
+/// Sectors that jobs have requested in one class since the array was opened, and sectors that came
+/// back, done or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassFlow {
-    /// Requested.
+    /// Sectors that jobs requested.
     pub begun_sectors: u64,
-    /// Come back.
+    /// Sectors that came back.
     pub ended_sectors: u64,
 }
 
-/// The same for each class.
+/// The sectors that jobs requested, and that came back, in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFlow {
     /// Class idle.
@@ -51,7 +52,8 @@ impl JobFlow {
 
 #[derive(Debug, Default)]
 pub(super) struct RemainingAllowance {
-    /// `None` without a driver that sets it: then there is no limit.
+    /// The unused part of the last allowance; `None` if the driver sets none: then there is no
+    /// limit.
     rest: Option<JobAllowance>,
 }
 
@@ -60,7 +62,7 @@ impl RemainingAllowance {
         self.rest = Some(allowance);
     }
 
-    /// A job's allowance does not pass to the next job.
+    /// Forgets the allowance at a job's end: it does not pass to the next job.
     pub(super) fn forget(&mut self) {
         self.rest = self.rest.map(|_| JobAllowance::default());
     }
@@ -69,7 +71,8 @@ impl RemainingAllowance {
         self.rest.is_none_or(|rest| rest != JobAllowance::default())
     }
 
-    /// Takes so much, and returns the class. Work larger than the rest goes whole.
+    /// Takes `sectors` from the allowance, and returns their class. Work larger than the rest goes
+    /// whole.
     pub(super) fn take(&mut self, sectors: u64) -> Class {
         let Some(rest) = &mut self.rest else { return Class::Idle };
         let (class, of) = match rest.owed_sectors {

@@ -10,19 +10,20 @@ use crate::request::Regions;
 pub(in super::super) struct JobsContext<'a> {
     pub(in super::super) geometry: &'a Geometry,
     pub(in super::super) regions: Regions,
-    /// Sectors of one work at most ([`crate::Shard::block_sectors`]).
+    /// The most sectors of one piece of work ([`crate::Shard::block_sectors`]).
     pub(in super::super) work_sectors: u32,
     pub(in super::super) roster: &'a Roster,
-    /// `u64::MAX` when redundancy agrees everywhere.
+    /// Redundancy agrees below this offset; `u64::MAX` for everywhere.
     pub(in super::super) resync_offset: u64,
-    /// It also agrees from here on, whatever the offset.
+    /// From this offset on redundancy agrees too, whatever the resync offset.
     pub(in super::super) resync_end: u64,
-    /// Bits in doubt beyond that offset; `None` if all of it is in doubt.
+    /// Bits beyond the resync offset whose sectors are in doubt; `None` if all sectors are.
     pub(in super::super) doubt: Option<&'a Bits>,
-    /// For a lockless bitmap: bits to be made to agree though no write was interrupted there; and
-    /// those with sectors that no client has written, whose redundancy need not agree.
+    /// For a lockless bitmap, two sets of bits. The first: sectors that must be made to agree
+    /// though no write was interrupted there. The second: sectors that no client has written, whose
+    /// redundancy need not agree.
     pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
-    /// Members and superblocks may be written, and the array goes on.
+    /// Members and superblocks may be written, and the array is not stopping.
     pub(in super::super) may_run: bool,
     pub(in super::super) may_save: bool,
     /// Bad-block logs have their wanted content.

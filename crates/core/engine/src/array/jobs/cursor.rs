@@ -1,4 +1,4 @@
-//! A job's progress: works in flight, works to repeat, and the offset below which all is done.
+//! A job's progress: runs in flight, runs to repeat, and the offset below which all is done.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,17 @@ pub(super) struct Run {
     pub(super) end: u64,
 }
 
-/// Moves from the first sector to the last. Several runs may be in flight, and end in any order. A
-/// run may begin ahead of its turn; the cursor then passes over it.
+/// Moves from the first sector of a job to the last. Several runs may be in flight, and end in any
+/// order. A run may begin ahead of its turn; the cursor then passes over it.
 #[derive(Debug)]
 pub(super) struct Cursor {
     next: u64,
     end: u64,
-    /// Runs begun ahead of their turn, and not passed over yet: start to end, as in the other maps.
+    /// Runs that began ahead of their turn, and that the cursor has not passed over yet: start to
+    /// end, as in the other maps.
     ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
-    /// Runs that came back undone.
+    /// Runs that came back undone, and must be repeated.
     again: BTreeMap<u64, u64>,
 }
 
@@ -38,7 +39,7 @@ impl Cursor {
         Some(Run { start, end })
     }
 
-    /// The next sector that was never requested.
+    /// The next sector that no run has covered yet.
     pub(super) fn next(&self) -> Option<u64> {
         (self.next < self.end).then_some(self.next)
     }
@@ -65,12 +66,12 @@ impl Cursor {
         assert!(before.is_none(), "a run is under way once");
     }
 
-    /// Whether a run that starts there could begin ahead of its turn.
+    /// Whether a run that starts at `start` could begin ahead of its turn.
     pub(super) fn may_begin_ahead(&self, start: u64) -> bool {
         start > self.next && start < self.end && !self.ahead.contains_key(&start)
     }
 
-    /// Whether the run that starts there began ahead of its turn, which has not come.
+    /// Whether the run that starts at `start` began ahead of its turn, which has not come yet.
     pub(super) fn is_ahead(&self, start: u64) -> bool {
         start > self.next
     }
@@ -79,13 +80,13 @@ impl Cursor {
         self.under_way.remove(&start).expect("it was under way");
     }
 
-    /// The run must be repeated.
+    /// Notes that the run at `start` must be repeated.
     pub(super) fn is_undone(&mut self, start: u64) {
         let end = self.under_way.remove(&start).expect("it was under way");
         self.again.insert(start, end);
     }
 
-    /// The run must be repeated in pieces.
+    /// Notes that the run at `start` must be repeated in pieces of `piece` sectors.
     pub(super) fn is_divided(&mut self, start: u64, piece: u64) {
         let end = self.under_way.remove(&start).expect("it was under way");
         let mut at = start;
@@ -96,7 +97,7 @@ impl Cursor {
         }
     }
 
-    /// The run came back undone, and is not repeated.
+    /// Notes that the run at `start` came back undone, and is not repeated.
     pub(super) fn is_given_up(&mut self, start: u64) {
         self.again.remove(&start).expect("it came back undone");
     }
@@ -104,7 +105,7 @@ impl Cursor {
     /// Passes over sectors up to `end`, which need no work.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);
-        // Works that were begun ahead of their turn in the skipped range have ended.
+        // Runs that began ahead of their turn in the skipped range have ended.
         self.ahead.retain(|start, _| *start >= end);
         while let Some(end) = self.ahead.remove(&self.next) {
             self.next = end;

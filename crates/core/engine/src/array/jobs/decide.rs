@@ -22,22 +22,23 @@
 pub(in super::super) struct Facts {
     pub(in super::super) is_due: bool,
     pub(in super::super) is_there: bool,
-    /// The job is still the due one, and allowed.
+    /// The job is still the due job, and allowed.
     pub(in super::super) goes_on: bool,
-    /// Shards have work of it.
+    /// Shards have work of the job in flight.
     pub(in super::super) is_out: bool,
     /// More work is due, and shards have room for it.
     pub(in super::super) has_more: bool,
     /// The allowance is not used up ([`super::JobAllowance`]).
     pub(in super::super) is_allowed: bool,
     pub(in super::super) is_over: bool,
-    /// It has written logged bad ranges, or failed to, and the logs do not have that yet.
+    /// The job has written bad ranges that logs name, or failed to write them, and the logs do not
+    /// record that yet.
     pub(in super::super) awaits_logs: bool,
     /// The job has progress to save.
     pub(in super::super) has_unsaved: bool,
-    /// The last save is long enough ago.
+    /// Enough time has passed since the last save.
     pub(in super::super) save_is_due: bool,
-    /// A flush for it is wanted or in flight, or superblocks lack the flushed progress.
+    /// A flush for the job is wanted or in flight, or superblocks lack the flushed progress.
     pub(in super::super) is_saving: bool,
 }
 
@@ -98,8 +99,8 @@ mod tests {
                 Action::Wait => {
                     let is_nothing = !facts.is_there && !facts.is_due;
                     let others = facts.is_out || facts.is_saving || facts.awaits_logs;
-                    // No room, no allowance, or no save due: the next allowance, the clock, or the
-                    // operator who paused it ends the wait.
+                    // The job has no room, no allowance, or no save due. The next allowance, the
+                    // clock, or the operator who paused the job ends the wait.
                     let later = facts.goes_on && !facts.is_over;
                     assert!(is_nothing || others || later, "nothing ends it: {facts:?}");
                 }

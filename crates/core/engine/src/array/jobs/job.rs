@@ -1,4 +1,4 @@
-//! A job: its kind, the pieces of it that shards have, its progress and its findings.
+//! A job: its kind, the pieces of work that shards have, its progress and its findings.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -17,16 +17,17 @@ use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::sectors::BLOCK_SECTORS;
 use crate::work::Class;
 
-/// Works in flight for each shard, and in all.
+/// The most pieces of work in flight at one shard.
 const WORKS_EACH: usize = 16;
+/// The most pieces of work in flight at all shards together.
 const WORKS_MAX: usize = 128;
 
-/// A job reports each such part of its way: a fifth, as md's monitor does.
+/// A job sends a notice after each such part of its range: a fifth, as md's monitor does.
 pub(super) const PARTS: u64 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
-    /// Sectors of each member, by bands.
+    /// Sectors of each member, in bands.
     Bands,
     Array,
     /// Sectors of the member in this slot.
@@ -35,7 +36,7 @@ pub(super) enum Axis {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkInFlight {
-    /// In the cursor's sectors.
+    /// First sector, in the cursor's unit.
     pub(super) start: u64,
     pub(super) sectors: u64,
     pub(super) class: Class,
@@ -45,23 +46,23 @@ pub(super) struct WorkInFlight {
 pub(super) enum Saving {
     No,
     Wanted,
-    /// Members are being flushed; then this offset is saved.
+    /// Members are being flushed; then superblocks record this offset.
     Flushing(u64),
 }
 
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: JobKind,
-    /// It sends no notices: a frequent resync of sectors that were never made to agree, or a check
-    /// of ranges in bad-block logs, and no more.
+    /// The job sends no notices. It is a resync of sectors that were never made to agree, which is
+    /// frequent, or a check of only the ranges in bad-block logs.
     pub(super) is_quiet: bool,
-    /// It retries ranges that logs name and the others cannot give.
+    /// The job retries ranges that logs name and that the other members cannot supply.
     pub(super) retries: bool,
-    /// Sectors to be retried, in its own unit: a first request failed.
+    /// Sectors to retry, in the job's unit, because a first request failed.
     pub(super) to_try: BTreeSet<u64>,
-    /// The ranges of such a check, in its own unit.
+    /// The ranges of a check of bad-block logs only, in the job's unit.
     pub(super) only: Vec<Range<u64>>,
-    /// Ranges that such a resync failed to do, in its own unit.
+    /// Ranges that a quiet resync failed to make agree, in the job's unit.
     pub(super) failed: Vec<Range<u64>>,
     pub(super) axis: Axis,
     pub(super) band_sectors: u32,
@@ -71,7 +72,7 @@ pub(super) struct Job {
     pub(super) works: BTreeMap<WorkId, WorkInFlight>,
     pub(super) saving: Saving,
     pub(super) saved: u64,
-    /// Its end was saved.
+    /// The progress at the job's end was saved.
     pub(super) is_saved_whole: bool,
     pub(super) save_at: Instant,
     pub(super) repeat_at: Option<Instant>,
@@ -81,21 +82,22 @@ pub(super) struct Job {
     pub(super) repaired: u64,
     pub(super) ambiguous: u64,
     pub(super) unmade: u64,
-    /// Sectors that bad-block logs named at the last look.
+    /// Number of sectors that bad-block logs named when the job last looked.
     pub(super) named: u64,
-    /// Bands that clients read ahead of the job; every other work is one of them.
+    /// Bands that clients read ahead of the job; every second piece of work is one of these bands.
     pub(super) wanted: VecDeque<u64>,
     pub(super) takes_wanted: bool,
-    /// The range that was made last, ahead of its turn.
+    /// The range that was recovered last ahead of its turn.
     pub(super) ahead: Option<MemberRange>,
-    /// Ranges that works in flight could not make so far.
+    /// Ranges that the work in flight could not compute so far.
     pub(super) lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
-    /// Ranges that could not be made: logs name them, or will, or did until a client wrote them.
+    /// Ranges that could not be computed: logs name them, or will, or did until a client wrote
+    /// them.
     pub(super) marked: BTreeMap<MemberId, BadBlocks>,
     pub(super) told: u32,
-    /// Parts of its way whose end was reported.
+    /// Number of parts of the job's range whose end was reported.
     pub(super) passed: u64,
-    /// The reason why it cannot go on.
+    /// The reason why the job cannot go on.
     pub(super) end: Option<JobEnd>,
 }
 
@@ -121,13 +123,13 @@ impl Job {
         }
     }
 
-    /// Repeats work that came back undone by blocks, and a block by sectors.
+    /// Repeats work that came back undone: a band in blocks, and a block in sectors.
     pub(super) fn divide(&mut self, start: u64, sectors: u64) {
         let block = u64::from(BLOCK_SECTORS);
         self.cursor.is_divided(start, if sectors > block { block } else { 1 });
     }
 
-    /// Parts of its way that are done.
+    /// Number of parts of the job's range that are done.
     pub(super) fn parts(&self) -> u64 {
         let (done, end) = (u128::from(self.cursor.done()), u128::from(self.cursor.end().max(1)));
         u64::try_from(done * u128::from(PARTS) / end).expect("no more than all of it is done")
@@ -143,13 +145,15 @@ impl Job {
         matches!(self.kind, JobKind::Recovery | JobKind::Replace)
     }
 
-    /// One of the job's targets is still a replacement, or took its slot when it held all.
+    /// Whether one of the job's targets is still a replacement, or has taken its slot since it
+    /// holds all data.
     pub(super) fn replaces(&self, roster: &Roster) -> bool {
         let has_replaced = |id| self.is_saved_whole && roster.slot_of(id).is_some();
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
     }
 
-    /// A band that a client has read: at most every second work, so that the job reaches its end.
+    /// The next band that a client has read. At most every second piece of work is such a band, so
+    /// that the job reaches its end.
     pub(super) fn wanted(&mut self) -> Option<u64> {
         self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
         if !self.takes_wanted {
@@ -166,14 +170,14 @@ impl Job {
         Some(start)
     }
 
-    /// The first of its ranges at `start` or behind.
+    /// The first of the job's ranges at `start` or behind.
     pub(super) fn named_from(&self, start: u64) -> Option<&Range<u64>> {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
 
-    /// The first sector behind `start` that needs the job, or `None` if `start` does. A resync
-    /// passes over sectors that are not in doubt, a recovery over sectors that all its members
-    /// hold.
+    /// The first sector behind `start` that needs the job, or `None` if `start` needs it. A resync
+    /// passes over sectors that are not in doubt, a recovery over sectors that all its target
+    /// members hold.
     pub(super) fn passes_over(&self, context: &JobsContext<'_>, start: u64) -> Option<u64> {
         let next = match (self.kind, context.doubt) {
             (JobKind::Resync, _) if self.is_quiet => {
@@ -208,7 +212,8 @@ impl Job {
         (next > start).then_some(next)
     }
 
-    /// How many of these sectors need the job, up to the first that does not; a band counts whole.
+    /// The number of sectors from `start` on that need the job, up to the first that does not; a
+    /// band counts whole.
     pub(super) fn needed(&self, context: &JobsContext<'_>, start: u64, sectors: u64) -> u64 {
         let end = start + sectors;
         match (self.kind, self.axis, context.doubt) {
@@ -235,7 +240,7 @@ impl Job {
                 let at = MemberSector(start);
                 let lacks =
                     self.targets.iter().map(|id| context.roster.lacks_next(*id, at, sectors));
-                // Members may hold repeated sectors by now.
+                // By now members may hold the sectors of repeated work.
                 lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
             }
             _ => sectors,
@@ -246,7 +251,8 @@ impl Job {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
 
-    /// Undone work that is due again now. Sectors that could not be made go into logs first.
+    /// Undone work that is due again now. Before a repeat, sectors that could not be computed go
+    /// into logs.
     pub(super) fn to_repeat(&self, now: Instant, context: &JobsContext<'_>) -> Option<Run> {
         let is_time = self.repeat_at.is_none_or(|at| at <= now);
         let is_time = is_time && (self.marked.is_empty() || context.are_logs_settled);
@@ -258,7 +264,8 @@ impl Job {
         self.has_room(context.regions.shards()) && is_left
     }
 
-    /// The array's sector at `at`, and how many follow in one work. `None` where it has no data.
+    /// The array's sector at the job's sector `at`, and the number of sectors that follow in one
+    /// piece of work. `None` if the job's sector holds no data.
     pub(super) fn place(&self, context: &JobsContext<'_>, at: u64) -> Option<(LogicalSector, u64)> {
         let work_sectors = u64::from(context.work_sectors);
         let (first, sectors) = match (context.geometry, self.axis) {

@@ -1,4 +1,4 @@
-//! The current job, its next requests, and their outcomes.
+//! The machine of jobs: the current job, its next requests, and their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -18,19 +18,19 @@ use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::work::{Fate, Finding, Outcome, Task, Work};
 
-/// So many findings of a job are reported one by one; more are counted. Otherwise a wholly rotten
-/// member would be reported once for each of its stripes.
+/// The most findings of a job that are reported one by one; the job only counts further ones.
+/// Otherwise a wholly rotten member would be reported once for each of its stripes.
 const FINDINGS_TOLD_MAX: u32 = 1000;
 
-/// Waiting ranges that clients read and that jump the queue, at most; and ranges recovered ahead of
-/// the job, at most: each is an entry in every view.
+/// The most waiting ranges that clients read and that jump the queue.
 const WANTED_MAX: usize = 16;
+/// The most ranges recovered ahead of the job: each is an entry in every view.
 const AHEAD_MAX: usize = 1024;
 
-/// How often superblocks record a job's progress.
+/// Milliseconds between two records of a job's progress in superblocks.
 const SAVE_EVERY_MS: u64 = 5000;
 
-/// The delay before work is repeated that a slow member held up.
+/// Milliseconds after which the job repeats work that a slow member held up.
 const REPEAT_AFTER_MS: u64 = 100;
 
 #[derive(Debug)]
@@ -44,14 +44,14 @@ struct Choice {
     targets: SmallVec<[MemberId; 2]>,
 }
 
-/// A sector that a job could not make, and the lacking members.
+/// A sector that a job could not compute, and the members that lack it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct UnmadeSector {
-    /// Its place in the job's sectors.
+    /// The sector's place, in the job's unit.
     pub(in super::super) at: u64,
     /// The job fills members: ranges that a member holds already do not count.
     pub(in super::super) fills: bool,
-    /// Members, and ranges of each.
+    /// The members, and the range that each lacks.
     pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
 }
 
@@ -64,12 +64,12 @@ pub(in super::super) enum SavedProgress {
     Lazy {
         /// The job's offset.
         to: u64,
-        /// Ranges that it failed to do so far.
+        /// Ranges that the job failed to make agree so far.
         failed: Vec<Range<u64>>,
     },
     /// These members are up to date below this offset; `u64::MAX` for everywhere.
     Recovery(SmallVec<[MemberId; 2]>, u64),
-    /// Like `Recovery`, for replacements.
+    /// These replacements are up to date below this offset; `u64::MAX` for everywhere.
     Replacement(SmallVec<[MemberId; 2]>, u64),
 }
 
@@ -78,13 +78,13 @@ pub(in super::super) struct Jobs {
     job: Option<Job>,
     next_work: u64,
     is_paused: bool,
-    /// The check or repair that an operator asked for; and whether it retries ranges in logs.
+    /// The check or repair that an operator asked for, and whether it retries ranges in logs.
     wanted: Option<(JobKind, bool)>,
     allowance: RemainingAllowance,
     flow: JobFlow,
-    /// A job that failed: not begun again before the state changes.
+    /// The kind of a job that failed: no such job begins before the state changes.
     refused: Option<JobKind>,
-    /// Members were filled: ranges that other members' logs name may be made now.
+    /// Members were filled, so that ranges which other members' logs name may be computable now.
     remakes: bool,
 }
 
@@ -116,7 +116,7 @@ impl Jobs {
         self.flow
     }
 
-    /// Members have come or gone: failed work may succeed now.
+    /// Called when members have come or gone: work that failed may succeed now.
     pub(in super::super) fn membership_changed(&mut self) {
         self.refused = None;
     }
@@ -149,7 +149,7 @@ impl Jobs {
             let choice = Choice { kind, is_quiet, retries, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
-        // Shards make nothing for a member that they do not know yet.
+        // Shards compute nothing for a member that they do not know yet.
         let is_known = |member: MemberId| !roster.is_newcomer(member);
         let fills = |kind: JobKind, lacking: &[(Slot, MemberId, u64)]| {
             let (slot, member, from) = *lacking.iter().min_by_key(|(.., from)| *from)?;
@@ -191,7 +191,7 @@ impl Jobs {
                 targets,
             });
         }
-        // A requested check does the work of a quiet one, too.
+        // A check that the operator requested also does the work of a quiet check.
         if let Some((kind, retries)) = self.wanted.filter(|_| roster.missing_count() == 0) {
             return Some(Choice { kind, is_quiet: false, retries, axis, from: 0, end, targets });
         }
@@ -207,7 +207,8 @@ impl Jobs {
 
     pub(in super::super) fn is_due(&self, context: &JobsContext<'_>) -> bool {
         let may_begin = self.job.is_none() && context.may_run && !self.is_paused;
-        // Shards see a lost member, not the next in its slot, until superblocks record the loss.
+        // Until superblocks record a loss, shards see the lost member, not the next one in its
+        // slot.
         may_begin && !context.roster.has_unrecorded() && self.choice(context).is_some()
     }
 
@@ -256,10 +257,10 @@ impl Jobs {
         }
     }
 
-    /// Another member needs recovery, and the job's axis is the same for both: the job ends, and
-    /// one job for both begins at the lower of the two offsets. Ranges that superblocks record for
-    /// the first member are not made again, and the other members are read once. A job that is past
-    /// its half is allowed to finish: until then the level can lose less.
+    /// Whether the job ends because another member needs recovery on the same axis. Then one job
+    /// for both members begins at the lower of the two offsets. Ranges that superblocks record for
+    /// the first member are not recovered again, and the other members are read once. A job that is
+    /// past its half is allowed to finish: until then the level can lose fewer members.
     fn is_joined(&self, job: &Job, context: &JobsContext<'_>) -> bool {
         let is_early = job.cursor.done() < job.cursor.end() / 2;
         if self.is_paused || job.kind != JobKind::Recovery || !is_early {
@@ -293,7 +294,7 @@ impl Jobs {
             JobKind::Repair => Mark::RepairBegins,
         });
         let saved = from.min(end);
-        // A band is requested whole: md's offset may lie inside one.
+        // A band is requested whole: md's offset may lie inside a band.
         let from = match axis {
             Axis::Bands => from - from % u64::from(context.work_sectors),
             Axis::Array | Axis::Member(_) => from,
@@ -339,7 +340,7 @@ impl Jobs {
         progress
     }
 
-    /// The next work, and its shard; `None` if the next sectors hold no data.
+    /// The next piece of work, and its shard; `None` if the next sectors hold no data.
     pub(in super::super) fn ask(
         &mut self,
         now: Instant,
@@ -392,7 +393,7 @@ impl Jobs {
         Some((context.regions.shard_of(owner), work))
     }
 
-    /// A work has ended. Returns a block that it could not make.
+    /// Takes the outcome of a piece of work. Returns a sector that the work could not compute.
     pub(in super::super) fn work_done(
         &mut self,
         now: Instant,
@@ -411,7 +412,8 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // Parity gives a client's data there: it is not lost because the rest disagrees.
+        // Parity still supplies a client's data there: that data is not lost because the other
+        // sectors disagree.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);
@@ -441,7 +443,7 @@ impl Jobs {
                 job.cursor.is_done(start);
             }
             _ if is_done => job.cursor.is_done(start),
-            // More than a sector: smaller requests show which parts can be made.
+            // The work has more than one sector: smaller requests show which parts can be computed.
             Outcome::Unmade { written } if sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.written += u64::from(written);
@@ -454,16 +456,18 @@ impl Jobs {
             }
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
-                // All undone work waits, including earlier one that was not repeated yet.
+                // All undone work waits, including earlier work that was not repeated yet.
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
-            // Unreadable sectors that cannot be made are not compared; the work's others can be.
+            // Unreadable sectors that cannot be computed are not compared; the other sectors of the
+            // work can be.
             Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.divide(start, sectors);
             }
-            // No member can give the sector: logs name it, and it is tried in spite of them, once.
+            // No member can supply the sector, because logs name it: the job tries it once in spite
+            // of the logs.
             Outcome::Unreadable if job.retries && job.to_try.insert(start) => {
                 job.cursor.is_undone(start);
             }
@@ -480,8 +484,9 @@ impl Jobs {
         None
     }
 
-    /// A client reads a range that a member in recovery lacks: the job makes it before its turn, so
-    /// that the next read takes one member. Only on levels with parity: a copy always takes one.
+    /// Notes that a client reads a range that a member in recovery lacks. The job recovers the
+    /// range before its turn, so that the next read takes one member. Only on levels with parity:
+    /// on other levels a read always takes one member.
     pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
         let Some(job) = &mut self.job else { return };
         if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
@@ -494,7 +499,8 @@ impl Jobs {
         }
     }
 
-    /// The range that was made last ahead of its turn, and the members that hold it now.
+    /// Removes and returns the range that was recovered last ahead of its turn, and the members
+    /// that hold it now.
     pub(in super::super) fn take_ahead(
         &mut self,
     ) -> Option<(SmallVec<[MemberId; 2]>, MemberRange)> {
@@ -503,40 +509,41 @@ impl Jobs {
         Some((job.targets.clone(), range))
     }
 
-    /// A shard cannot make a range that a member lacks.
+    /// Notes a shard's report that it cannot compute a range that a member lacks.
     pub(in super::super) fn lacks(&mut self, id: WorkId, member: MemberId, range: BadRange) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.lacks.entry(id).or_default().push((member, range));
     }
 
-    /// Whether the job has already marked a range of a member: it was repeated since, and no more
-    /// can be done. If the log no longer names it, a client has written it.
+    /// Whether the job has already marked a range of a member. The range was then repeated since,
+    /// and nothing more is possible. If the log no longer names the range, a client has written it.
     pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
         let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
         marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
     }
 
-    /// A member's log will name a range.
+    /// Notes that a member's log will name a range.
     pub(in super::super) fn marks(&mut self, member: MemberId, range: BadRange) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         let marked = job.marked.entry(member).or_default();
         *marked = marked.union(&BadBlocks::new(vec![range]));
     }
 
-    /// The logs of all lacking members name the range at `at` durably: it counts as done.
+    /// Called when the logs of all members that lack the range at `at` name it durably: the range
+    /// counts as done.
     pub(in super::super) fn gives_up(&mut self, at: u64, sectors: u64) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.unmade += sectors;
         job.cursor.is_given_up(at);
     }
 
-    /// No log has room for the range that the shard failed to make.
+    /// Ends the job: no log has room for the range that the shard failed to compute.
     pub(in super::super) fn cannot_go_on(&mut self) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.end = Some(JobEnd::Unreadable);
     }
 
-    /// The job's progress, if it has passed another part of its way since the last call.
+    /// The job's progress, if the job has passed another fifth of its range since the last call.
     pub(in super::super) fn passed(&mut self) -> Option<JobProgress> {
         let job = self.job.as_mut().filter(|job| !job.is_quiet)?;
         let parts = job.parts();
@@ -572,7 +579,8 @@ impl Jobs {
         self.job.as_ref().is_some_and(|job| job.saving == Saving::Wanted)
     }
 
-    /// A flush for the job begins. Returns the members that it has written; `None` for all.
+    /// Called when a flush for the job begins. Returns the members that the job has written; `None`
+    /// for all.
     pub(in super::super) fn flush_begins(&mut self) -> Option<SmallVec<[MemberId; 2]>> {
         let job = self.job.as_mut().expect("a job is flushed");
         assert_eq!(job.saving, Saving::Wanted, "it was asked for");
@@ -583,7 +591,8 @@ impl Jobs {
         job.fills().then(|| job.targets.clone())
     }
 
-    /// The flush has succeeded: progress at its begin counts.
+    /// Called when the flush has succeeded: returns the progress as it was when the flush began,
+    /// which counts from now on.
     pub(in super::super) fn flush_ended(&mut self, now: Instant) -> Option<SavedProgress> {
         let job = self.job.as_mut()?;
         let Saving::Flushing(to) = job.saving else { return None };
@@ -606,7 +615,7 @@ impl Jobs {
         }
     }
 
-    /// Ends the job. Returns its progress, and its end.
+    /// Ends the job. Returns its progress, and how it ended.
     pub(in super::super) fn end(&mut self, context: &JobsContext<'_>) -> (JobProgress, JobEnd) {
         let mut job = self.job.take().expect("a job ends");
         job.named = context.roster.named_sectors();
@@ -619,7 +628,7 @@ impl Jobs {
         };
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,
-            // The member that failed the write is lost, so there is nothing to repair.
+            // The member that failed the write is lost, so the check has nothing to repair there.
             Some(_) if job.kind.is_check() && context.roster.missing_count() > 0 => {
                 JobEnd::Interrupted
             }
@@ -662,7 +671,7 @@ impl Jobs {
         let can_save = job.saving == Saving::No && job.has_unsaved();
         let saves = can_save.then_some(job.save_at);
         let has_room = !self.is_paused && job.has_room(context.regions.shards());
-        // Without an allowance, the next allowance will find that the time has come.
+        // Without an allowance the clock need not wake the job: the next allowance does.
         let is_noted = job.marked.is_empty() || context.are_logs_settled;
         let has_undone = is_noted && job.cursor.to_repeat().is_some();
         let can_repeat = has_room && self.allowance.is_some() && has_undone;

@@ -67,87 +67,92 @@ pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as 
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Makes redundancy agree after an unclean stop, or after the array was made.
+    /// Makes redundancy agree after an unclean stop, or after the array's creation.
     Resync,
-    /// Makes the missing data of new members.
+    /// Computes the missing data of new members.
     Recovery,
-    /// Copies members to their replacements; sectors that cannot be read are made from the others.
+    /// Copies members to their replacements. Sectors that cannot be read are computed from the
+    /// other members.
     Replace,
-    /// Reads everything and reports where redundancy does not agree, with the wrong member if it is
-    /// known. Writes only sectors that are unreadable or in bad-block logs.
+    /// Reads all sectors and reports where redundancy does not agree, with the wrong member if it
+    /// is known. Writes only sectors that are unreadable or in bad-block logs.
     Check,
-    /// A check that also rewrites sectors that are known to be wrong, from the others.
+    /// A check that also rewrites, from the other members, sectors that are known to be wrong.
     Repair,
 }
 
 impl JobKind {
-    /// Whether it is a check or a repair, which an operator asks for.
+    /// Whether the job is a check or a repair, which an operator asks for.
     #[must_use]
     pub const fn is_check(self) -> bool {
         matches!(self, Self::Check | Self::Repair)
     }
 }
 
-/// How a job ended.
+/// The way in which a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEnd {
-    /// All of it is done.
+    /// The job reached its end.
     Completed,
-    /// An operator ended it, or the array stops or takes no writes; the next job continues there.
+    /// An operator ended the job, or the array stops or takes no writes. The next job continues
+    /// from its offset.
     Interrupted,
     /// The job's target member is lost, or no longer wanted.
     TargetLost,
-    /// A range could not be made, and the lacking member's log has no room for it.
+    /// A range could not be computed, and the log of the member that lacks it has no room for it.
     Unreadable,
-    /// A member failed a write, and yet is not lost: it had no space.
+    /// A member failed a write, and yet is not lost: its file system was full.
     Unwritten,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobProgress {
-    /// The kind.
+    /// The job's kind.
     pub kind: JobKind,
-    /// Its offset when it began, in its own unit (see the table above).
+    /// The job's offset when it began, in the job's own unit (see the module's table).
     pub from: u64,
     /// The offset below which all is done.
     pub done: u64,
-    /// The offset of its end.
+    /// The offset at which the job is complete.
     pub end: u64,
     /// Sectors that differed so far, in parity or in copies.
     pub differing: u64,
     /// Sectors written to members so far.
     pub written: u64,
-    /// Sectors so far whose wrong member is known.
+    /// Sectors found wrong so far whose wrong member is known.
     pub located: u64,
-    /// Of these, sectors that were rewritten, and verified.
+    /// Sectors of `located` that were rewritten, and verified.
     pub repaired: u64,
-    /// Sectors that are wrong, in an unknown member.
+    /// Sectors found wrong so far whose wrong member is unknown.
     pub ambiguous: u64,
-    /// Sectors so far that could neither be read nor made, over all filled members: logs name them.
+    /// Sectors so far that could neither be read nor computed, over all filled members: logs name
+    /// them.
     pub unmade: u64,
-    /// Sectors in bad-block logs, over all members, at the last look.
+    /// Sectors in bad-block logs, over all members, when the job last looked.
     pub named: u64,
-    /// It retries ranges that bad-block logs name and the others cannot give.
+    /// The job retries ranges that bad-block logs name and the other members cannot supply.
     pub retries: bool,
-    /// It is paused.
+    /// The job is paused.
     pub paused: bool,
 }
 
 /// An operator's request about jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobRequest {
-    /// Check everything, once no other job is left.
+    /// Check the whole array, once no other job is left.
     Check,
-    /// Check, and rewrite sectors known to be wrong. Replaces a check, and a check replaces it.
+    /// Check, and rewrite sectors known to be wrong. A repair replaces a check, and a check
+    /// replaces a repair.
     Repair,
-    /// Check everything, and retry ranges that bad-block logs name and the others cannot give:
-    /// sectors that can be read and agree leave the logs. Replaces a check or a repair.
+    /// Check the whole array, and retry ranges that bad-block logs name and the other members
+    /// cannot supply. Sectors that can be read and agree leave the logs. Replaces a check or a
+    /// repair.
     RetryBad,
-    /// End a check or a repair that waits or runs.
+    /// End the check or repair that waits or runs.
     EndCheck,
-    /// No job begins or goes on until [`JobRequest::Resume`].
+    /// Let no job begin or go on until [`JobRequest::Resume`].
     Pause,
-    /// Jobs go on; a failed one is tried again.
+    /// Let jobs go on, and try a failed job again.
     Resume,
 }

@@ -11,7 +11,7 @@ use crate::array::order::{Closing, SharedFacts, Turn};
 pub(in crate::array) struct Facts {
     /// A member errs again and again, and needs a reaction ([`crate::array::read_errors`]).
     pub(in crate::array) errs: bool,
-    /// A spare can fill a slot without a member, or replace one.
+    /// A spare can fill a slot without a member, or replace a member.
     pub(in crate::array) spare_fits: bool,
     /// A replacement is up to date.
     pub(in crate::array) replaces: bool,
@@ -27,11 +27,13 @@ pub(in crate::array) struct Facts {
 pub(in crate::array) enum Action {
     /// Warn of a member that errs again and again, have it replaced, or put it out.
     TreatErring,
-    /// Let a spare fill an empty slot, or replace a member: superblocks record it first.
+    /// Let a spare fill an empty slot, or replace a member. Superblocks record the spare's role
+    /// first.
     TakeSpare,
-    /// Let a filled replacement take its place: that loses the old member.
+    /// Let a filled replacement take its member's place; the old member is then lost.
     Replace,
-    /// Write bad-block logs that differ from their wanted content. Each is a resource of its own.
+    /// Write bad-block logs that differ from their wanted content. Each log is a resource of its
+    /// own.
     WriteBadBlocks,
     FlushForJob,
     Job,
@@ -41,7 +43,7 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let may_write = shared.may_write();
     let free = shared.superblocks_free && may_write;
     let changes = free && shared.closing == Closing::No;
-    // Superblocks record that it is up to date.
+    // Superblocks must record first that the replacement is up to date.
     let replaces = facts.replaces && !shared.unsaved;
     let replaces = spoiled(Bug::ReplacesEarly, replaces, facts.replaces);
     let errs = facts.errs && may_write && !shared.stopping;

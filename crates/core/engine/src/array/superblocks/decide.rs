@@ -9,34 +9,37 @@ use crate::array::order::{Activity, Closing, SharedFacts, Turn};
 pub(in crate::array) enum Stage {
     #[default]
     Free,
-    /// Members' bitmaps must first have its event count, or new members an empty parity log.
+    /// Members' bitmaps must first have the update's event count, or new members an empty parity
+    /// log.
     Behind,
-    /// Members are writing, or the record is.
+    /// Members are writing superblocks, or the driver is writing its record.
     Out,
-    /// This wave is durable, or waited for no member; more waves follow.
+    /// The last wave is durable, or no member of it is left; more waves follow.
     WaveDurable,
-    /// All are durable, but the update is out of date: another member was lost, the lost one's own
-    /// count is not passed, or the array has broken.
+    /// All superblocks are durable, but the update is out of date. Another member was lost, or the
+    /// update does not exceed the lost member's own count, or the array is broken.
     Outdated,
-    /// All are durable; the record must get the update's loss before any write relies on it.
+    /// All superblocks are durable. The driver's record must get the update's loss before any write
+    /// relies on it.
     Unkept,
-    /// All are durable, and so is the record.
+    /// All superblocks are durable, and so is the driver's record.
     Durable,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// A member is out, and no durable superblock records it.
+    /// A member is out, and no durable superblock records that.
     pub(in crate::array) unrecorded: bool,
-    /// The array was found dirty without some of its members, and no superblock records it yet.
+    /// The array was found dirty without some of its members, and no superblock records their
+    /// absence yet.
     pub(in crate::array) absent: bool,
-    /// The last update was written once; a second time is due and wakes no spare.
+    /// The last update was written once. It must be written a second time, which wakes no spare.
     pub(in crate::array) said_once: bool,
-    /// A job has moved an offset, or a newcomer has failed, and no superblock records it yet.
+    /// A job has moved an offset, or a newcomer has failed, and no superblock records that yet.
     pub(in crate::array) unsaved: bool,
     pub(in crate::array) write_wanted: bool,
-    /// Writes in flight in shards wait for others that wait for the gate.
+    /// Shards' writes in flight wait for writes that wait for the gate.
     pub(in crate::array) held_up: bool,
     /// No shard has had a write for a while.
     pub(in crate::array) idle: bool,
@@ -44,13 +47,13 @@ pub(in crate::array) struct Facts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Shards finish their writes.
+    /// Wait while shards finish their writes.
     Wait,
     /// Write the next wave of the update.
     WriteWave,
     /// Drop the update: it is out of date.
     DropUpdate,
-    /// Write the update's loss to the record.
+    /// Have the driver's record name the update's loss.
     KeepRecord,
     /// The update is current: publish it.
     CompleteUpdate,
@@ -58,7 +61,7 @@ pub(in crate::array) enum Action {
     Record,
     /// Write superblocks that say active; then the gate opens.
     TurnActive,
-    /// Let writes begin, or say that they may not.
+    /// Let writes begin, or report that they may not.
     OpenGate,
     /// Let no write begin, until superblocks have turned clean.
     CloseGate,
@@ -75,20 +78,20 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let SharedFacts { on_disk, closing, superblocks_free: free, log_change, .. } = *shared;
     let may_write = shared.may_write();
     let is_open = closing == Closing::No;
-    // No write begins between the last one and a change of logs. If the last ones wait for later
-    // ones, these are let in, and then the gate is closed again.
+    // No write begins between the last write and a change of logs. If writes in flight wait for
+    // later writes, the gate lets the later ones in, and then closes again.
     let is_unheld =
         log_change == LogChangeStage::No || facts.held_up && on_disk == Activity::Active;
     let opens = free && write_wanted && is_unheld;
     let turns_active = opens && may_write && on_disk == Activity::Clean;
     let closes = free && shared.may_be_clean && is_open;
     let closes_for_logs = closes && matches!(log_change, LogChangeStage::Wanted { .. });
-    // An update that is written only once leaves a member that missed it one event behind, as if it
-    // had missed no write. So no flush is answered before the second time (I8). That comes at once,
-    // or with the next update if that is near.
+    // An update that is written only once leaves a member that missed it one event behind, as if
+    // that member had missed no write. So no flush is answered before the second time (I8). The
+    // second time comes at once, or with the next update if that is near.
     let is_followed = !is_open || shared.stopping && on_disk == Activity::Active;
     let says_again = shared.to_say_again && (shared.flush_ended || !is_followed);
-    // Draining writes may wait for room in the journal; the gate closes again then.
+    // Draining writes may wait for room in the journal; once they have it, the gate closes again.
     let frees_room = shared.tail_unsaid && closing == Closing::Draining;
     let tells = facts.unsaved && may_write && (is_open || frees_room);
     let stops = shared.stops && may_write && on_disk == Activity::Active;

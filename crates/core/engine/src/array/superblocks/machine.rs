@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ─▶ Behind ─ bitmaps and logs ─▶ wave ─ durable ─▶ wave ─ … ─▶ complete: it counts
-//!                                           └─ less than is so by now ─▶ drop: the next says the rest
+//!                                           └─ out of date by now ─▶ drop: the next records the rest
 //! ```
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(in crate::array) enum UpdateReason {
     Devices,
     /// A job has progressed, or a newcomer has failed.
     Changes,
-    /// The second time ([`crate::array::event_count`]).
+    /// The last update is written a second time ([`crate::array::event_count`]).
     Again,
 }
 
@@ -41,7 +41,7 @@ enum WaveOrder {
     Last,
 }
 
-/// The progress of a loss's record.
+/// The progress of the driver's record of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordProgress {
     No,
@@ -49,42 +49,43 @@ enum RecordProgress {
     Done,
 }
 
-/// An update in flight. `later` follow when all of `missing` are durable.
+/// An update in flight. The members in `later` follow when all in `missing` have it durably.
 #[derive(Debug)]
 struct Update {
-    /// Its first superblock was submitted.
+    /// The update's first superblock was submitted.
     has_begun: bool,
-    /// A power cut can tear its superblocks.
+    /// A power cut can tear the update's superblocks.
     may_tear: bool,
     missing: BTreeSet<MemberId>,
     later: BTreeSet<MemberId>,
     state: Arc<SuperblockState>,
     becomes: Activity,
-    /// Its subject for logs, fixed at its begin.
+    /// The kind of the update, as far as it matters for logs; fixed when the update begins.
     news: News,
-    /// It repeats the one before, with one event more.
+    /// The update repeats the one before, with one event more.
     again: bool,
-    /// [`Outbox::changes`] at its begin.
+    /// [`Outbox::changes`] when the update began.
     changes: u64,
-    /// The member that comes before all others.
+    /// The member whose superblock is written before all others.
     first: Option<MemberId>,
-    /// Members that come after all others.
+    /// Members whose superblocks are written after all others.
     last: BTreeSet<MemberId>,
-    /// Members that it records in slots, and that shards do not know yet.
+    /// Members that the update records in slots, and that shards do not know yet.
     newcomers: Vec<MemberId>,
-    /// The bitmap file was no longer written at its begin: it counts beyond the file's events.
+    /// When the update began, the bitmap file was no longer written: the update counts more events
+    /// than the file.
     leaves_file: bool,
-    /// Whether the record beside the members has the update's loss, if there is a record.
+    /// Whether the driver's record has the update's loss, if the driver keeps a record.
     record: RecordProgress,
 }
 
-/// The content of an update beside members and events.
+/// The content of an update, without members and events.
 #[derive(Debug)]
 pub(in crate::array) struct UpdateContent {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) why: UpdateReason,
     pub(in crate::array) resync_offset: u64,
-    /// Bad-block logs that were written, and whether each names any range.
+    /// Members whose bad-block logs were written, and whether each log names any range.
     pub(in crate::array) bad_blocks: Arc<[(MemberId, bool)]>,
     pub(in crate::array) consistency: ConsistencyRecord,
     pub(in crate::array) changes: u64,
@@ -96,14 +97,14 @@ pub(in crate::array) struct UpdateResult {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) losses: Vec<UnrecordedLoss>,
     pub(in crate::array) newcomers: Vec<MemberId>,
-    /// It repeated the last one, except for losses and newcomers.
+    /// The update repeated the last one, except for losses and newcomers.
     pub(in crate::array) is_again: bool,
     pub(in crate::array) leaves_file: bool,
-    /// Members that superblocks record as up to date, since now.
+    /// Members that superblocks record as up to date since this update.
     pub(in crate::array) recovered: Vec<(MemberId, Slot)>,
 }
 
-/// The array's facts for an update's stage.
+/// The array's facts that decide the stage of an update.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct StageFacts {
     pub(in crate::array) broken: bool,
@@ -114,27 +115,28 @@ pub(in crate::array) struct StageFacts {
 
 #[derive(Debug)]
 pub(in crate::array) struct Superblocks {
-    /// The content of every member's superblock, after the first update of this run.
+    /// The content of every member's superblock; `None` before the first update of this run.
     told: Option<Arc<SuperblockState>>,
     events: Events,
     on_disk: Activity,
     update: Option<Update>,
     /// Superblocks take more than one sector, so that a power cut can tear them.
     tear: bool,
-    /// A record beside the members keeps which of them are in.
+    /// The driver keeps a record, outside the members, of the members that are in the array.
     keeps_record: bool,
-    /// The last update of this run was written once; a second time is due.
+    /// The last update of this run was written once, and must be written a second time.
     said_once: bool,
-    /// The array was found dirty without some of its members, and no superblock records it yet.
+    /// The array was found dirty without some of its members, and no superblock records their
+    /// absence yet.
     absent: bool,
-    /// Changes that superblocks record ([`Outbox::changes`]).
+    /// The count of changes that superblocks record ([`Outbox::changes`]).
     changes: u64,
-    /// Members that have been recovered in their slots, until superblocks record it.
+    /// Members that have been recovered in their slots, until superblocks record that.
     recovered: Vec<(MemberId, Slot)>,
 }
 
 impl Superblocks {
-    /// Durable superblocks with this event count and state.
+    /// Starts from durable superblocks with this event count and state.
     pub(in crate::array) fn new(events: u64, on_disk: Activity, absent: bool, tear: bool) -> Self {
         Self {
             told: None,
@@ -188,18 +190,18 @@ impl Superblocks {
         if !update.missing.is_empty() {
             return Stage::Out;
         }
-        // The device of a new journal has failed before any member's superblock named it.
+        // The device of a new journal failed before any member's superblock named it.
         if update.state.journal.map(|said| said.member) != journal {
             return Stage::Outdated;
         }
         let targets = roster.update_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
-        // An update must pass the lost member's own count: it is written once more.
+        // An update must exceed the lost member's own count: if not, it is written once more.
         let is_behind = roster.has_unrecorded() && !self.events.are_beyond_the_lost();
         match () {
             () if !is_last && !broken => Stage::WaveDurable,
-            // A member with data cannot be recorded as lost, so nothing counts as recorded: a write
-            // that another member missed is never acknowledged (I4).
+            // If a lost member with data cannot be recorded, nothing counts as recorded: no write
+            // that another member missed is acknowledged (I4).
             () if broken || is_behind || !roster.records_all() => Stage::Outdated,
             () if self.keeps_record && roster.has_unrecorded() => match update.record {
                 RecordProgress::No => Stage::Unkept,
@@ -220,14 +222,16 @@ impl Superblocks {
         self.tear |= tears;
     }
 
-    /// Whether the driver keeps a record, beside the members, of which are in.
+    /// Sets whether the driver keeps a record, outside the members, of the members that are in the
+    /// array.
     pub(in crate::array) fn keep_record(&mut self, keeps: bool) {
         self.keeps_record = keeps;
     }
 
-    /// The record is durable: the members that have the update of this count.
+    /// Notes that the driver's record is durable: it names the members that have the update with
+    /// the count `events`.
     pub(in crate::array) fn record_has(&mut self, events: u64) {
-        // Another member may have been lost meanwhile: then another update records that.
+        // Another member may have been lost meanwhile: another update then records its loss.
         if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
             update.record = RecordProgress::Done;
         }
@@ -238,7 +242,7 @@ impl Superblocks {
         assert!(update.missing.remove(&member), "this superblock was not asked for");
     }
 
-    /// A member in its slot is up to date; superblocks do not record it yet.
+    /// Notes that the member in `slot` is up to date, which superblocks do not record yet.
     pub(in crate::array) fn is_recovered(&mut self, member: MemberId, slot: Slot) {
         self.recovered.push((member, slot));
     }
@@ -250,9 +254,11 @@ impl Superblocks {
         let clean = becomes == Activity::Clean;
         let degraded = roster.missing_count() > 0 || roster.recovering().next().is_some();
         let in_sync = resync_offset == u64::MAX;
-        // With a journal of all writes no other sectors are in doubt, and superblocks say so.
+        // A journal holds all writes, so that no other sectors are in doubt, and superblocks say
+        // clean.
         let says_clean = clean || in_sync && said.journal.is_some();
-        // A bitmap file is believed by its count, which must never equal that of a time without it.
+        // A bitmap file is believed by its event count, which must never equal the array's count
+        // from a time without the file.
         let is_named = !said.is_in_file;
         let spares_too = self.events.advance(EventChange {
             devices: matches!(why, UpdateReason::Devices | UpdateReason::Changes),
@@ -273,7 +279,8 @@ impl Superblocks {
             shape: None,
         });
         roster.update_begins();
-        // With the same table only the first sector changes, and that is written whole.
+        // If the table is the same, only the first sector changes, and a device writes a sector
+        // whole.
         let has_table = self.told.as_ref().is_some_and(|told| told.has_table_of(&state));
         let mut last = roster.told_last();
         last.retain(|member| Some(*member) != said.first);
@@ -302,8 +309,8 @@ impl Superblocks {
         }
     }
 
-    /// Writes the next wave: of the remaining members as many as may tear at once, without those
-    /// that failed meanwhile. True if it wrote only the member that comes first.
+    /// Writes the next wave: as many of the remaining members as may tear at once, without those
+    /// that failed meanwhile. True if the wave had only the member that comes first.
     pub(in crate::array) fn write_next_wave(
         &mut self,
         geometry: &Geometry,
@@ -341,7 +348,8 @@ impl Superblocks {
         soonest == WaveOrder::First
     }
 
-    /// The update is durable. Its activity holds, whatever has happened meanwhile.
+    /// Ends an update that is durable. The activity that it records holds, whatever has happened
+    /// meanwhile.
     fn end(&mut self, consistency: &mut Consistency) -> Update {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
@@ -353,12 +361,13 @@ impl Superblocks {
         update
     }
 
-    /// No view has been published: the next update records the rest.
+    /// Drops an update that is out of date. No view has been published: the next update records the
+    /// remaining losses.
     pub(in crate::array) fn drop_update(&mut self, consistency: &mut Consistency) {
         self.end(consistency);
     }
 
-    /// The record must have the update's members before any write relies on it.
+    /// Asks the driver to record the members that have the update, before any write relies on it.
     pub(in crate::array) fn ask_for_record(&mut self, out: &mut Outbox) {
         let update = self.update.as_mut().expect("an update is kept");
         assert_eq!(update.record, RecordProgress::No, "it is asked for once");
@@ -366,7 +375,7 @@ impl Superblocks {
         out.push(ArrayEffect::KeepRecord { events: update.state.events });
     }
 
-    /// The update is current: takes its effects.
+    /// Completes an update that is current, and returns its effects.
     pub(in crate::array) fn complete(
         &mut self,
         roster: &mut Roster,
@@ -386,7 +395,8 @@ impl Superblocks {
         self.absent = false;
         let is_moved = changes != self.changes;
         self.changes = changes;
-        // An update that began before their recovery ended does not record them as up to date.
+        // An update that began before a member's recovery ended does not record that member as up
+        // to date.
         let is_said = |(member, _): &mut (MemberId, Slot)| {
             state.recovered.iter().all(|(unfinished, _)| unfinished != member)
         };

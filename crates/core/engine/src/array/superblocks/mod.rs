@@ -1,8 +1,8 @@
-//! Superblocks: the durable state, and the update in flight.
+//! Superblocks: their durable state, and the update in flight.
 //!
-//! One update at a time. An update's content is fixed at its begin, and counts when all its members
-//! have it. This directory does not know shards: the array publishes the state of a finished
-//! update.
+//! One update at a time. An update's content is fixed when it begins, and counts when all its
+//! members have it. This directory does not know shards: the array publishes the state of a
+//! finished update.
 
 mod decide;
 mod machine;

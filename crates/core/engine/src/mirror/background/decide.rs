@@ -30,13 +30,13 @@ pub(super) enum Phase {
 /// The state of the copies to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// Some copies must be read.
+    /// More copies must be read.
     Lacking,
     /// Part of the believed copy cannot be read; another part may be readable.
     Divisible,
-    /// None can be read.
+    /// No copy can be read.
     Unreadable,
-    /// One was read, and the others need no comparison.
+    /// One copy was read, and the other copies need no comparison.
     One,
     Several,
 }
@@ -49,7 +49,8 @@ pub(super) struct Facts {
     pub(super) range: Range,
     pub(super) phase: Phase,
     pub(super) copies: Copies,
-    /// Wrong copies have been written, and not read since. Only meaningful in [`Phase::Written`].
+    /// Wrong copies have been written, and not read again yet. Only meaningful in
+    /// [`Phase::Written`].
     pub(super) to_look: bool,
 }
 
@@ -58,13 +59,13 @@ pub(super) enum Action {
     Wait,
     Lock,
     Read,
-    /// End, to be repeated by the job: then with other blocks.
+    /// End the work undone; the job repeats it, with other blocks.
     LeaveOff,
     /// Begin again with half of the run.
     Halve,
     Refuse,
     Compare,
-    /// Write the copies that differ or lack data, if any do.
+    /// Write the copies that differ or lack data, if any.
     Write,
     /// Read all copies again, and compare.
     Look,
@@ -113,7 +114,7 @@ mod tests {
                     }
                     Action::Lock => assert_eq!(range, Range::NotAsked, "asked once: {facts:?}"),
                     Action::Next => assert!(!to_look, "what was written is seen: {facts:?}"),
-                    // A client may be writing elsewhere, so all steps need the locked range.
+                    // A client may be writing a copy, so all these steps need the locked range.
                     _ => assert!(!outstanding && range == Range::Locked, "{facts:?}"),
                 }
             }

@@ -18,10 +18,11 @@ use crate::request::{LockKey, RangeLock};
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
 use crate::work::{Candidates, Class, Fate, Finding, Outcome, RotKind, Task, Work};
 
-/// Works in progress; more wait. Each has a block for every copy.
+/// The most works in progress; more works wait. Each has a block for every copy.
 const WORKS_MAX: usize = 4;
 
-/// Entries for them: one whose requests are at a member that left stays unused until these end.
+/// Entries for works. If a member left with requests of a work, the work's entry stays unused until
+/// these requests end.
 const ENTRIES: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,18 +30,18 @@ struct Copy {
     slot: Slot,
     start: MemberSector,
     state: State,
-    /// The sectors to be written to it.
+    /// The sectors that must be written to the copy.
     lacks: SectorSet,
-    /// Its wrong sectors, and the reaction to them.
+    /// The copy's wrong sectors.
     wrong: SectorSet,
     fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It was not read, and need not be.
+    /// The copy was not read, and need not be.
     Unread,
-    /// Its block holds the member's data.
+    /// The copy's block holds the member's data.
     Read,
     Failed(FaultKind),
 }
@@ -48,7 +49,7 @@ enum State {
 #[derive(Debug)]
 struct WorkEntry {
     work: Option<Work>,
-    /// First sector of the run, and its length.
+    /// First sector of the run.
     at: u64,
     sectors: u32,
     /// First sector behind the work.
@@ -56,12 +57,13 @@ struct WorkEntry {
     range: Range,
     phase: Phase,
     outstanding: u32,
-    /// Requests at members that have left, which may still use its blocks.
+    /// Requests at members that have left, which may still use the entry's blocks.
     orphans: u32,
     copies: SmallVec<[Copy; 4]>,
-    /// Sectors where a later copy is right, not the first that was read; with that copy.
+    /// Sectors where the first copy that was read is wrong and a later copy is right; with the
+    /// place of that later copy.
     right: SmallVec<[(u16, SectorSet); 1]>,
-    /// Sectors on which copies differ, and the wrong one is unknown.
+    /// Sectors on which copies differ, and the wrong copy is unknown.
     tied: SectorSet,
     /// The run is being read for the second time: its copies keep their findings.
     is_again: bool,
@@ -70,7 +72,7 @@ struct WorkEntry {
     /// Sectors that differed, over all runs.
     differing: u32,
     is_missed: bool,
-    /// A run could not be made, and was reported.
+    /// A run could not be made to agree or filled, and was reported.
     is_unmade: bool,
 }
 
@@ -79,7 +81,7 @@ pub(in super::super) struct BackgroundContext<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) geometry: &'a MirrorGeometry,
     pub(in super::super) lock: &'a mut RangeLock,
-    /// Names a request to the member in a slot as that of an entry.
+    /// Makes a request's name from the entry and the slot of the member.
     pub(in super::super) submitted: &'a mut dyn FnMut(u32, Slot) -> IoId,
 }
 
@@ -87,11 +89,11 @@ pub(in super::super) struct BackgroundContext<'a> {
 pub(in super::super) struct Background {
     entries: Box<[WorkEntry]>,
     asked: VecDeque<Work>,
-    /// Its first block in the arena, and the blocks' length.
+    /// First block of background work in the arena.
     first_block: u32,
     block_sectors: u32,
     copies: u16,
-    /// Locks that ended work has passed to others.
+    /// Keys of waiting work to which ended work has passed the lock.
     pub(in super::super) granted: Vec<LockKey>,
 }
 
@@ -125,7 +127,7 @@ impl WorkEntry {
         self.copies.iter_mut().find(|copy| copy.slot == slot).expect("a copy of the run")
     }
 
-    /// Whether copies of the run agree, except those that are being recovered.
+    /// Whether copies of the run agree, leaving out members in recovery.
     fn agrees(&self, common: &Common) -> bool {
         let sectors = self.at..self.at + u64::from(self.sectors);
         common.view.agrees(sectors) && common.view.gate != Gate::Broken
@@ -142,7 +144,7 @@ impl WorkEntry {
         copy.state == State::Unread && can_be
     }
 
-    /// The copies to read next: all readable ones for a comparison, else one.
+    /// The copies to read next: for a comparison all readable copies, else one.
     fn to_read(&self, common: &Common) -> SmallVec<[Slot; 4]> {
         let can_be_read = self.copies.iter().filter(|copy| self.can_be_read(common, copy));
         let is_read = self.copies.iter().any(|copy| copy.state == State::Read);
@@ -159,12 +161,12 @@ impl WorkEntry {
         }
     }
 
-    /// Whether a copy before those that were read failed, but may be readable in part.
+    /// Whether an earlier copy than those that were read failed, but may be readable in part.
     fn is_divisible(&self, common: &Common) -> bool {
         let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
         match self.task() {
-            // Only sectors that are unreadable themselves come from the others.
+            // Only sectors that are unreadable themselves come from the other copies.
             Task::Compare | Task::Repair | Task::Retry => {
                 self.sectors > BLOCK_SECTORS && !self.is_again && self.copies.iter().any(is_bad)
             }
@@ -174,7 +176,7 @@ impl WorkEntry {
         }
     }
 
-    /// Sectors read from two or more copies that all agree.
+    /// Sectors that two or more copies confirm: all copies that were read agree there.
     fn vouched(&self, common: &Common) -> SectorSet {
         let read = self.copies.iter().filter(|copy| copy.state == State::Read).count();
         if read < 2 || !self.agrees(common) {
@@ -192,7 +194,7 @@ impl WorkEntry {
             () if !self.to_read(common).is_empty() => Copies::Lacking,
             () if self.is_divisible(common) => Copies::Divisible,
             () if read == 0 && !self.is_again => Copies::Unreadable,
-            // Rewritten copies cannot be read again, and are reported unverified.
+            // If rewritten copies cannot be read again, they are reported as unverified.
             () if read <= 1 => Copies::One,
             () => Copies::Several,
         };
@@ -205,7 +207,8 @@ impl WorkEntry {
 }
 
 impl WorkEntry {
-    /// Reports members that lack the run: those being filled, or all whose copies cannot agree.
+    /// Reports members that lack the run: members that are being filled, or all members if the
+    /// copies cannot be made to agree.
     fn report_unmade(&self, common: &mut Common) {
         let Some(work) = self.work else { return };
         let (id, sectors) = (work.id, self.sectors);
@@ -236,7 +239,7 @@ impl WorkEntry {
         }
         self.differing += found.iter().map(|set| set.sectors()).sum::<u32>();
         if !self.agrees(common) {
-            // They were never in agreement.
+            // The copies were never in agreement here, so none is known to be wrong.
             return self.tied = differs;
         }
         let voted = computation.voted().expect("copies are voted on");
@@ -327,7 +330,7 @@ impl Background {
         }
     }
 
-    /// Sets the run: from the entry's sector on, as long as possible, at most `sectors`.
+    /// Sets the entry's run: from the entry's sector on, as long as possible, at most `sectors`.
     fn aim(&mut self, context: &BackgroundContext<'_>, number: u32, sectors: u32) {
         let view = &context.common.view;
         let entry = &mut self.entries[number as usize];
@@ -336,7 +339,8 @@ impl Background {
         let mut run = whole.min(u64::from(sectors));
         let copies = (0..context.geometry.copies()).map(|copy| context.geometry.copy(start, copy));
         let copies: SmallVec<[(Slot, MemberSector); 4]> = copies.collect();
-        // Up to the next edge of a bad range: beyond it another copy may be believed.
+        // The run ends at the next edge of a bad range: beyond that edge another copy may be
+        // believed.
         for (slot, start) in &copies {
             run = view.readable_alike(*slot, *start, run);
         }
@@ -350,7 +354,7 @@ impl Background {
         entry.phase = Phase::Read;
     }
 
-    /// Reads the rewritten copies again, and the others with them.
+    /// Reads the rewritten copies again, and with them the other copies.
     fn look(&mut self, number: u32) {
         reached(Mark::MendReadAgain);
         let entry = &mut self.entries[number as usize];
@@ -378,7 +382,8 @@ impl Background {
         }
     }
 
-    /// The run cannot be made: reports the lacking members, and goes on with the next.
+    /// Called when no copy of the run can be read. A task that fills or resyncs members reports the
+    /// members that lack the run, and goes on with the next run; any other task ends.
     fn refuse(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let entry = &mut self.entries[number as usize];
         if !entry.task().makes() {
@@ -391,7 +396,7 @@ impl Background {
         self.next(context, number);
     }
 
-    /// Locks the whole of the work at once: it is short.
+    /// Locks the range of the whole work at once, as it is short.
     fn lock(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let entry = &mut self.entries[number as usize];
         let is_free =
@@ -399,7 +404,7 @@ impl Background {
         entry.range = if is_free { Range::Locked } else { Range::Waiting };
     }
 
-    /// The entry with this name gets the range that it waited for.
+    /// Gives the entry with this key the range that it waited for.
     pub(in super::super) fn grant(&mut self, context: &mut BackgroundContext<'_>, key: LockKey) {
         let number = u32::try_from(key.0).expect("entries are numbered from 0");
         self.entries[number as usize].range = Range::Locked;
@@ -449,7 +454,7 @@ impl Background {
         }
     }
 
-    /// The believed copy: the first that was read, in the order of copies.
+    /// The index of the believed copy: the first that was read, in the order of copies.
     fn believed(&self, number: u32) -> usize {
         let copies = &self.entries[number as usize].copies;
         let is_read = |copy: &Copy| copy.state == State::Read;
@@ -482,7 +487,7 @@ impl Background {
         context.common.submit_computation(computation);
     }
 
-    /// A comparison has ended: `found` has each copy's differences.
+    /// Takes the result of a comparison: `found` has each copy's differences.
     pub(in super::super) fn computation_done(
         &mut self,
         context: &mut BackgroundContext<'_>,
@@ -527,7 +532,7 @@ impl Background {
             let of_check = SectorSet::EMPTY;
             let of_check = spoiled(Bug::CheckRepairs, of_check, copy.wrong);
             let lacks = match (task, copy.state) {
-                // Copies that agree confirm each other; a single one has no confirmation.
+                // Copies that agree confirm each other; a single copy has no confirmation.
                 (Task::Retry, State::Read | State::Failed(FaultKind::Media))
                     if member.bad_blocks.touches(copy.start, u64::from(entry.sectors)) =>
                 {
@@ -537,7 +542,7 @@ impl Background {
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
                     whole.without(entry.tied)
                 }
-                // Its log names it: once written, it is good again.
+                // The member's log names the sectors: once written, they are good again.
                 (Task::Compare | Task::Repair, State::Unread)
                     if is_recovered
                         && member.bad_blocks.touches(copy.start, u64::from(entry.sectors)) =>
@@ -552,7 +557,8 @@ impl Background {
                 (Task::Replace, _) if member.replacement.is_some() => whole,
                 (Task::Replace, _) => SectorSet::EMPTY,
                 (_, State::Failed(FaultKind::Media)) => whole,
-                // Its log forbids to read it. It can be written, and must agree with the others.
+                // The member's log forbids reads of the copy. The copy can be written, and must
+                // agree with the others.
                 (_, State::Unread) if is_recovered => whole,
                 _ => copy.lacks,
             };
@@ -563,7 +569,7 @@ impl Background {
             self.entries[number as usize].is_missed |= is_missed;
             return;
         }
-        // The source of each sector: the believed copy, unless it was outvoted.
+        // The source of each sector is the believed copy, unless that copy was outvoted.
         let outvoted = entry.right.iter().map(|(_, set)| *set);
         let others = outvoted.fold(SectorSet::EMPTY, SectorSet::union);
         let mut sources: SmallVec<[(usize, SectorSet); 2]> = SmallVec::new();
@@ -620,7 +626,7 @@ impl Background {
             }
             (Phase::Written, Err(fault)) if entry.task().checks() => {
                 context.common.note_written(slot);
-                // Sectors that the log names are lost alone: the work goes on.
+                // If only sectors are lost, the log names them, and the work goes on.
                 entry.is_missed |= fault.kind != FaultKind::Media;
                 let copy = entry.copy_mut(slot);
                 copy.fate = Fate::Left;
@@ -650,7 +656,7 @@ impl Background {
         entry.phase == Phase::Written && entry.task() == Task::Replace
     }
 
-    /// A request of the work at an entry stays at a member that left.
+    /// Notes that a request of the work at an entry stays in flight at a member that left.
     pub(in super::super) fn hold(&mut self, number: u32) {
         self.entries[number as usize].orphans += 1;
     }
@@ -660,7 +666,7 @@ impl Background {
         self.begin(context);
     }
 
-    /// The run is done: the next one, or the end.
+    /// Ends the run that is done: begins the next run, or ends the work.
     fn next(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let entry = &mut self.entries[number as usize];
         entry.found(context.common);
@@ -698,7 +704,7 @@ fn is_replaced(common: &Common, slot: Slot) -> bool {
     common.view.member(slot).is_some_and(|member| member.replacement.is_some())
 }
 
-/// The copies beside the believed one that were read.
+/// The copies that were read, without the believed one.
 fn others(entry: &WorkEntry, believed: usize) -> impl Iterator<Item = (usize, &Copy)> {
     let is_other =
         move |(index, copy): &(usize, &Copy)| *index != believed && copy.state == State::Read;

@@ -27,7 +27,7 @@ pub(in super::super) enum Sweep {
     Asking,
     /// Shards have answered.
     Asked,
-    /// Shards are finishing writes under closing bits.
+    /// Shards are finishing writes under bits that are being closed.
     Draining,
     Drained,
     Flushing,
@@ -37,7 +37,8 @@ pub(in super::super) enum Sweep {
 pub(in super::super) struct Facts {
     /// The bitmap is in a file that is no longer written: superblocks must record that.
     pub(in super::super) is_leaving: bool,
-    /// Bits that shards wait for are durable; so is the loss of members that failed to write them.
+    /// Bits that shards wait for are durable, and so is the loss of each member that failed to
+    /// write them.
     pub(in super::super) is_granted: bool,
     pub(in super::super) is_out: bool,
     /// Shards or superblocks wait for bits in members' bitmaps, or bits must be cleared there.
@@ -54,17 +55,17 @@ pub(in super::super) struct Facts {
 pub(in crate::array) enum Action {
     #[default]
     Wait,
-    /// Let shards write where bits are durable.
+    /// Let shards write in sectors whose bits are durable.
     Open,
     Write,
-    /// Ask shards for the bits that they touched.
+    /// Ask shards for the bits of their writes since the last sweep.
     Ask,
     /// Close bits that no write needed.
     Revoke,
     Flush,
-    /// No bits can be cleared for now.
+    /// Forget the sweep: no bits can be cleared for now.
     Forget,
-    /// Clear the remaining bits: all writes have ended, and are flushed.
+    /// Clear the remaining bits: all writes have ended and are flushed.
     Clear,
 }
 

@@ -33,23 +33,25 @@ use super::trimmed_marks::TrimmedMarks;
 #[derive(Debug)]
 pub(super) struct Lockless {
     marks: LocklessMarks,
-    /// The marks on members that have the whole bitmap.
+    /// The marks that every member with the whole bitmap has.
     written: Arc<LocklessMarks>,
-    /// Unsynced runs of the next or the current resync.
+    /// Unsynced runs that the next or the current resync covers.
     due: Bits,
-    /// Unsynced runs that could not be made to agree. Not tried again before the next start.
+    /// Unsynced runs that a resync could not make agree. No resync tries them again before the next
+    /// start.
     stuck: Bits,
-    /// Unsynced runs that the resync after a crash covers, too.
+    /// Unsynced runs that the resync after a crash covers as well.
     opened: Bits,
-    /// Unwritten or unsynced runs, as shards see them.
+    /// Unwritten or unsynced runs, as shards know them.
     shown: Arc<Bits>,
-    /// Runs that became unwritten since the bitmap in flight was made.
+    /// Runs that became unwritten since the bitmap write in flight was made.
     recalled: Bits,
     trimmed_marks: TrimmedMarks,
 }
 
 impl Lockless {
-    /// `says` are the set bits: none is unwritten. Those beyond the resync offset are resynced.
+    /// `says` are the set bits: none is unwritten. Runs of set bits beyond the resync offset are
+    /// resynced.
     pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
         let none = Bits::none(says.sectors(), says.sectors_each());
         let mut marks = marks;
@@ -88,7 +90,7 @@ impl Lockless {
         &self.due
     }
 
-    /// A shard is about to write there.
+    /// Called when a shard is about to write in the run of `bit`.
     pub(super) fn is_wanted(&mut self, bit: u64) {
         if !self.marks.unwritten.is_set(bit) {
             return;
@@ -98,7 +100,8 @@ impl Lockless {
         self.marks.unsynced.set(bit);
     }
 
-    /// A sweep begins: unsynced runs become due together, unless a job still works on earlier ones.
+    /// Called when a sweep begins: unsynced runs become due together, unless a job still works on
+    /// earlier due runs.
     pub(super) fn gather(&mut self) {
         if self.due.is_empty() {
             self.due = self.marks.unsynced.clone();
@@ -106,8 +109,8 @@ impl Lockless {
         }
     }
 
-    /// A resync has passed all below `to`, except `failed`; members are flushed. True if any run
-    /// synced.
+    /// Notes that a resync has passed all sectors below `to`, except `failed`, and that members are
+    /// flushed. True if that synced any run.
     pub(super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         for range in failed {
             for bit in self.due.of(range) {
@@ -128,7 +131,8 @@ impl Lockless {
         !passed.is_empty()
     }
 
-    /// The resync after a crash has ended, and members were flushed. True if that synced any run.
+    /// Notes that the resync after a crash has ended, and that members were flushed. True if that
+    /// synced any run.
     pub(super) fn is_resynced(&mut self) -> bool {
         let none = Bits::none(self.due.sectors(), self.due.sectors_each());
         let opened = std::mem::replace(&mut self.opened, none);
@@ -138,7 +142,7 @@ impl Lockless {
         !opened.is_empty()
     }
 
-    /// A client trimmed a range of the array.
+    /// Notes that a client trimmed a range of the array.
     pub(super) fn gives_up(&mut self, range: Range<u64>) {
         self.trimmed_marks.add(range);
     }
@@ -148,17 +152,18 @@ impl Lockless {
         self.trimmed_marks.look_at(mark, sectors);
     }
 
-    /// A client writes again to trimmed sectors of a mark.
+    /// Notes that a client writes again to trimmed sectors of a mark.
     pub(super) fn takes_back(&mut self, mark: u64, sectors: &[Range<u64>]) {
         self.trimmed_marks.forget(mark, sectors);
     }
 
-    /// Trimmed marks.
+    /// Marks whose sectors clients have trimmed completely.
     pub(super) fn trimmed_marks(&self) -> &Bits {
         self.trimmed_marks.marks()
     }
 
-    /// Bits are cleared, without writes in flight. Trimmed ones become unwritten: returns them.
+    /// Called when bits are cleared, without writes in flight. Trimmed marks among them become
+    /// unwritten; returns these.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
         let mut marks = self.trimmed_marks.marks().clone();
         marks.intersect(cleared);
@@ -170,7 +175,8 @@ impl Lockless {
         marks
     }
 
-    /// No client needs the data there any more, and no write is about to begin.
+    /// Makes the run of `bit` unwritten: no client needs its data any more, and no write to it is
+    /// about to begin.
     fn is_trimmed(&mut self, bit: u64) {
         self.marks.unwritten.set(bit);
         self.marks.unsynced.clear(bit);
@@ -181,7 +187,7 @@ impl Lockless {
         Arc::make_mut(&mut self.shown).set(bit);
     }
 
-    /// Begins a write of the current marks. Returns them, and the range that is new.
+    /// Begins a write of the current marks. Returns the marks, and the range that members lack.
     pub(super) fn write(&mut self) -> (Arc<LocklessMarks>, Range<u64>) {
         let marks = Arc::new(self.marks.clone());
         let unwritten = self.written.unwritten.difference(&marks.unwritten);
@@ -190,8 +196,8 @@ impl Lockless {
         (marks, around(unwritten, unsynced))
     }
 
-    /// That write is durable, with the bits `durable`. Runs that became unwritten meanwhile must
-    /// not be written under their old marks.
+    /// Notes that the write of `marks` is durable, with the bits `durable`. Runs that became
+    /// unwritten meanwhile must not be written under their old marks.
     pub(super) fn is_written(&mut self, marks: Arc<LocklessMarks>, durable: &mut Bits) {
         self.written = marks;
         durable.subtract(&self.recalled);
@@ -214,7 +220,7 @@ mod tests {
 
     const SECTORS: u64 = 64;
 
-    /// A bitmap of eight marks, the first in `state`, the second clean; and its bits.
+    /// A bitmap of eight marks and its bits. The first mark is in `state`, the second is clean.
     fn of(state: MarkState) -> (Lockless, Bits) {
         let mut bits = Bits::none(SECTORS, 8);
         let mut marks = LocklessMarks::clean(SECTORS, 8);

@@ -1,4 +1,5 @@
-//! The bitmap's state: its wanted and its durable content, and where shards may write.
+//! The bitmap's state: its wanted and its durable content, and the sectors in which shards may
+//! write.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,11 +24,11 @@ pub(in super::super) struct IntentContext {
     pub(in super::super) events: u64,
     /// Every member is up to date, and superblocks record every loss.
     pub(in super::super) may_clear: bool,
-    /// A member is out, and no superblock records it.
+    /// A member is out, and no superblock records that.
     pub(in super::super) has_unrecorded: bool,
-    /// The bitmap is in a file that is no longer written, and superblocks do not say so.
+    /// The bitmap is in a file that is no longer written, and superblocks do not record that yet.
     pub(in super::super) is_leaving: bool,
-    /// Superblocks allow writes to members: bits are of use.
+    /// Superblocks allow writes to members, so that shards can use the bits.
     pub(in super::super) takes_writes: bool,
     /// The array stops, and superblocks say clean.
     pub(in super::super) is_over: bool,
@@ -50,46 +51,46 @@ struct BitmapWrite {
 enum AreaContent {
     /// Bytes that are not believed.
     Void,
-    /// The bitmap, whose superblock says *stale*.
+    /// The bitmap, under a superblock that says *stale*.
     Made,
-    /// The bitmap, in a state since it was last believed.
+    /// The bitmap, in a state since the moment at which it was last believed.
     Sound,
 }
 
 #[derive(Debug)]
 pub(in super::super) struct Intent {
     id: BitmapId,
-    /// The wanted superblock of the bitmap, but for the event count.
+    /// The wanted superblock of the bitmap, except its event count.
     head: BitmapSuperblock,
-    /// The bitmap's superblock on every member that is in `imaged`.
+    /// The bitmap's superblock, as every member in `imaged` has it.
     head_written: BitmapSuperblock,
     area: AreaContent,
     says: Bits,
     /// Bits that are set durably in every member's bitmap, and are not about to be cleared there.
     durable: Bits,
-    /// Bits that shards wait for, and that are not durable. Mostly empty.
+    /// Bits that shards wait for, and that are not durable yet. Mostly empty.
     wanted: Bits,
-    /// Where shards may write. A subset of `durable`.
+    /// Bits under which shards may write. A subset of `durable`.
     open: Arc<Bits>,
-    /// Bits in doubt when the array was opened; `None` if all were.
+    /// Bits whose sectors were in doubt when the array was opened; `None` if all sectors were.
     doubt: Option<Arc<Bits>>,
-    /// Wanted bits that are durable: about to be opened.
+    /// Bits that shards wait for, and that are durable now: `open` gets them next.
     granted: Option<Bits>,
-    /// Bits were cleared, but not yet in members' bitmaps.
+    /// Bits are cleared in memory, but not yet in members' bitmaps.
     is_stale: bool,
     out: Option<BitmapWrite>,
-    /// The bits on each member that is in `imaged`.
+    /// The bits, as every member in `imaged` has them.
     written: Arc<Bits>,
     /// Members that have the whole bitmap.
     imaged: BTreeSet<MemberId>,
     sweep: Sweep,
-    /// Shards whose answer is due.
+    /// Shards that have not answered yet.
     unanswered: BTreeSet<ShardIndex>,
-    /// Where shards wrote since the last sweep.
+    /// The bits of shards' writes since the last sweep.
     touched: Bits,
     /// Bits under which shards must finish their writes.
     closing: Bits,
-    /// How often bits were taken back from shards.
+    /// Counts how often bits were taken back from shards.
     revocation: u64,
     next_sweep: Option<Instant>,
     lockless: Option<Lockless>,
@@ -125,12 +126,14 @@ impl Intent {
         }
     }
 
-    /// Shards write everywhere already: no write waits for bits that no superblock names yet.
+    /// Lets shards write everywhere: no write waits for the bits of a bitmap that no superblock
+    /// names yet.
     pub(in super::super) fn open_all(&mut self) {
         self.open = Arc::new(self.says.clone());
     }
 
-    /// Superblocks count beyond the bitmap's file: it is void, and shards write everywhere.
+    /// Lets shards write everywhere, because superblocks count more events than the bitmap's file:
+    /// the file is void.
     pub(in super::super) fn holds_nobody_up(&mut self) {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
     }
@@ -143,7 +146,7 @@ impl Intent {
     pub(in super::super) fn view(&self) -> IntentView {
         let (bitmap, revocation) = (self.id, self.revocation);
         let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
-        // The usual case, without look-ups.
+        // In the usual case no run is unsynced, and shards need no look-ups.
         let unsynced = unsynced.filter(|unsynced| !unsynced.is_empty());
         let is_lockless = self.lockless.is_some();
         IntentView { bitmap, open: Arc::clone(&self.open), revocation, is_lockless, unsynced }
@@ -168,15 +171,15 @@ impl Intent {
         self.lockless.is_some()
     }
 
-    /// For a lockless bitmap: the bits that a job must make agree though no write was interrupted
-    /// there, and the bits that no check compares.
+    /// For a lockless bitmap: the bits of sectors that a job must make agree though no write was
+    /// interrupted there, and the bits of sectors that no check compares.
     pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;
         Some((lockless.due(), lockless.shown()))
     }
 
-    /// A resync of due runs has passed all sectors below `to`, except `failed`; members are
-    /// flushed. True if shards need a new view.
+    /// Notes that a resync of due runs has passed all sectors below `to`, except `failed`, and that
+    /// members are flushed. True if shards need a new view.
     pub(in super::super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         let lockless = self.lockless.as_mut().expect("only a lockless bitmap has what is due");
         let is_news = lockless.is_synced(to, failed);
@@ -184,15 +187,16 @@ impl Intent {
         is_news
     }
 
-    /// The resync after a crash has ended; members are flushed.
+    /// Notes that the resync after a crash has ended, and that members are flushed.
     pub(in super::super) fn is_resynced(&mut self) {
         if let Some(lockless) = &mut self.lockless {
             self.is_stale |= lockless.is_resynced();
         }
     }
 
-    /// Bits of the sectors that a new member needs: the writes that it may have missed, if these
-    /// are known, without sectors that no client has written. `None` if it needs all.
+    /// Bits of the sectors that a new member needs: those of writes that it may have missed, if
+    /// these are known, without sectors that no client has written. `None` if the member needs all
+    /// sectors.
     pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
         let missed = events.and_then(|events| self.missed_since(events)).cloned();
         let Some(lockless) = &self.lockless else { return missed };
@@ -205,12 +209,12 @@ impl Intent {
         Some(lacked)
     }
 
-    /// Bits beyond the resync offset that are in doubt; `None` if all are.
+    /// Bits beyond the resync offset whose sectors are in doubt; `None` if all sectors are.
     pub(in super::super) fn doubt(&self) -> Option<&Arc<Bits>> {
         self.doubt.as_ref()
     }
 
-    /// The bitmap's facts. `is_awaited` if superblocks wait for it.
+    /// The bitmap's facts. `is_awaited` if superblocks wait for the bitmap.
     pub(in super::super) fn facts(
         &self,
         now: Instant,
@@ -223,7 +227,8 @@ impl Intent {
             is_leaving: context.is_leaving,
             is_granted: self.granted.is_some() && is_recorded,
             is_out: self.out.is_some(),
-            // Until superblocks allow writes, requested bits go with the write for superblocks.
+            // Until superblocks allow writes, requested bits go with the write that superblocks
+            // wait for.
             is_due: is_awaited || !self.wanted.is_empty() && context.takes_writes || self.is_stale,
             sweep: self.sweep,
             is_time: self.next_sweep.is_some_and(|at| at <= now),
@@ -239,7 +244,8 @@ impl Intent {
         context.may_clear
     }
 
-    /// Whether superblocks wait: a member's bitmap lacks an event count, or a member has none.
+    /// Whether superblocks wait for members' bitmaps: a bitmap lacks the event count, or a member
+    /// lacks the bitmap.
     pub(in super::super) fn is_behind(
         &self,
         events: u64,
@@ -254,8 +260,8 @@ impl Intent {
         is_behind || members.any(|member| !self.imaged.contains(&member))
     }
 
-    /// Bits of all sectors that a member may lack which was in the array until this event count;
-    /// `None` if some may have been cleared since. No bit is cleared while a member is away.
+    /// Bits of all sectors that a member may lack which was in the array until this event count.
+    /// `None` if such bits may have been cleared since. No bit is cleared while a member is away.
     pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
         // md keeps no `events_cleared` for a lockless bitmap, and writes 0.
         let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;
@@ -268,12 +274,13 @@ impl Intent {
         self.out.is_some()
     }
 
-    /// Whether a write of members' bitmaps is in flight, or shards' writes under closing bits are.
+    /// Whether a write of members' bitmaps is in flight, or shards still finish writes under
+    /// closing bits.
     pub(in super::super) fn is_at_work(&self) -> bool {
         self.is_out() || matches!(self.sweep, Sweep::Draining | Sweep::Flushing)
     }
 
-    /// A shard wants to write there.
+    /// Notes that a shard wants to write under these bits.
     pub(in super::super) fn is_wanted(&mut self, bits: Range<u64>) {
         for bit in bits.start..bits.end.min(self.says.count()) {
             self.closing.clear(bit);
@@ -295,7 +302,7 @@ impl Intent {
         }
     }
 
-    /// A client has trimmed a range of the array.
+    /// Notes that a client has trimmed a range of the array.
     pub(in super::super) fn is_trimmed(
         &mut self,
         geometry: &Geometry,
@@ -310,7 +317,7 @@ impl Intent {
         }
     }
 
-    /// A client writes under these marks, perhaps to trimmed sectors.
+    /// Notes that a client writes under these marks, perhaps to trimmed sectors.
     pub(in super::super) fn is_written_again(&mut self, geometry: &Geometry, marks: Range<u64>) {
         let Some(lockless) = &mut self.lockless else { return };
         for mark in marks.start..marks.end.min(self.says.count()) {
@@ -319,7 +326,7 @@ impl Intent {
         }
     }
 
-    /// Begins a write of every member's bitmap. Returns each one's record.
+    /// Begins a write of every member's bitmap. Returns the record for each member.
     pub(in super::super) fn write(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -327,7 +334,8 @@ impl Intent {
     ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
         assert!(self.out.is_none(), "one write at a time");
         let mut head = self.head;
-        // The bitmap never steps back with superblocks: a member may have the higher count.
+        // The bitmap's count never steps back when superblocks' count does: a member may have the
+        // higher count.
         head.events = self.head_written.events.max(context.events);
         let bits = Arc::new(self.says.clone());
         let mut changed = self.written.difference(&bits);
@@ -367,7 +375,7 @@ impl Intent {
         records
     }
 
-    /// A member's bitmap write has ended. True if it was the last.
+    /// Notes that a member's bitmap write has ended. After the last one, the bits count as durable.
     pub(in super::super) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
         let out = self.out.as_mut().expect("a bitmap that was being written");
         let was_missing = out.missing.remove(&member);
@@ -437,7 +445,7 @@ impl Intent {
         self.rest(now);
     }
 
-    /// Asks shards for the bits that they touched.
+    /// Asks shards for the bits of their writes since the last query.
     pub(in super::super) fn ask(&mut self, shards: BTreeSet<ShardIndex>) {
         assert_eq!(self.sweep, Sweep::Rest, "one sweep at a time");
         self.sweep = Sweep::Asking;
@@ -452,7 +460,7 @@ impl Intent {
         Bits::none(self.says.sectors(), self.says.sectors_each())
     }
 
-    /// A shard has written under these bits since the last query.
+    /// Takes a shard's answer: the bits of its writes since the last query.
     pub(in super::super) fn is_touched(&mut self, shard: ShardIndex, touched: &Bits) {
         self.touched.join(touched);
         if self.unanswered.remove(&shard) && self.unanswered.is_empty() {
@@ -461,7 +469,7 @@ impl Intent {
         }
     }
 
-    /// Takes bits back that no write needed. True if there are any.
+    /// Takes bits back from shards that no write needed. True if there were any.
     pub(in super::super) fn revoke(
         &mut self,
         now: Instant,
@@ -506,7 +514,7 @@ impl Intent {
             None => Bits::all(self.says.sectors(), self.says.sectors_each()),
         };
         let agreeing = doubt.of(&(0..context.resync_offset.min(doubt.sectors())));
-        // The last one may be in sync in part only.
+        // Only a part of the last bit's sectors may be in sync.
         let is_whole =
             context.resync_offset >= doubt.sectors_of(agreeing.end.saturating_sub(1)).end;
         let end = if is_whole { agreeing.end } else { agreeing.end.saturating_sub(1) };
@@ -514,7 +522,7 @@ impl Intent {
         doubt
     }
 
-    /// A shard's earlier writes have ended, for this revocation.
+    /// Notes that a shard's writes from before this revocation have ended.
     pub(in super::super) fn is_drained(&mut self, shard: ShardIndex, revocation: u64) {
         if revocation == self.revocation
             && self.sweep == Sweep::Draining
@@ -530,7 +538,7 @@ impl Intent {
         self.sweep = Sweep::Flushing;
     }
 
-    /// Members are flushed: bits that are still closing are not needed any more.
+    /// Called when members are flushed: clears the bits that are still closing.
     pub(in super::super) fn is_flushed(&mut self, now: Instant, context: &IntentContext) {
         assert_eq!(self.sweep, Sweep::Flushing, "members were being flushed");
         if self.may_clear(context) && !self.closing.is_empty() {
@@ -544,14 +552,15 @@ impl Intent {
     fn clear(&mut self, bits: &Bits, context: &IntentContext) {
         self.says.subtract(bits);
         if let Some(lockless) = &mut self.lockless {
-            // A write there waits for the new mark.
+            // A write in a run that becomes unwritten waits for the run's new mark.
             self.durable.subtract(&lockless.become_unwritten(bits));
         }
         self.head.events_cleared = context.events;
         self.is_stale = true;
     }
 
-    /// No write is in flight, and all are flushed: clears all bits that are not in doubt.
+    /// Clears all bits that are not in doubt, while no write is in flight and all writes are
+    /// flushed.
     pub(in super::super) fn clear_all(&mut self, context: &IntentContext) {
         let idle = self.idle(context);
         Arc::make_mut(&mut self.open).subtract(&idle);

@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use braid_ondisk::Bits;
 
-/// With more ranges, those that make no whole mark yet are forgotten.
+/// The most ranges that are kept. Beyond them, the ranges that make no whole mark yet are
+/// forgotten.
 const RANGES_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct TrimmedMarks {
-    /// Trimmed ranges of the array, start to end. They neither overlap nor touch.
+    /// Trimmed ranges of the array, from start to end. The ranges neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
     /// Fully trimmed marks; their sectors are not in `ranges`.
     marks: Bits,
@@ -26,7 +27,7 @@ impl TrimmedMarks {
         &self.marks
     }
 
-    /// A client trimmed a range of the array.
+    /// Notes that a client trimmed a range of the array.
     pub(super) fn add(&mut self, range: Range<u64>) {
         let (mut start, mut end) = (range.start, range.end);
         while let Some((first, last)) = self.ranges.range(..=end).next_back() {
@@ -55,7 +56,7 @@ impl TrimmedMarks {
         }
     }
 
-    /// The mark is written again, or done with.
+    /// Forgets the trims of a mark, because a client writes to it again or it became unwritten.
     pub(super) fn forget(&mut self, mark: u64, sectors: &[Range<u64>]) {
         self.marks.clear(mark);
         sectors.iter().for_each(|range| self.remove(range));
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_given_up_when_all_of_it_is() {
-        // A mark of two columns.
+        // A mark that stands for sectors of two columns.
         let mark = [0..8, 16..24];
         let mut trimmed_marks = of(std::slice::from_ref(&mark[0]));
         trimmed_marks.look_at(0, &mark);

@@ -14,7 +14,7 @@
 
 use crate::array::consistency::parity_logs::LogAction;
 
-/// The progress of the newest record.
+/// The progress of the journal's newest record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
     #[default]
@@ -29,7 +29,7 @@ pub(in super::super) struct Facts {
     /// Superblocks wait for an empty block.
     pub(super) lacks_blank: bool,
     pub(super) is_wanted: bool,
-    /// The first waiting batch has room.
+    /// The first waiting batch has room in the journal.
     pub(super) has_room: bool,
     /// Records at the tail are over, and no room is being freed.
     pub(super) can_free: bool,
@@ -67,7 +67,8 @@ mod tests {
                 }
                 LogAction::Flush => assert!(can_free, "{facts:?}"),
                 LogAction::Wait => {
-                    // Ended by the journal's device, by the tail's writers, or by superblocks.
+                    // The journal's device, the writers of the bands at the tail, or superblocks
+                    // end this wait.
                     let device = stage == Stage::Writing;
                     let is_idle = !lacks_blank && !is_wanted;
                     let is_full = !lacks_blank && !has_room && !can_free;

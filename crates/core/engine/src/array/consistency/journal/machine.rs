@@ -14,21 +14,21 @@ use crate::array::setup::JournalSetup;
 use crate::effect::LogTicket;
 use crate::ids::{MemberId, ShardIndex};
 
-/// A batch to be journaled: its shard, and the shard's name for it.
+/// The name of a batch to be journaled: its shard, and that shard's ticket.
 type Ticket = (ShardIndex, LogTicket);
 
-/// Sectors of a record at most, except that a larger single batch gets a record of its own: a
-/// record is one write, and the next batches wait for it.
+/// The most sectors of a record, except that a larger single batch gets a record of its own. A
+/// record is one write, and the next batches wait for its end.
 const RECORD_SECTORS_MAX: u64 = 2048;
 
 #[derive(Debug)]
 struct Record {
     position: u64,
     sectors: u64,
-    /// It has no rows: a replay that ends here finds an empty journal.
+    /// The record has no rows: a replay that ends at it finds an empty journal.
     is_empty: bool,
     is_durable: bool,
-    /// Its batches that are not on the members.
+    /// The record's batches that are not on the members yet.
     live: BTreeSet<Ticket>,
 }
 
@@ -41,13 +41,13 @@ impl Record {
 /// A summary of the journal, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalLook {
-    /// Its device.
+    /// The journal's device.
     pub member: MemberId,
-    /// Sectors that count, or are not free yet.
+    /// Sectors of the ring that hold records which count, or that are not free yet.
     pub used_sectors: u64,
     /// Sectors of the ring.
     pub ring_sectors: u64,
-    /// Its device has failed: the array takes no writes any more.
+    /// The journal's device has failed: the array takes no writes any more.
     pub has_failed: bool,
 }
 
@@ -55,21 +55,24 @@ pub struct JournalLook {
 pub(in super::super) struct Journal {
     member: MemberId,
     area: JournalArea,
-    /// The place of the next record, and its sequence.
+    /// The place of the next record.
     head: u64,
+    /// The sequence number of the next record.
     sequence: u64,
-    /// From the tail on; empty as long as the ring holds another server's records.
+    /// The records from the tail on; empty as long as the ring holds another server's records.
     records: VecDeque<Record>,
-    /// The tail in durable superblocks, and in the next ones.
+    /// The tail in durable superblocks.
     tail: u64,
+    /// The tail that the next superblocks record.
     next_tail: u64,
-    /// Records at the tail that were over when the current flush began.
+    /// The number of records at the tail that were over when the current flush began.
     flushing: Option<usize>,
     stage: Stage,
-    /// In order of arrival.
+    /// Waiting batches with their rows, in order of arrival.
     wanted: VecDeque<(Ticket, Vec<JournalRow>)>,
-    /// The piece in flight, and the record whose other piece follows.
+    /// The piece of a record that is in flight.
     out: Option<JournalPiece>,
+    /// The record whose other piece follows.
     rest: Option<Arc<JournalRecord>>,
     has_failed: bool,
 }
@@ -98,7 +101,7 @@ impl Journal {
         self.has_failed = true;
     }
 
-    /// No write is in flight, and no record counts.
+    /// Whether no write to the journal is in flight, and no record counts.
     pub(in super::super) fn is_at_rest(&self) -> bool {
         let is_empty = self.records.iter().all(|record| record.is_empty && record.is_durable);
         self.out.is_none() && self.flushing.is_none() && self.wanted.is_empty() && is_empty
@@ -123,21 +126,22 @@ impl Journal {
         JournalLook { member, used_sectors, ring_sectors, has_failed }
     }
 
-    /// Sectors that may not be written.
+    /// Sectors of the ring that must not be overwritten.
     fn used(&self) -> u64 {
         let tail = self.tail;
         let tail = spoiled(Bug::JournalFreedUnsaid, tail, self.next_tail);
         self.area.distance(tail, self.head)
     }
 
-    /// Whether so many sectors have room. An empty block must fit behind them, and a block stays
-    /// free, for a full ring is not an empty one.
+    /// Whether the ring has room for `sectors` sectors. An empty block must fit behind them. One
+    /// more block stays free, because a full ring would look like an empty one.
     fn has_room(&self, sectors: u64) -> bool {
         let needed = self.used() + sectors + JOURNAL_BLOCK_SECTORS;
         needed < self.area.ring_sectors
     }
 
-    /// Records at the tail that are over; the last durable record stays.
+    /// The number of records at the tail that are over, without the last durable record, which
+    /// stays.
     fn over(&self) -> usize {
         let over = self.records.iter().take_while(|record| record.is_over()).count();
         let is_next_durable = self.records.get(over).is_some_and(|next| next.is_durable);
@@ -185,7 +189,7 @@ impl Journal {
         self.flushing = None;
     }
 
-    /// The empty block that superblocks wait for.
+    /// Makes the empty block that superblocks wait for.
     pub(in super::super) fn make(&mut self) -> Arc<JournalRecord> {
         assert!(self.lacks() && self.stage == Stage::Rest, "superblocks wait for it");
         let record = self.record(vec![Vec::new()]);
@@ -218,7 +222,7 @@ impl Journal {
         self.wanted.push_back((ticket, rows));
     }
 
-    /// A batch is on the members, or will never be.
+    /// Notes that a batch is on the members, or cannot get there any more.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|(other, _)| *other != ticket);
         self.records.iter_mut().for_each(|record| {
@@ -259,7 +263,7 @@ impl Journal {
         self.begin(record, false)
     }
 
-    /// A piece is durable, or failed; returns the record's next piece.
+    /// Notes that a piece is durable, or failed; returns the record's next piece.
     pub(in super::super) fn is_written(&mut self, is_well: bool) -> Option<Arc<JournalRecord>> {
         assert!(self.out.take().is_some(), "it was being written");
         if let Some(rest) = self.rest.take().filter(|_| is_well) {
@@ -273,7 +277,8 @@ impl Journal {
         None
     }
 
-    /// The last record is durable: returns its batches, which may be written.
+    /// Called when the last record is durable: returns its batches, which shards may now write to
+    /// members.
     pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is journaled before");
         self.stage = Stage::Rest;
@@ -286,9 +291,10 @@ impl Journal {
         self.flushing = Some(self.over());
     }
 
-    /// Members have flushed records that were over: the next superblocks move the tail. True if so.
+    /// Notes that members have flushed the records that were over. True if the next superblocks
+    /// move the tail.
     pub(in super::super) fn is_flushed(&mut self) -> bool {
-        // The array turned clean meanwhile, and the journal began anew.
+        // No flush counts if the array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };
         self.records.drain(..over);
         let first = self.records.front().expect("the last record stays");
@@ -296,7 +302,7 @@ impl Journal {
         true
     }
 
-    /// Superblocks with this tail are durable: the room before it is free.
+    /// Notes that superblocks with this tail are durable: the room before the tail is free.
     pub(in super::super) fn is_said(&mut self, tail: u64) {
         self.tail = tail;
     }
@@ -330,7 +336,7 @@ mod tests {
         (0..count).map(row).collect()
     }
 
-    /// A journal after superblocks say clean, or active for the first time.
+    /// A journal whose superblocks say clean, or active for the first time.
     fn begun() -> Journal {
         let mut journal = journal();
         journal.begin_anew();
@@ -387,11 +393,11 @@ mod tests {
         assert_eq!(journal.look().used_sectors, used, "superblocks do not say so");
         assert_eq!(decide(&journal.facts(false)), LogAction::Wait);
         journal.is_said(journal.next_tail());
-        // The records of 2 and 3 ended after the flush began: they are still there.
+        // The records of batches 2 and 3 ended after the flush began, so they still take room.
         assert_eq!(journal.look().used_sectors, 2 * 9 * 8);
     }
 
-    /// Writes come as fast as possible, in records of all sizes.
+    /// Batches come as fast as possible, in records of all sizes.
     #[test]
     fn no_record_is_written_over() {
         let mut journal = begun();
@@ -451,7 +457,7 @@ mod tests {
         assert!(journal.is_written(true).is_none());
         journal.is_said(journal.next_tail());
         assert_eq!(journal.look().used_sectors, 8);
-        // And stays so.
+        // The journal stays failed.
         journal.begin_anew();
         assert!(!journal.lacks());
     }

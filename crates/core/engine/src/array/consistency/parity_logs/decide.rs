@@ -17,7 +17,7 @@
 //! Logs of new members are made empty, in any stage but Writing, when superblocks wait for that.
 //! The first row that fits is taken. [check: the_table_is_total]
 
-/// The progress of the newest records.
+/// The progress of the newest records in the parity logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
     #[default]
@@ -25,7 +25,7 @@ pub(in super::super) enum Stage {
     Writing,
     Written,
     Live,
-    /// Shards have written all their bands.
+    /// Shards have written all bands of the records.
     Over,
     Flushing,
 }
@@ -34,11 +34,11 @@ pub(in super::super) enum Stage {
 pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     pub(super) is_wanted: bool,
-    /// The first of them can be logged before a flush.
+    /// The first waiting batch can be logged before a flush.
     pub(super) has_room: bool,
-    /// Superblocks wait for the empty log of a new member, and none is being written.
+    /// Superblocks wait for the empty log of a new member, and no empty log is being written.
     pub(super) lacks_blank: bool,
-    /// A member is out, and no superblock records it.
+    /// A member is out, and no superblock records that.
     pub(super) has_unrecorded: bool,
 }
 
@@ -96,7 +96,7 @@ mod tests {
                         assert!(stage == Over && is_wanted && !has_room, "{facts:?}");
                     }
                     Action::Wait => {
-                        // Ended by members, shards or superblocks; or no batch waits.
+                        // Members, shards or superblocks end this wait; or no batch waits.
                         let is_ended = matches!(stage, Writing | Live | Flushing) || has_unrecorded;
                         assert!(is_ended || !is_wanted, "something will end it: {facts:?}");
                     }

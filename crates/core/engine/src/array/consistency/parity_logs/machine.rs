@@ -19,16 +19,16 @@ use crate::ids::{MemberId, ShardIndex};
 /// Sectors of the largest stripe unit.
 const BAND_SECTORS_MAX: u64 = 128;
 
-/// A batch to be logged: its shard, and the shard's name for it.
+/// The name of a batch to be logged: its shard, and that shard's ticket.
 type Ticket = (ShardIndex, LogTicket);
 
 /// The content of a log's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogContent {
     Unknown,
-    /// No record: no server believes it.
+    /// No record that a server would believe.
     Nothing,
-    /// Records of this array, and no bytes that look like one.
+    /// Records of this array, and no other bytes that look like a record.
     Records,
     /// No head: the log cannot be found.
     NoLog,
@@ -39,12 +39,13 @@ struct Log {
     place: LogPlace,
     /// The generation of the newest record in the area.
     generation: u64,
-    /// The place of the next record, if it fits there.
+    /// The place of the next record, if the record fits there.
     next_sector: u64,
     holds: LogContent,
-    /// Records since members were last flushed: they count beside the next one.
+    /// The number of records since members were last flushed: these records count beside the next
+    /// one.
     since: u32,
-    /// Sectors of the ring that these take, with any gap before its start.
+    /// Sectors of the ring that those records take, with any gap at the end of the ring.
     taken: u64,
 }
 
@@ -68,7 +69,7 @@ impl Log {
         (self.place.is_many() && half >= 2 * largest).then_some(half)
     }
 
-    /// The place of a record of so many sectors, and the room that it takes of the ring.
+    /// The place of a record of `sectors` sectors, and the room that the record takes of the ring.
     fn next_place(&self, sectors: u64) -> (u64, u64) {
         let used = self.place.used_sectors();
         let next = if self.place.is_ring() { self.next_sector } else { 0 };
@@ -79,7 +80,7 @@ impl Log {
         (next, sectors)
     }
 
-    /// Whether a record of so many sectors can be written before a flush.
+    /// Whether a record of `sectors` sectors can be written before a flush.
     fn has_room(&self, sectors: u64, largest: u64) -> bool {
         let fits = sectors <= self.place.used_sectors();
         let Some(lap) = self.lap_sectors(largest) else { return fits && self.since == 0 };
@@ -88,12 +89,13 @@ impl Log {
         fits && self.taken + taken <= lap
     }
 
-    /// Makes the next record and takes its place.
+    /// Makes the next record, and reserves its place.
     fn record(&mut self, entries: Vec<LoggedEntry>) -> Arc<ParityLogRecord> {
         let mut sectors = sectors_of(&entries);
         assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
         if self.place.ppl().is_none() {
-            // Members write whole blocks anyway; md, which wants no gaps, never reads our own.
+            // Members write whole blocks anyway. md allows no gaps, but never reads braid's own
+            // log.
             sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
         }
         let (sector, taken) = self.next_place(sectors);
@@ -123,16 +125,17 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
     PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
 }
 
-/// A shard's entries to be logged, by member: those with the parities, and replacements.
+/// A shard's entries to be logged, for each member that gets them: members with the parities, and
+/// their replacements.
 #[derive(Debug)]
 struct LogRequest {
     ticket: Ticket,
-    /// The entries of one parity: they name all rows that the batch writes.
+    /// The entries of one parity, which name all rows that the batch writes.
     rows: Vec<PplEntry>,
     of_members: BTreeMap<MemberId, Vec<LoggedEntry>>,
 }
 
-/// The subject of an update of superblocks.
+/// The kind of an update of superblocks, as far as it matters for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum News {
     /// No write is in flight, and none begins before the update: the array turns active or clean.
@@ -140,7 +143,7 @@ pub(in crate::array) enum News {
         /// Parity agrees with the data everywhere.
         in_sync: bool,
     },
-    /// Writes go on.
+    /// Writes go on during the update.
     Other,
 }
 
@@ -152,24 +155,24 @@ pub(in super::super) struct ParityLogs {
     logs: BTreeMap<MemberId, Log>,
     /// Shards log every write.
     is_on: bool,
-    /// Superblocks say that our own log counts: it names all sectors that may be in doubt.
+    /// Superblocks say that braid's own log counts: the log names all sectors that may be in doubt.
     counts: bool,
     stage: Stage,
-    /// In order of arrival.
+    /// Waiting requests, in order of arrival.
     wanted: Vec<LogRequest>,
     /// Batches whose records are in flight, or wait to be granted.
     round: BTreeSet<Ticket>,
-    /// Batches that were granted, and are not over.
+    /// Batches that were granted, and whose writes have not ended.
     live: BTreeSet<Ticket>,
     /// Rows that were logged since members were flushed last.
     rows: LoggedRows,
     out: BTreeSet<MemberId>,
-    /// Members whose empty log, or removal of the log, is in flight.
+    /// Members to which an empty log, or the removal of the log, is being written.
     blanks: BTreeMap<MemberId, LogContent>,
 }
 
 impl ParityLogs {
-    /// `is_in_file`: one log serves all members.
+    /// `is_in_file`: one log, in the bitmap file, serves all members.
     pub(in super::super) fn new(
         geometry: &Geometry,
         is_in_file: bool,
@@ -198,7 +201,8 @@ impl ParityLogs {
         }
     }
 
-    /// Our own log's place on members: the smallest of theirs, as a record goes to several.
+    /// The place of braid's own log on members. It has the smallest size of all members' places, as
+    /// a record goes to several members.
     pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
         let own = self.logs.values().filter_map(|log| match log.place {
             LogPlace::Own(place) => Some(place),
@@ -207,19 +211,20 @@ impl ParityLogs {
         own.min_by_key(|place| place.size_sectors)
     }
 
-    /// Members with md's log, and its places.
+    /// Members with md's log, and the place of each log.
     pub(in super::super) fn ppls(&self) -> impl Iterator<Item = (MemberId, PplPlace)> {
         self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
     }
 
-    /// Of these members, those whose head must be wiped out: the array has dropped our own log.
+    /// Those of `members` that must wipe out their log's head, because the array has dropped
+    /// braid's own log.
     fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
         let has_head =
             |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != LogContent::NoLog;
         members.filter(move |member| self.logs.get(member).is_some_and(has_head))
     }
 
-    /// Whether no head of our own log is left on these members.
+    /// Whether no head of braid's own log is left on these members.
     pub(in super::super) fn are_wiped_out(&self, members: impl Iterator<Item = MemberId>) -> bool {
         self.with_head(members).next().is_none()
     }
@@ -286,18 +291,19 @@ impl ParityLogs {
         self.is_on
     }
 
-    /// The content of logs that an update of superblocks needs before it.
+    /// The content that logs must have before an update of superblocks.
     fn wanted_by(&self, news: News) -> Option<LogContent> {
         match news {
             News::Drained { in_sync: true } => Some(LogContent::Records),
-            // A partly emptied log ends with an older record. So superblocks drop it first.
+            // A partly emptied log ends with an older record. So superblocks first say that the log
+            // does not count.
             News::Drained { in_sync: false } if self.counts => None,
             News::Drained { in_sync: false } => Some(LogContent::Nothing),
             News::Other => self.is_on.then_some(LogContent::Records),
         }
     }
 
-    /// Whether one of these members' logs lacks the content that an update needs.
+    /// Whether the log of any of these members lacks the content that an update needs.
     pub(in super::super) fn lacks(
         &self,
         mut members: impl Iterator<Item = MemberId>,
@@ -307,7 +313,8 @@ impl ParityLogs {
         members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
     }
 
-    /// Whether an update of superblocks stamps our own log as counting, unless it says clean.
+    /// Whether an update of superblocks stamps braid's own log as counting, unless the update says
+    /// clean.
     pub(in super::super) fn will_count(&self, news: News) -> bool {
         let is_own = self.own_place().is_some();
         let counts = match news {
@@ -317,12 +324,13 @@ impl ParityLogs {
         is_own && counts
     }
 
-    /// An update of superblocks is durable: logs have the content that it needed.
+    /// Notes that an update of superblocks is durable: logs have the content that the update
+    /// needed.
     pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
             if self.counts && !in_sync {
-                // Old records are useless from now on, and must not be taken for valid ones.
+                // Old records are useless from now on, and must not be mistaken for valid ones.
                 self.logs.values_mut().for_each(|log| log.holds = LogContent::Unknown);
             }
             self.is_on = in_sync;
@@ -330,7 +338,7 @@ impl ParityLogs {
         }
     }
 
-    /// Takes a shard's entries for the logs of the members in their slots, if any are left.
+    /// Takes a shard's entries for the logs of the members that are in the parity slots now.
     pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
         &mut self,
         ticket: Ticket,
@@ -348,7 +356,7 @@ impl ParityLogs {
         self.wanted.push(LogRequest { ticket, rows, of_members });
     }
 
-    /// A batch is on the members, or will never be.
+    /// Notes that a batch is on the members, or cannot get there any more.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|wanted| wanted.ticket != ticket);
         self.round.remove(&ticket);
@@ -358,7 +366,7 @@ impl ParityLogs {
         }
     }
 
-    /// The records that give these members' logs the content that an update needs, where they lack
+    /// The records that give these members' logs the content that an update needs, if a log lacks
     /// it.
     pub(in super::super) fn make(
         &mut self,
@@ -392,7 +400,8 @@ impl ParityLogs {
         records
     }
 
-    /// Puts waiting batches into one record for each member, as many as fit. `is_in`: in the array.
+    /// Puts waiting batches into one record for each member, as many batches as fit. `is_in`: the
+    /// member is in the array.
     pub(in super::super) fn write(
         &mut self,
         is_in: impl Fn(MemberId) -> bool,
@@ -402,7 +411,7 @@ impl ParityLogs {
         let mut full = BTreeSet::new();
         let mut later = Vec::new();
         for LogRequest { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
-            // Shards do not write to a member yet that is just coming.
+            // Shards do not write yet to a member that is just coming.
             let is_ready =
                 |one: &MemberId| is_in(*one) && self.logs[one].holds == LogContent::Records;
             of_members.retain(|member, _| is_ready(member));
@@ -460,7 +469,8 @@ impl ParityLogs {
         }
     }
 
-    /// Records are durable, and members that failed to write them are out: returns their batches.
+    /// Called when records are durable, and members that failed to write them are out: returns the
+    /// records' batches.
     pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
         let granted: Vec<Ticket> = std::mem::take(&mut self.round).into_iter().collect();
@@ -469,7 +479,8 @@ impl ParityLogs {
         granted
     }
 
-    /// All batches that wait for a record, or whose record is not over: for logs that are dropped.
+    /// For logs that are dropped: all batches that wait for a record, or whose record is still
+    /// needed.
     pub(in super::super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
         self.round.iter().copied().chain(self.wanted.iter().map(|wanted| wanted.ticket))
     }
@@ -479,7 +490,7 @@ impl ParityLogs {
         self.stage = Stage::Flushing;
     }
 
-    /// All writes are on the members, flushed, as the array turns clean.
+    /// Called as the array turns clean: all writes are on the members, and flushed.
     pub(in super::super) fn all_is_flushed(&mut self) {
         if self.stage == Stage::Over {
             self.begin_lap();
@@ -494,7 +505,7 @@ impl ParityLogs {
         }
     }
 
-    /// Members are flushed: the records are not needed any more.
+    /// Called when members are flushed: the records are not needed any more.
     pub(in super::super) fn is_flushed(&mut self) {
         assert_eq!(self.stage, Stage::Flushing, "members were being flushed");
         self.begin_lap();

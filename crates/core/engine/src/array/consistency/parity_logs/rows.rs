@@ -20,19 +20,19 @@ use braid_geometry::{LogicalSector, SECTOR_BYTES, StripeGeometry};
 use braid_ondisk::PplEntry;
 use rangemap::RangeMap;
 
-/// A run of columns: the first, and their number.
+/// A run of columns: its first column, and the number of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
     first: u16,
     count: u64,
 }
 
-/// Sectors of members, by the columns that records name of them.
+/// The logged sectors of members, each with the columns that its records name.
 #[derive(Debug, Default)]
 pub(super) struct LoggedRows(RangeMap<u64, Columns>);
 
 impl LoggedRows {
-    /// Whether an entry can follow the logged ones.
+    /// Whether an entry can follow the logged entries without a flush.
     pub(super) fn may_follow(&self, geometry: &StripeGeometry, entry: &PplEntry) -> bool {
         let (rows, columns) = rows_of(geometry, entry);
         self.0.overlapping(&rows).all(|(_, named)| *named == columns)
@@ -48,7 +48,8 @@ impl LoggedRows {
     }
 }
 
-/// The rows and columns of one of our entries: all its rows have the same ([`crate::stripe`]).
+/// The rows and columns of an entry that braid made: all its rows have the same columns
+/// ([`crate::stripe`]).
 fn rows_of(geometry: &StripeGeometry, entry: &PplEntry) -> (Range<u64>, Columns) {
     let sectors = |bytes: u32| u64::from(bytes) / SECTOR_BYTES;
     let (data, partial) = (sectors(entry.data_bytes), sectors(entry.parity_bytes));
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn rows_are_logged_anew_with_the_same_columns_or_after_a_flush() {
-        // Chunks of 64 sectors, four of data in a row.
+        // Chunks of 64 sectors, four chunks of data in a row.
         let geometry = geometry(5, 64, 4);
         let mut rows = LoggedRows::default();
         rows.add(&geometry, &entry(8, 8, 8));

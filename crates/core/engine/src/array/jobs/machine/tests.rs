@@ -1,4 +1,4 @@
-//! One job, by hand: its requests, and its reaction to the answers.
+//! Drives one job by hand: its requests, and its reaction to the answers.
 
 use super::*;
 use braid_geometry::{Geometry, Shape};
@@ -69,7 +69,7 @@ fn an_offset_counts_when_it_was_flushed() {
     jobs.save();
     assert!(jobs.wants_flush());
     assert_eq!(jobs.flush_begins(), None, "parity lies on every member");
-    // It ends after the flush began, so it may not be durable.
+    // This work ends after the flush began, so it may not be durable.
     jobs.work_done(NOW, works[1].id, done);
     assert_eq!(jobs.flush_ended(NOW), Some(SavedProgress::Resync(256)));
     for work in &works[3..] {
@@ -108,7 +108,7 @@ fn a_job_ends_when_its_work_is_back() {
 #[test]
 fn a_job_says_once_that_it_has_passed_a_part_of_its_way() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-    // From 256 of 1024 on.
+    // The resync covers sectors 256 to 1024.
     let context = context(&geometry, &roster, 256);
     let mut jobs = Jobs::default();
     jobs.begin(NOW, &context);
@@ -147,7 +147,7 @@ fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
     assert_eq!(jobs.work_done(NOW, sectors[3].id, unmade), expected);
     assert!(!jobs.has_marked(MemberId(1), lost));
     jobs.marks(MemberId(1), lost);
-    // Not before logs name it.
+    // The job does not repeat the sector before logs name it.
     context.are_logs_settled = false;
     assert!(ask_all(&mut jobs, &context).is_empty());
     context.are_logs_settled = true;
@@ -184,8 +184,9 @@ fn what_a_slow_member_held_up_is_asked_for_again_later() {
     assert_eq!(jobs.poll_timeout(&context), None, "the shards end what comes");
 }
 
-/// Once, more works came back than fit into one round, and the job did not look at the clock before
-/// it had repeated all: while a member sat out, it repeated the same works at full processor load.
+/// Guards against an old bug: more works came back than fit into one round. The job did not look at
+/// the clock before it had repeated all. While a member sat out, it repeated the same works at full
+/// processor load.
 #[test]
 fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
@@ -202,9 +203,10 @@ fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     assert!(jobs.poll_timeout(&context).is_some_and(|later| later > at));
 }
 
-/// A member and its replacement: the member fails, and the replacement has its slot. Shards see the
-/// member until superblocks record the loss. Once, a recovery that began before asked them to fill
-/// another member as well; unfilled sectors of the replacement were believed.
+/// A member with a replacement fails, and the replacement gets its slot. Shards see the member
+/// until superblocks record the loss. Guards against an old bug: a recovery that began before that
+/// asked shards to fill another member as well. Then shards believed unfilled sectors of the
+/// replacement.
 #[test]
 fn no_job_begins_before_superblocks_tell_of_every_loss() {
     let geometry = geometry(Level::Raid6, 2, 5);
@@ -239,7 +241,7 @@ fn a_job_asks_for_what_it_is_allowed() {
     let JobFlow { idle, owed } = jobs.flow();
     assert_eq!([idle.begun_sectors, idle.ended_sectors], [256, 128]);
     assert_eq!([owed.begun_sectors, owed.ended_sectors], [128, 128]);
-    // Work to repeat does not wake the job while its allowance is empty.
+    // An empty allowance keeps the job asleep, even if it has work to repeat.
     let at = NOW.plus_milliseconds(REPEAT_AFTER_MS);
     assert!(jobs.poll_timeout(&context).is_none_or(|due| due > at));
     allow(&mut jobs, 128, 0);
@@ -270,7 +272,7 @@ fn copies_are_asked_for_in_the_order_of_the_member() {
     }
 }
 
-/// RAID-10's members have different layouts: they are recovered one after the other.
+/// Members of RAID-10 have different layouts, so they are recovered one after the other.
 #[test]
 fn members_that_lie_alike_are_recovered_together() {
     let two = [(1, 0), (2, 256)];
