@@ -69,7 +69,7 @@ impl Pairs {
         self.pairs.get(&id).is_some_and(|pair| pair.of_member.is_some())
     }
 
-    /// The name of the paired write, if it is in flight, and the replacement to which it goes.
+    /// The name of the paired write, if it is in flight, and the replacement that receives it.
     pub(super) fn of_replacement(&self, id: IoId) -> Option<(IoId, MemberId)> {
         let pair = self.pairs.get(&id)?;
         let name = IoId(id.0 | OF_REPLACEMENT);

@@ -38,21 +38,21 @@ pub enum ByteOperation {
     Read,
     /// Write the payload.
     Write {
-        /// On stable storage before the answer.
+        /// Whether the payload must be on stable storage before the answer.
         durable: bool,
     },
     /// Make the range read as zeroes.
     WriteZeroes {
-        /// The members may deallocate the space.
+        /// Whether the members may deallocate the space.
         may_punch: bool,
-        /// Refuse rather than write zeroes out.
+        /// Whether to refuse the request rather than write zeroes out.
         fast: bool,
-        /// On stable storage before the answer.
+        /// Whether the zeroes must be on stable storage before the answer.
         durable: bool,
     },
     /// The client no longer needs the content of the whole sectors inside the range.
     Trim {
-        /// On stable storage before the answer.
+        /// Whether the trim must be on stable storage before the answer.
         durable: bool,
     },
 }
@@ -64,7 +64,7 @@ pub struct ByteRequest {
     pub operation: ByteOperation,
     /// First byte of the array.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
@@ -82,9 +82,9 @@ pub enum Denial {
 /// The operations that an array allows.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits<'a> {
-    /// Its geometry.
+    /// The array's geometry.
     pub geometry: &'a Geometry,
-    /// It was opened for reading only.
+    /// The array was opened for reading only.
     pub read_only: bool,
     /// Every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
@@ -93,7 +93,7 @@ pub struct RequestLimits<'a> {
 /// Whether the array can try `request`.
 ///
 /// # Errors
-/// The first reason against it.
+/// The first reason to refuse the request.
 pub fn check(request: &ByteRequest, limits: RequestLimits<'_>) -> Result<(), Denial> {
     let size_bytes = limits.geometry.capacity_sectors() * SECTOR_BYTES;
     if request.offset.checked_add(request.length).is_none_or(|end| end > size_bytes) {
@@ -109,7 +109,7 @@ pub fn check(request: &ByteRequest, limits: RequestLimits<'_>) -> Result<(), Den
     Ok(())
 }
 
-/// The best unit to write, zero or discard: a row of chunks on levels with parity, else a sector.
+/// The best unit to write, zero or discard: on levels with parity a row of chunks, else a sector.
 #[must_use]
 pub fn unit_bytes(geometry: &Geometry) -> u64 {
     match geometry {
@@ -120,19 +120,21 @@ pub fn unit_bytes(geometry: &Geometry) -> u64 {
     }
 }
 
-/// Whether members can zero a range without zeroes written: in units whose parity is zero, too.
+/// Whether members can zero a range without writing zeroes. On levels with parity the range must be
+/// whole units, so that their parity is zero, too.
 fn is_fast(request: &ByteRequest, limits: RequestLimits<'_>) -> bool {
     let unit = unit_bytes(limits.geometry);
     let is_whole = request.offset.is_multiple_of(unit) && request.length.is_multiple_of(unit);
     limits.zero_is_fast && is_whole
 }
 
-/// Bytes that do not fill the whole sectors around them.
+/// Bytes of a request that cover some of their sectors only in part, and the whole sectors around
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// First sector around them.
+    /// First sector around the bytes.
     pub start: LogicalSector,
-    /// How many sectors are around them.
+    /// Number of sectors around the bytes.
     pub sectors: u64,
     /// Offset of the bytes in these sectors.
     pub skip_bytes: u64,
@@ -148,20 +150,21 @@ impl Patch {
         Self { start: LogicalSector(start), sectors, skip_bytes, length_bytes }
     }
 
-    /// The client's bytes in the memory around them.
+    /// The place of the client's bytes in the memory that holds all sectors around them.
     #[must_use]
     pub fn middle(&self) -> std::ops::Range<usize> {
         to_usize(self.skip_bytes)..to_usize(self.skip_bytes + self.length_bytes)
     }
 
-    /// The place of sectors fetched from `start` on in that memory.
+    /// The place of the sectors from `start` on, in the memory that holds all sectors around the
+    /// bytes.
     #[must_use]
     pub fn place(&self, start: LogicalSector, sectors: u64) -> std::ops::Range<usize> {
         let begin = (start.0 - self.start.0) * SECTOR_BYTES;
         to_usize(begin)..to_usize(begin + sectors * SECTOR_BYTES)
     }
 
-    /// The sectors that it covers in part: they are read before it is written.
+    /// The sectors that the bytes cover in part: they are read before the patch is written.
     fn edges(&self) -> impl Iterator<Item = (LogicalSector, u64)> {
         let end_bytes = self.skip_bytes + self.length_bytes;
         let cuts_first = self.skip_bytes > 0;
@@ -183,32 +186,33 @@ impl Patch {
 /// A step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The engine does this; bytes go to or come from the client's payload itself.
+    /// An operation for the engine, straight between members and the client's payload.
     Whole {
         /// The operation.
         operation: Operation,
         /// First sector.
         start: LogicalSector,
-        /// How many.
+        /// Number of sectors.
         sectors: u64,
     },
     /// Read these sectors into the memory around the patch, at [`Patch::place`].
     Fetch {
-        /// The surroundings of the bytes.
+        /// The patch whose surroundings are read.
         patch: Patch,
         /// First sector.
         start: LogicalSector,
-        /// How many.
+        /// Number of sectors.
         sectors: u64,
     },
-    /// Lay the payload (zeroes without one) over [`Patch::middle`] and write all around it.
+    /// Lay the payload, or zeroes if there is none, over [`Patch::middle`]. Then write all sectors
+    /// around the patch.
     Store {
         /// The bytes to write.
         patch: Patch,
-        /// On stable storage before the step is done.
+        /// Whether the sectors must be on stable storage before the step is done.
         durable: bool,
     },
-    /// Copy [`Patch::middle`] of the fetched bytes to the payload; done at once.
+    /// Copy [`Patch::middle`] of the fetched bytes to the payload. The driver does this at once.
     Take {
         /// The fetched bytes.
         patch: Patch,
@@ -220,9 +224,9 @@ pub enum Step {
 /// The next step, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
-    /// Carry this out, then call again.
+    /// Carry this step out, then call [`RequestPlan::next`] again.
     Step(Step),
-    /// Leave the write admission, if not done yet, then answer this.
+    /// Leave the write admission, if not done yet, then give the client this answer.
     Answer(Result<(), E>),
 }
 
@@ -310,13 +314,13 @@ impl RequestPlan {
         Self { mode, steps }
     }
 
-    /// Its mode of write admission; none for a request without changes.
+    /// The plan's mode of write admission; `None` for a request that changes nothing.
     #[must_use]
     pub fn mode(&self) -> Option<AdmissionMode> {
         self.mode
     }
 
-    /// The next step after the one before ended with `done`; `Ok` at the beginning.
+    /// The next step. `done` is the result of the step before; `Ok` at the beginning.
     pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
         let step = self.steps.take_next();
         match (done, step) {
@@ -340,7 +344,8 @@ fn store(steps: &mut Steps, offset: u64, length: u64, durable: bool) {
     }
 }
 
-/// Patches the edges, zeroes the sectors between them. A flush at the end makes all of it durable.
+/// Adds steps that patch the edges and zero the sectors between them. A flush at the end makes all
+/// of them durable.
 fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64)) {
     let (start, end) = inside(offset, length);
     if start >= end {
@@ -351,7 +356,8 @@ fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64))
     whole(steps, operation, start, end - start);
 }
 
-/// The whole sectors inside a range, in bytes; without any, the end may lie before the start.
+/// The whole sectors inside a range, in bytes. If the range has none, the end may be before the
+/// start.
 fn inside(offset: u64, length: u64) -> (u64, u64) {
     (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES)
 }
@@ -366,7 +372,7 @@ mod tests {
 
     const SIZE: usize = 4 * 512;
 
-    /// Carries out a plan over an array that is a slice of memory.
+    /// Carries out a plan over an array that is a slice of memory, and returns the plan's steps.
     fn walk(array: &mut [u8], request: &ByteRequest, payload: &mut [u8]) -> Vec<Step> {
         let span = |start: LogicalSector, sectors: u64| {
             to_usize(start.0 * SECTOR_BYTES)..to_usize((start.0 + sectors) * SECTOR_BYTES)

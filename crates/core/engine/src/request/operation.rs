@@ -11,28 +11,28 @@ pub enum Operation {
     Read,
     /// Write the payload.
     Write {
-        /// On stable storage before the answer (NBD's FUA).
+        /// Whether the payload must be on stable storage before the answer (NBD's FUA).
         durable: bool,
     },
     /// Make the range read as zeroes.
     WriteZeroes {
-        /// The members may deallocate the space.
+        /// Whether the members may deallocate the space.
         may_punch: bool,
-        /// On stable storage before the answer.
+        /// Whether the zeroes must be on stable storage before the answer.
         durable: bool,
     },
-    /// The client no longer needs the content: any is allowed, the same at each read.
+    /// The client no longer needs the content: reads may return any bytes, but always the same.
     Trim,
 }
 
 impl Operation {
-    /// Whether it may change the array's content.
+    /// Whether the operation may change the array's content.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Read)
     }
 
-    /// The client's fault if no member can serve it.
+    /// The fault that the client gets if no member can serve the operation.
     pub(crate) fn fault(&self) -> Fault {
         if self.is_write() { Fault::Unwritable } else { Fault::Unreadable }
     }
@@ -41,35 +41,36 @@ impl Operation {
 /// A request on a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its name.
+    /// The request's name.
     pub id: RequestId,
     /// The operation.
     pub operation: Operation,
     /// First sector.
     pub start: LogicalSector,
-    /// How many sectors; at least one, all inside the array.
+    /// Number of sectors: at least one, all inside the array.
     pub sectors: u64,
 }
 
-/// The reason why a request failed. Ordered from mild to grave; of several, the gravest counts.
+/// The reason why a request failed. Ordered from mild to grave; if its pieces fail differently, the
+/// gravest fault counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{}", self.words())]
 pub enum Fault {
-    /// The array does not allow writes, by its state or its opening.
+    /// The array does not allow writes, because of its state or because it was opened read-only.
     ReadOnly,
-    /// More members cannot be read here than the level makes up for.
+    /// More members cannot be read here than the level tolerates.
     Unreadable,
     /// An acknowledged write to these sectors could not be carried out. The members hold older data
-    /// there, so it is not read until it is written again.
+    /// there, so reads fail until a client writes the sectors again.
     Lost,
     /// The file system below a member is full.
     NoSpace,
-    /// More members missed the write than the level makes up for; the array takes no more.
+    /// More members missed the write than the level tolerates; the array takes no more writes.
     Unwritable,
 }
 
 impl Fault {
-    /// In words, for the operator.
+    /// The fault in words, for the operator.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -106,10 +107,10 @@ impl Progress {
         self.answer()
     }
 
-    /// Notes a reply; returns the request's answer after the last one.
+    /// Notes a reply; returns the request's answer after the last reply.
     ///
     /// # Panics
-    /// More replies than pieces: a shard answered twice.
+    /// If more replies come than pieces were issued: a shard answered twice.
     #[must_use]
     pub fn reply(&mut self, result: Result<(), Fault>) -> Option<Result<(), Fault>> {
         assert!(self.outstanding > 0, "a piece was answered twice");
@@ -120,7 +121,7 @@ impl Progress {
         self.answer()
     }
 
-    /// The number of pieces with the shards.
+    /// The number of pieces that shards have not answered yet.
     #[must_use]
     pub fn outstanding(&self) -> u32 {
         self.outstanding

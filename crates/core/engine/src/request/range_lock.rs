@@ -25,7 +25,7 @@ impl Entry {
     }
 }
 
-/// Locked ranges, and those that work waits for.
+/// The locked ranges, and the ranges that work waits for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeLock {
     locked: Vec<Entry>,
@@ -33,7 +33,8 @@ pub(crate) struct RangeLock {
 }
 
 impl RangeLock {
-    /// Locks `sectors` sectors from `start` for `key`, or queues it. True if it is locked now.
+    /// Locks `sectors` sectors from `start` for `key`, or queues `key`. True if the range is locked
+    /// now.
     pub(crate) fn acquire(&mut self, key: LockKey, start: u64, sectors: u64) -> bool {
         assert!(sectors > 0, "a range has sectors");
         let entry = Entry { key, start, end: start + sectors };

@@ -9,10 +9,10 @@ use braid_sim_hooks::{Bug, Point, sometimes, spoiled};
 use super::operation::{Operation, Request};
 use crate::ids::{RequestId, ShardIndex};
 
-/// About this much of the array belongs to one shard before the next takes over.
+/// Sectors of a region, about: the next region belongs to the next shard.
 const REGION_SECTORS: u64 = 2048;
 
-/// Part of a request, inside one region.
+/// A part of a request, inside one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The request.
@@ -21,7 +21,7 @@ pub struct Piece {
     pub operation: Operation,
     /// First sector.
     pub start: LogicalSector,
-    /// How many sectors; at least one.
+    /// Number of sectors, at least one.
     pub sectors: u32,
     /// Offset of this piece in the request's payload.
     pub payload_offset_sectors: u32,
@@ -38,7 +38,7 @@ impl Regions {
     /// The distribution for `geometry` over `shards` shards.
     ///
     /// # Panics
-    /// `shards` is zero.
+    /// If `shards` is zero.
     #[must_use]
     pub fn new(geometry: &Geometry, shards: u16) -> Self {
         assert!(shards > 0, "an array has at least one shard");
@@ -60,7 +60,7 @@ impl Regions {
         ShardIndex(u16::try_from(index).expect("below the number of shards, which is a u16"))
     }
 
-    /// Sectors from this one to the end of its region.
+    /// Number of sectors from this one to the end of its region.
     #[must_use]
     pub fn left_in_region(&self, sector: LogicalSector) -> u64 {
         self.sectors - sector.0 % self.sectors
@@ -79,7 +79,7 @@ impl Regions {
     }
 }
 
-/// Iterator over the pieces of a request, each with its shard.
+/// An iterator over the pieces of a request, each with its shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
     regions: Regions,
@@ -88,7 +88,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// The request.
+    /// The request that is being split.
     #[must_use]
     pub fn request(&self) -> Request {
         self.request
@@ -106,7 +106,8 @@ impl Iterator for Split {
         }
         let start = LogicalSector(self.request.start.0 + self.done_sectors);
         let sectors = left.min(self.regions.sectors - start.0 % self.regions.sectors);
-        // Operations without a payload may be longer than 2^32 sectors; they never use the offset.
+        // An operation without a payload may be longer than 2^32 sectors, but never uses the
+        // offset.
         let payload_offset_sectors = u32::try_from(self.done_sectors).unwrap_or(u32::MAX);
         let payload_offset_sectors = spoiled(Bug::PieceFromStart, payload_offset_sectors, 0);
         let piece = Piece {

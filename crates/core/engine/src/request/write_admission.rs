@@ -21,13 +21,13 @@ use std::collections::VecDeque;
 /// The mode in which a write is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionMode {
-    /// With others of its kind; the engine orders those that overlap.
+    /// The write runs beside other shared writes; the engine orders those that overlap.
     Shared,
-    /// With the array to itself.
+    /// The write has the array to itself.
     Exclusive,
 }
 
-/// A place in the queue.
+/// A write's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
@@ -37,7 +37,7 @@ enum AdmittedWrites {
     Exclusive,
 }
 
-/// Many aligned writes, or a single unaligned one.
+/// Admits many aligned writes, or a single unaligned one.
 #[derive(Clone, Debug)]
 pub struct WriteAdmission {
     admitted: AdmittedWrites,
@@ -53,7 +53,7 @@ impl Default for WriteAdmission {
 }
 
 impl WriteAdmission {
-    /// Takes a place at the end of the queue, and is perhaps admitted at once.
+    /// Puts a write at the end of the queue, and perhaps admits it at once.
     pub fn enter(&mut self, mode: AdmissionMode) -> Ticket {
         let ticket = Ticket(self.next_in + self.waiting.len() as u64);
         self.waiting.push_back(mode);
@@ -61,17 +61,17 @@ impl WriteAdmission {
         ticket
     }
 
-    /// Whether it has been admitted, now or earlier.
+    /// Whether the write with this ticket has been admitted, now or earlier.
     #[must_use]
     pub fn is_admitted(&self, ticket: Ticket) -> bool {
         assert!(ticket.0 < self.next_in + self.waiting.len() as u64, "a ticket has been given");
         ticket.0 < self.next_in
     }
 
-    /// Ends an admitted write. True if that admits a waiting one.
+    /// Ends an admitted write. True if that admits a waiting write.
     ///
     /// # Panics
-    /// No write of this mode is admitted.
+    /// If no write of this mode is admitted.
     pub fn leave(&mut self, mode: AdmissionMode) -> bool {
         self.admitted = match (mode, self.admitted) {
             (AdmissionMode::Exclusive, AdmittedWrites::Exclusive) => AdmittedWrites::Shared(0),
@@ -104,7 +104,7 @@ impl WriteAdmission {
 mod tests {
     use super::*;
 
-    /// All orders of eight enters and leaves of both kinds.
+    /// Tries all orders of eight enters and leaves, in both modes.
     #[test]
     fn no_write_overtakes_or_starves() {
         for story in 0..3_u32.pow(8) {

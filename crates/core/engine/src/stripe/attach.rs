@@ -1,5 +1,5 @@
-//! Attaches a write to its band's stripe. The shard decides here whether to answer it early, and
-//! which older writes it supersedes.
+//! Attaches a write to its band's stripe. Here the shard decides whether to answer the write early,
+//! and which older writes it supersedes.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -50,7 +50,8 @@ impl Stripes {
         let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
         let is_durable = work.kind.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
-        // Bytes that the journal lacks are lost with the cache device, even in a whole array.
+        // Bytes that are not in the journal are lost with the cache device, even if the array is
+        // whole.
         let may = !is_durable
             && !work.lacks_intent
             && !common.view.keeps_journal
@@ -70,18 +71,20 @@ impl Stripes {
         self.cached.put(common, (&self.geometry, &band), work);
     }
 
-    /// A stripe counts as a block at least, however little its writes keep.
+    /// The sectors that a dirty stripe counts for at least: a block, however little its writes
+    /// keep.
     fn least_dirty(&self) -> u64 {
         u64::from(self.pool.in_use()) * u64::from(BLOCK_SECTORS.min(self.unit_sectors))
     }
 
-    /// Sends delayed stripes on their way if much is dirty or they are old. True if any left.
+    /// Lets delayed stripes begin if much is dirty, or if they are old. True if any did.
     pub(super) fn send_off(&mut self, common: &Common) -> bool {
         let dirty_sectors = common.pieces.kept_sectors().max(self.least_dirty());
         self.scheduler.send_off((dirty_sectors, self.cached.is_half_full()), common.now)
     }
 
-    /// Superblocks now allow writes to more regions: answers the writes that waited for that.
+    /// Answers the stripe's writes that waited for superblocks, which now allow writes to more
+    /// regions.
     pub(super) fn grant_intent(&mut self, common: &mut Common, number: u32) {
         let has_intent = |piece| common.has_intent(piece);
         for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
@@ -110,7 +113,8 @@ impl Stripes {
             && self.damage.parity_solves(&common.view, band)
     }
 
-    /// Drops answered writes that a later one covers. It takes over their dirty references.
+    /// Drops answered writes that the later write `work` covers. `work` takes over their dirty
+    /// references.
     fn supersede(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         if !self.cached.has_room(self.pool.stripe(number).band(), work) {
             return;
@@ -140,8 +144,8 @@ impl Stripes {
         self.pool.put_back(number, is_worth_keeping);
     }
 
-    /// A stripe's batch has ended, or did not begin. Its frame goes to the head of the line, if
-    /// any.
+    /// Releases the frame of a stripe whose batch has ended, or did not begin. The frame goes to
+    /// the first stripe that waits for memory, if any.
     pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
         let frame = self.pool.frame(number).expect("it is held");
         match self.orphan_frames.has(frame) {
@@ -151,7 +155,7 @@ impl Stripes {
         self.serve_line(common);
     }
 
-    /// Hands frames that no batch holds to the stripes in the line.
+    /// Hands frames that no batch holds to the stripes that wait for memory.
     pub(super) fn serve_line(&mut self, common: &mut Common) {
         while let Some(number) = self.scheduler.head_of_line()
             && self.pool.has_memory(number)

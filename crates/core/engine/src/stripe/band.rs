@@ -35,12 +35,12 @@ pub(super) struct Band {
     unit_sectors: u32,
 }
 
-/// Part of a piece inside one column of one band.
+/// A part of a piece, inside one column of one band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) offset: u32,
     pub(super) sectors: u32,
-    /// Sectors into the request's payload; meaningless for zeroes.
+    /// Offset in the request's payload, in sectors; meaningless for zeroes.
     pub(super) payload_offset: u32,
 }
 
@@ -57,7 +57,7 @@ impl WriteKind {
     }
 }
 
-/// A run of a chunk row's data sectors, and the place of its first sector in a payload.
+/// A run of a chunk row's data sectors, and the offset of its first sector in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     from: u64,
@@ -70,9 +70,9 @@ impl Run {
         self.from <= other.from && other.to <= self.to
     }
 
-    /// Splits it after its first block in the band. `None` if it is a single block.
+    /// Splits the run after its first block in the band. `None` if the run is a single block.
     pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
-        // Runs of other bands may lie before, between and behind this band's columns.
+        // Sectors of other bands may lie before, between and behind this band's columns in the run.
         let chunk = u64::from(band.chunk_sectors);
         let mut columns = (self.from / chunk..).map(|index| band.column(index));
         let column = columns.find(|column| self.from < column.end)?;
@@ -98,15 +98,15 @@ pub(super) struct Attachment {
     pub(super) kind: WriteKind,
     pub(super) run: Run,
     pub(super) is_answered: bool,
-    /// Superblocks do not yet say that its region may be written (I3).
+    /// Superblocks do not yet record that the write's region may be written (I3).
     pub(super) lacks_intent: bool,
-    /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for
-    /// older ones that it covers. `None` if it carries no answered bytes.
+    /// The epoch of the dirty reference that the write holds ([`super::epochs`]), for its own bytes
+    /// or for older bytes that it covers. `None` if the write carries no answered bytes.
     pub(super) dirty_epoch: Option<u64>,
-    /// Its place in the order in which writes joined stripes of this shard
+    /// The write's place in the order in which writes joined stripes of this shard
     /// ([`super::cached_writes`]).
     pub(super) order: u64,
-    /// Its copy in the file that outlives the process, if any.
+    /// The write's copy in the file that outlives the process, if any.
     pub(super) cached: Option<CachedWriteId>,
 }
 
@@ -147,12 +147,12 @@ impl Band {
         MemberSector(self.start.0 + u64::from(self.unit_sectors))
     }
 
-    /// An extent of the band in member sectors: the first, and how many.
+    /// An extent of the band, in member sectors: the first sector, and their number.
     pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
         (MemberSector(self.start.0 + u64::from(extent.offset)), extent.sectors)
     }
 
-    /// The sector of the array that lies at an offset of a data column's stripe unit.
+    /// The sector of the array at an offset in a data column's stripe unit.
     pub(super) fn logical(
         &self,
         geometry: &StripeGeometry,
@@ -162,7 +162,7 @@ impl Band {
         geometry.logical(self.row, data_index, self.offset_in_chunk + offset)
     }
 
-    /// Row sectors that a data column covers.
+    /// The range of row sectors that a data column of the band covers.
     fn column(&self, data_index: u64) -> Range<u64> {
         let chunk = data_index * u64::from(self.chunk_sectors);
         let start = chunk + u64::from(self.offset_in_chunk);
@@ -181,7 +181,8 @@ impl Band {
         })
     }
 
-    /// The range of data columns that `run` touches. The first and the last may hold no part of it.
+    /// The range of data columns that `run` touches. The first and the last column may hold no part
+    /// of the run.
     pub(super) fn columns(&self, run: &Run) -> Range<u16> {
         let chunk = u64::from(self.chunk_sectors);
         let narrow = |index: u64| u16::try_from(index).expect("a run lies in its row");
@@ -208,7 +209,7 @@ impl Band {
     }
 }
 
-/// The bands that a part of a piece touches, each with its run of the row.
+/// An iterator over the bands that a part of a piece touches, each with its run of the row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bands<'a> {
     geometry: &'a StripeGeometry,
@@ -218,7 +219,7 @@ pub(super) struct Bands<'a> {
     /// Sectors of the piece that are left, from the current row on.
     from: u32,
     to: u32,
-    /// Bands of the current row that were returned already.
+    /// Number of bands of the current row that were returned already.
     given: u64,
 }
 

@@ -36,14 +36,14 @@ struct CachedWrite {
 
 #[derive(Debug, Default)]
 pub(super) struct CachedWrites {
-    /// Blocks that the file has room for; `None` without a file.
+    /// Number of blocks in the file; `None` without a file.
     blocks_max: Option<u32>,
     blocks: u32,
-    /// Writes that have joined a stripe.
+    /// Number of writes that have joined a stripe.
     joined: u64,
     writes: Vec<CachedWrite>,
     free: Vec<u32>,
-    /// Writes that the joining one has covered. The allocation is reused.
+    /// Older writes that the joining write covers. The allocation is reused.
     covered: Vec<CachedWriteId>,
 }
 
@@ -57,7 +57,7 @@ impl CachedWrites {
         self.joined
     }
 
-    /// Whether a copy of this write would find room, if copies are kept.
+    /// Whether the file has room for a copy of this write. True if no copies are kept.
     pub(super) fn has_room(&self, band: &Band, work: &Attachment) -> bool {
         let Some(blocks_max) = self.blocks_max else { return true };
         let blocks = blocks_of(band, &work.run, work.kind);
@@ -69,12 +69,14 @@ impl CachedWrites {
         self.blocks_max.is_some_and(|blocks_max| self.blocks > blocks_max / 2)
     }
 
-    /// The joining write covers `older`. `older` is erased after the joining write was put.
+    /// Notes that the joining write covers `older`, which is erased after the joining write was
+    /// put.
     pub(super) fn cover(&mut self, older: &Attachment) {
         self.covered.extend(older.cached);
     }
 
-    /// Puts the joining write if it carries answered bytes, then erases the writes that it covers.
+    /// Puts the joining write into the file if it carries answered bytes, then erases the writes
+    /// that it covers.
     pub(super) fn put(
         &mut self,
         common: &mut Common,
@@ -110,14 +112,15 @@ impl CachedWrites {
         self.covered = covered;
     }
 
-    /// A queued write was split in two.
+    /// Notes that a queued write was split in two.
     pub(super) fn split(&mut self, work: &Attachment) {
         if let Some(CachedWriteId(name)) = work.cached {
             self.writes[name as usize].parts += 1;
         }
     }
 
-    /// Queued work reached the members, or is lost. The last part of a write erases its copy.
+    /// Notes that queued work reached the members, or is lost. The last part of a write erases the
+    /// write's copy.
     pub(super) fn over(&mut self, common: &mut Common, work: &Attachment) {
         work.cached.into_iter().for_each(|id| self.part_over(common, id));
     }
@@ -143,7 +146,7 @@ impl CachedWrites {
     }
 }
 
-/// Blocks of the file that a copy of a write takes. Runs do not share blocks.
+/// Number of blocks of the file that a copy of a write takes. Runs do not share blocks.
 fn blocks_of(band: &Band, run: &Run, kind: WriteKind) -> u32 {
     let has_bytes = matches!(kind, WriteKind::Write { .. });
     let segments = band.columns(run).filter_map(|index| band.segment(run, index));

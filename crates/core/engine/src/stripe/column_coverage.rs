@@ -1,4 +1,5 @@
-//! One column as a batch or a reconstructing read knows it, and the facts for a plan.
+//! The readable, loaded and touched sectors of one column of a batch or a reconstructing read, and
+//! the facts for a plan.
 
 use braid_geometry::Slot;
 
@@ -7,8 +8,9 @@ use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
 
-/// By slot, whether the member is up to date in full: then no range needs a lookup in the view.
-/// Mostly true of all members, and in a degraded array of all but the missing.
+/// For each slot, whether its member is up to date in full: no range of that member then needs a
+/// lookup in the view. Mostly true of all members, and in a degraded array of all members but the
+/// missing.
 #[derive(Debug)]
 pub(super) struct EntireSlots(Box<[bool]>);
 
@@ -35,12 +37,12 @@ impl EntireSlots {
     }
 }
 
-/// One column, as the member and the block hold it.
+/// One column: the sectors that its member and its block hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnCoverage<'a> {
     pub(super) view: &'a ArrayView,
     pub(super) is_entire: bool,
-    /// Parity was synced in all of the band.
+    /// Parity was made to agree in all of the band.
     pub(super) is_synced: bool,
     /// No write was interrupted in the band.
     pub(super) is_consistent: bool,
@@ -50,10 +52,10 @@ pub(super) struct ColumnCoverage<'a> {
     pub(super) window: SectorSet,
     /// Sectors that are written, or wanted by the read.
     pub(super) touched: SectorSet,
-    /// Sectors that are in the column's block.
+    /// Sectors whose content is in the column's block.
     pub(super) valid: SectorSet,
     pub(super) unreadable: SectorSet,
-    /// Reads sectors even if the member's bad-block log names them.
+    /// The work reads sectors even if the member's bad-block log names them.
     pub(super) tries_named: bool,
 }
 
@@ -67,7 +69,7 @@ impl ColumnCoverage<'_> {
         self.view.readable(self.slot, start, sectors).is_some()
     }
 
-    /// The facts for a plan. A column that is left out counts as unreadable.
+    /// The facts for a plan. If `is_left_out`, the column counts as unreadable.
     pub(super) fn facts(&self, is_left_out: bool) -> ColumnFacts {
         let wanted = if is_left_out { SectorSet::EMPTY } else { self.window };
         let wanted = wanted.without(self.unreadable);
@@ -94,7 +96,7 @@ impl ColumnCoverage<'_> {
         }
     }
 
-    /// Whether the member is recovered here: then no accepted risk concerns it.
+    /// Whether the member is recovered in this window: no accepted risk then concerns it.
     fn is_held(&self) -> bool {
         let holds = |extent: Extent| {
             let (start, sectors) = self.band.range(extent);
@@ -105,8 +107,8 @@ impl ColumnCoverage<'_> {
         self.window.extents().all(holds)
     }
 
-    /// Whether the member lacks some sectors but may hold others. A missing member lacks all of
-    /// them, a bad-block log only those that it names.
+    /// Whether the member lacks some sectors but may hold others. A missing member lacks all
+    /// sectors. A member with a bad-block log lacks the sectors that the log names.
     pub(super) fn lacks_some(&self) -> bool {
         let is_there = self.view.member(self.slot).is_some();
         let is_readable = |extent: Extent| self.is_readable(&extent);

@@ -73,7 +73,7 @@ impl Damage {
         self.has_lost() && ranges.any(|range| self.lost.overlaps(&range))
     }
 
-    /// A batch with these answered sectors failed.
+    /// Marks the answered sectors `lost` as lost, because their batch failed.
     pub(super) fn lose(&mut self, lost: &RangeSet<u64>) {
         assert!(lost.iter().all(|range| !range.is_empty()), "a range that is lost has sectors");
         self.lost.extend(lost.iter().cloned());
@@ -87,7 +87,8 @@ impl Damage {
     }
 }
 
-/// Whether parity was synced in all of a band, unless a client's write to it was interrupted.
+/// Whether parity was made to agree in all of a band, unless a client's write to the band was
+/// interrupted.
 pub(super) fn is_synced(view: &ArrayView, band: &Band) -> bool {
     if planted(Bug::UnsyncedModified) {
         return true;

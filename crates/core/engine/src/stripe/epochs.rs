@@ -1,15 +1,16 @@
-//! Dirty references: which answered writes are not on the members yet, and since which flush.
+//! Dirty references: they show which answered writes are not on the members yet, and in which flush
+//! period each was answered.
 //!
 //! A write that was answered early holds a *dirty reference* until its bytes are on the members, or
 //! are known to be lost. References carry the epoch in which they were taken. A flush begins a new
-//! epoch, and ends when the last reference of an older one is released. References taken meanwhile
-//! belong to the new epoch, so a flush ends however busy the clients are. A later write that
-//! replaces an older one takes over its reference, with the older epoch.
+//! epoch, and ends when the last reference of an older epoch is released. References taken
+//! meanwhile belong to the new epoch, so a flush ends however busy the clients are. A later write
+//! that replaces an older write takes over its reference, with the older epoch.
 //!
 //! A client that flushes after each write, as a database does, waits for two things in a row: the
 //! write, then the members' flush. A flush that finds few references therefore has them written
 //! with FUA, and the members need no flush for them. If members do not seek
-//! ([`crate::Tuning::expects_flushes`]), writes after such a flush begin at once: another is
+//! ([`crate::Tuning::expects_flushes`]), writes after such a flush begin at once: another flush is
 //! likely.
 //!
 //! [check: a_flush_ends_with_the_last_older_reference]
@@ -24,11 +25,11 @@ pub(super) struct DirtyEpochs {
     older: u64,
     current: u64,
     round: Option<u64>,
-    /// References that the newest round found.
+    /// Number of references that the newest round found.
     found: u64,
-    /// References taken in this epoch.
+    /// Number of references taken in this epoch.
     taken: u64,
-    /// The last epoch in which any were taken ended with few of them.
+    /// The last epoch with references ended with few of them.
     was_short: bool,
 }
 
@@ -51,7 +52,8 @@ impl DirtyEpochs {
         *count += 1;
     }
 
-    /// Releases a reference. Returns the round, if that ended it.
+    /// Releases a reference. Returns the write-back round if that was the last reference that the
+    /// round waited for.
     #[must_use]
     pub(super) fn release(&mut self, epoch: u64) -> Option<u64> {
         assert!(
@@ -64,7 +66,7 @@ impl DirtyEpochs {
         self.round.take_if(|_| self.older == 0)
     }
 
-    /// Begins a write-back round. Returns it, if it has nothing to wait for.
+    /// Begins a write-back round. Returns the round if it has nothing to wait for.
     #[must_use]
     pub(super) fn begin_round(&mut self, round: u64) -> Option<u64> {
         assert!(self.round.is_none(), "one round at a time");
@@ -88,12 +90,12 @@ impl DirtyEpochs {
         self.round.is_some() && epoch < self.epoch
     }
 
-    /// Whether a write of this epoch uses FUA: the round waits for it, and for few others.
+    /// Whether a write of this epoch uses FUA: the round waits for it, and for few other writes.
     pub(super) fn is_written_durably(&self, epoch: u64) -> bool {
         self.is_flushed(epoch) && self.found <= FEW
     }
 
-    /// Whether a flush is likely soon, because one came after every few writes.
+    /// Whether a flush is likely soon, because a flush came after every few writes.
     pub(super) fn expects_flush(&self) -> bool {
         self.was_short && self.taken <= FEW
     }

@@ -22,9 +22,9 @@ pub(super) struct ColumnIo {
     pub(super) number: u32,
     pub(super) slot: Slot,
     pub(super) extent: Extent,
-    /// It rewrites sectors that could not be read.
+    /// The request rewrites sectors that could not be read.
     pub(super) is_repair: bool,
-    /// It is a FUA write: no flush of the member follows.
+    /// The request is a FUA write: no flush of the member follows.
     pub(super) durable: bool,
 }
 
@@ -32,15 +32,16 @@ pub(super) struct ColumnIo {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DirectRead {
     pub(super) key: PieceKey,
-    /// Only this part of the piece.
+    /// The part of the client's piece that this read covers.
     pub(super) piece: Piece,
     pub(super) slot: Slot,
-    /// It must come from this member, even if that sits out.
+    /// The read must come from this member, even if the member sits out.
     pub(super) insists: bool,
 }
 
 impl DirectRead {
-    /// Whether other members may serve it instead, once: a payload has one shadow buffer.
+    /// Whether other members may serve the read instead. That is possible once: a payload has one
+    /// shadow buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists
             && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client
@@ -60,11 +61,11 @@ pub(super) struct ReadIo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadIoKind {
     Read,
-    /// It rewrites sectors that could not be read.
+    /// The request rewrites sectors that could not be read.
     Repair,
-    /// It writes columns that background work has computed.
+    /// The request writes columns that background work has computed.
     Write,
-    /// It writes the same to the replacement of the column's member.
+    /// The request copies the column to the replacement of its member.
     Copy,
 }
 

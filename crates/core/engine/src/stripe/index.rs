@@ -28,7 +28,7 @@
 
 use braid_prefetch::prefetch;
 
-/// Marks a free place. A member has fewer sectors than this.
+/// Marks a free place. Every member has fewer sectors than this number.
 const NO_BAND: u64 = u64::MAX;
 
 const PLACES: usize = 4;
@@ -36,7 +36,7 @@ const PLACES: usize = 4;
 /// A table of at least this many lines (256 KiB) may not fit the processor's caches.
 const LARGE_LINES: usize = 4096;
 
-/// Places of one cache line. Used places come first.
+/// The places of one cache line. Used places come first.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line {
@@ -71,11 +71,12 @@ impl Line {
     }
 }
 
-/// Maps bands to stripes. A band's number is its first member sector divided by the stripe unit.
+/// Maps each band with a cached stripe to that stripe's number. A band's number is its first member
+/// sector divided by the stripe unit.
 #[derive(Debug)]
 pub struct Index {
     lines: Box<[Line]>,
-    /// Bits of a hash to drop.
+    /// Number of low bits of a hash that are dropped.
     shift: u32,
     occupied: usize,
     extra_probes: u64,
@@ -91,7 +92,8 @@ impl Index {
         Self { lines, shift, occupied: 0, extra_probes: 0 }
     }
 
-    /// Makes room for this many stripes. Too small a table is rebuilt, at least twice as large.
+    /// Makes room for this many stripes. If the table is too small, it is rebuilt, at least twice
+    /// as large.
     pub(super) fn grow(&mut self, stripes: usize) {
         if 2 * stripes <= PLACES * self.lines.len() {
             return;
@@ -104,7 +106,7 @@ impl Index {
         }
     }
 
-    /// Fetches the band's line, because its stripe will be looked up soon, behind other work.
+    /// Fetches the band's cache line, because a caller will soon look up its stripe.
     #[inline]
     pub fn prefetch(&self, band: u64) {
         if self.is_large() {
@@ -128,19 +130,19 @@ impl Index {
         stripe
     }
 
-    /// The stripe of a band. The probe is not counted.
+    /// The stripe of a band. Unlike [`Self::get`], counts no probes.
     pub(super) fn look_up(&self, band: u64) -> Option<u32> {
         let (line, place) = self.find(band);
         place.map(|place| self.lines[line].stripes[place])
     }
 
-    /// Lines looked at beyond the first one, in all calls of [`Self::get`].
+    /// Lines read beyond the first one, in all calls of [`Self::get`].
     #[must_use]
     pub fn extra_probes(&self) -> u64 {
         self.extra_probes
     }
 
-    /// Makes `stripe` the stripe of `band`, which has none.
+    /// Makes `stripe` the stripe of `band`, which has no stripe yet.
     ///
     /// # Panics
     /// If the band has a stripe, or the index is full.
@@ -153,10 +155,10 @@ impl Index {
         self.occupied += 1;
     }
 
-    /// Removes a band and returns its stripe.
+    /// Removes a band from the index, and returns the number of its stripe.
     ///
     /// # Panics
-    /// If it has none.
+    /// If the index has no stripe for the band.
     pub fn remove(&mut self, band: u64) -> u32 {
         let (mut gap, place) = self.find(band);
         let mut place = place.expect("it has one");
@@ -177,7 +179,7 @@ impl Index {
         }
     }
 
-    /// The first entry behind a line that belongs in it or before it.
+    /// The place of the first entry behind `line` that belongs in `line` or before it.
     fn passed(&self, line: usize) -> Option<(usize, usize)> {
         let mut further = line;
         loop {
@@ -204,13 +206,14 @@ impl Index {
         usize::try_from((low ^ high) >> self.shift).expect("fewer bits than a place has")
     }
 
-    /// Lines from one to the other, to the right.
+    /// Number of lines from `from` to `to`, to the right.
     #[inline]
     fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & (self.lines.len() - 1)
     }
 
-    /// The line of the band, and its place. If absent, the line where it would be inserted.
+    /// The band's line, and its place in that line. If the band is absent, the line where it would
+    /// be inserted.
     #[inline]
     fn find(&self, band: u64) -> (usize, Option<usize>) {
         let mut at = self.home(band);

@@ -1,6 +1,6 @@
 //! The machine of levels with parity: passes events to the owners, and the results of one owner to
-//! the next. A TRIM reaches members only where zeroing is fast and the TRIM covers whole bands;
-//! other TRIMs change nothing.
+//! the next. A TRIM reaches members only if zeroing is fast and the TRIM covers whole bands; other
+//! TRIMs change nothing.
 
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Mark, reached};
@@ -30,7 +30,7 @@ use crate::slab::Slab;
 use crate::tuning::{CacheConfig, Tuning};
 use crate::work::{Purpose, Work};
 
-/// Bands of one piece that are prefetched. A large piece has other work to do meanwhile.
+/// The most bands of one piece that are prefetched. A larger piece has other work to do meanwhile.
 const PREFETCHED_BANDS_MAX: u32 = 4;
 
 #[derive(Debug)]
@@ -46,20 +46,21 @@ pub(crate) struct Stripes {
     pub(super) reads: Reconstruct,
     pub(super) damage: Damage,
     pub(super) entire: EntireSlots,
-    /// Every member is entire, and redundancy is in sync.
+    /// Every member is up to date in full, and redundancy agrees everywhere.
     pub(super) is_whole: bool,
-    /// Writes without intent that joined a stripe since all writes last had it.
+    /// Number of writes without intent that joined a stripe since the last time at which all writes
+    /// had their intent.
     pub(super) lacking_intent: u32,
-    /// Stripes that may wait for superblocks, to acknowledge a write or to begin one.
+    /// Stripes that may wait for superblocks, to acknowledge a write or to begin a batch.
     awaiting_view: Vec<u32>,
-    /// The view in which [`Report::HeldUp`] was last sent.
+    /// The epoch of the view in which [`Report::HeldUp`] was last sent.
     held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,
     pub(super) orphan_frames: OrphanFrames,
-    /// Parts of the current batch. The allocation is reused.
+    /// The content of the current batch. The allocation is reused.
     pub(super) content: Content,
-    /// Taken while a plan is being made. The allocation is reused.
+    /// `None` while a plan is being made. The allocation is reused.
     planner: Option<Box<Planner>>,
 }
 
@@ -143,7 +144,7 @@ impl Stripes {
         let address = self.geometry.locate(piece.start);
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let first = start / u64::from(self.unit_sectors);
-        // A piece over several columns touches the same bands in each.
+        // A piece over several columns touches the same bands in each column.
         let deep_sectors = piece.sectors.min(self.geometry.chunk_sectors());
         let bands = deep_sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
         (first..first + u64::from(bands)).for_each(|band| self.pool.prefetch(BandKey(band)));
@@ -157,8 +158,8 @@ impl Stripes {
             }
             Operation::Write { durable } => WriteKind::Write { durable },
             Operation::WriteZeroes { may_punch, durable } => WriteKind::Zero { may_punch, durable },
-            // A trimmed range may read as anything, so zeroes with their parity will do. Bands that
-            // are trimmed in part stay as they are.
+            // Reads of a trimmed range may return any bytes, so zeroes with matching parity will
+            // do. Bands that are trimmed in part stay as they are.
             Operation::Trim if common.view.zero_is_fast => {
                 WriteKind::Zero { may_punch: true, durable: false }
             }
@@ -237,10 +238,10 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// The log entries of a stripe are durable.
+    /// Called when the log entries of a stripe's batch are durable.
     pub(crate) fn handle_logged(&mut self, common: &mut Common, ticket: LogTicket) {
         let LogTicket(frame) = ticket;
-        // The array may have broken meanwhile, and refused the batch.
+        // The array may be broken meanwhile, and the batch refused.
         if let Some(number) = self.pool.holder(frame)
             && self.pool.stripe(number).awaits_log()
         {
@@ -250,7 +251,8 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Wakes stripes that wait for superblocks. When writing ends, they stop waiting.
+    /// Wakes stripes that wait for superblocks. If the array allows no more writes, these stripes
+    /// stop waiting.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
         assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
@@ -335,7 +337,7 @@ impl Stripes {
         self.damage.has_lost()
     }
 
-    /// Stripes in line for memory.
+    /// Number of stripes that wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.scheduler.line_length()
     }
@@ -368,7 +370,7 @@ impl Stripes {
         self.pool.resize(frames);
     }
 
-    /// Advances every stripe and every reconstructing read that can go on.
+    /// Advances every stripe and every reconstructing read that need not wait.
     pub(super) fn settle(&mut self, common: &mut Common) {
         loop {
             while let Some(number) = self.scheduler.next_ready() {
@@ -384,8 +386,9 @@ impl Stripes {
         }
     }
 
-    /// Reports if every stripe in use waits for the closed gate while writes are in flight. Writes
-    /// that began before the gate closed may be in line for memory, or queue behind such work.
+    /// Reports to the array if every stripe in use waits for the closed gate while writes are in
+    /// flight. Writes that began before the gate closed may wait for memory, or queue behind such
+    /// work.
     fn tell_if_held_up(&mut self, common: &mut Common) {
         let epoch = common.view.epoch;
         let may_be = common.view.gate == Gate::Closed && self.lacking_intent > 0;
@@ -404,7 +407,7 @@ impl Stripes {
         }
     }
 
-    /// Advances a stripe until it waits for an event, stands in a list, or is idle.
+    /// Advances a stripe until it waits for an event, is in a list of the scheduler, or is idle.
     #[inline(never)] // Most calls of `settle` find no stripe to go on, and need no room for this.
     pub(super) fn step(&mut self, common: &mut Common, number: u32) {
         while self.pool.is_in_use(number) {

@@ -54,7 +54,7 @@ pub(crate) mod tests {
 
     use crate::request::{Operation, Piece, RequestId};
 
-    /// A write of so many sectors.
+    /// A piece that writes `sectors` sectors from `start` on.
     pub(super) fn write_piece(start: u64, sectors: u32) -> Piece {
         Piece {
             request: RequestId(1),

@@ -1,4 +1,4 @@
-//! Frames that members which left may still access.
+//! Frames that are still accessed by members which left the array.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub(super) struct OrphanFrames(BTreeMap<u32, OrphanFrame>);
 #[derive(Debug)]
 struct OrphanFrame {
     out: u32,
-    /// Payloads that these requests write from.
+    /// The payloads of the batch, from which the members' requests write.
     payloads: Vec<PieceKey>,
 }
 
 impl OrphanFrames {
-    /// Whether such a member may still access this frame.
+    /// Whether a member that left may still access this frame.
     pub(super) fn has(&self, frame: u32) -> bool {
         if planted(Bug::LeftFrameReused) {
             return false;
@@ -25,13 +25,15 @@ impl OrphanFrames {
         self.0.contains_key(&frame)
     }
 
-    /// Reserves the frame for a request left behind. `payloads` returns its batch's payloads.
+    /// Reserves the frame for a request at a member that left. `payloads` returns the payloads of
+    /// the frame's batch.
     pub(super) fn hold(&mut self, frame: u32, payloads: impl FnOnce() -> Vec<PieceKey>) {
         let held = self.0.entry(frame);
         held.or_insert_with(|| OrphanFrame { out: 0, payloads: payloads() }).out += 1;
     }
 
-    /// A request has ended. Returns the payloads of the batch, if it was the last.
+    /// Called when such a request has ended. If it was the frame's last, returns the payloads of
+    /// the batch.
     pub(super) fn let_go(&mut self, frame: u32) -> Option<Vec<PieceKey>> {
         let held = self.0.get_mut(&frame).expect("it is held");
         held.out -= 1;

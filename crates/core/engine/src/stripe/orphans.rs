@@ -1,5 +1,5 @@
 //! Members that leave the array with requests in flight. Their requests end as failed. The frames
-//! and payloads that these name stay reserved until the member answers.
+//! and payloads that these requests name stay reserved until the member answers.
 
 use super::in_flight::{DirectRead, IoOwner, ReadIoKind};
 use super::machine::Stripes;
@@ -7,7 +7,8 @@ use crate::context::{Common, Departures, OrphanRequest, ReservedMemory};
 use crate::ids::IoId;
 
 impl Stripes {
-    /// Ends requests of members that left, for their owners. Returns those whose memory is kept.
+    /// Ends requests of members that left, for their owners. Returns the requests whose memory
+    /// stays reserved.
     pub(crate) fn leave(
         &mut self,
         common: &mut Common,
@@ -54,7 +55,7 @@ impl Stripes {
         });
     }
 
-    /// A member that left has ended a request.
+    /// Frees the memory of a request that a member which left has ended.
     pub(crate) fn let_go_of(&mut self, common: &mut Common, memory: ReservedMemory) {
         match memory {
             ReservedMemory::Frame(frame) => self.let_go_of_frame(common, frame),

@@ -30,17 +30,17 @@ use smallvec::SmallVec;
 
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
 
-/// Most arrays have no more data columns than this. More cost an allocation.
+/// The data columns of most arrays, at most. Plans for more columns allocate.
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
 /// The facts about one column. All sets are parts of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ColumnFacts {
-    /// Sectors that its member can return.
+    /// Sectors that the column's member can return.
     pub(super) readable: SectorSet,
     pub(super) writable: bool,
-    /// Where its old content is in memory.
+    /// Sectors whose old content is in memory.
     pub(super) loaded: SectorSet,
     /// Sectors that the batch touches (data columns only).
     pub(super) touched: SectorSet,
@@ -53,13 +53,13 @@ impl ColumnFacts {
         self.loaded.union(self.readable)
     }
 
-    /// Narrows `set` to sectors at hand if `sector` is at hand, else to sectors not at hand.
+    /// Narrows `set` to the sectors that are like `sector`: all at hand, or all not at hand.
     fn alike(&self, set: SectorSet, sector: SectorSet) -> SectorSet {
         let at_hand = self.at_hand();
         if at_hand.contains(sector) { set.common(at_hand) } else { set.without(at_hand) }
     }
 
-    /// The sectors to read so that `needed` is in memory, in few requests.
+    /// The sectors to read so that `needed` is in memory, in as few requests as is cheap.
     fn reads(&self, needed: SectorSet) -> SectorSet {
         needed.without(self.loaded).joined(self.readable)
     }
@@ -72,13 +72,13 @@ pub(super) struct StripeFacts {
     pub(super) p: ColumnFacts,
     pub(super) q: Option<ColumnFacts>,
     pub(super) is_write: bool,
-    /// Parity is known to agree with the data here, at least where clients have written.
+    /// Parity is known to agree with the data in the window, at least where clients have written.
     pub(super) parity_agrees: bool,
     /// Parity agrees also where no client has written.
     pub(super) is_synced: bool,
-    /// The method to use if both are possible, whatever they cost.
+    /// The method to use if both methods are possible, whatever they cost.
     pub(super) preferred: Option<Method>,
-    /// The batch goes into a journal: the window is whole blocks.
+    /// The batch goes into a journal: the window consists of whole blocks.
     pub(super) is_journaled: bool,
 }
 
@@ -97,7 +97,7 @@ impl StripeFacts {
         }
     }
 
-    /// Whether lost sectors of a data column may be solved for.
+    /// Whether parity may supply lost sectors of a data column.
     fn may_solve(&self, column: u16) -> bool {
         self.parity_agrees || self.data[usize::from(column)].is_accepted
     }
@@ -110,7 +110,7 @@ impl StripeFacts {
         }
     }
 
-    /// Whether parity of a column is computed: a member or the journal takes it.
+    /// Whether a column of parity is computed: a member or the journal takes it.
     fn is_made(&self, column: &ColumnFacts) -> bool {
         column.writable || self.is_journaled
     }
@@ -119,34 +119,35 @@ impl StripeFacts {
 /// The data that the batch still lacks in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Nothing: compute.
+    /// No data is lacking: compute.
     Nothing,
-    /// Some columns: read.
+    /// Some columns must be read.
     Reads,
-    /// More than can be read or solved for at once; single writes or blocks may succeed.
+    /// The batch needs more than can be read or solved for at once; single writes or blocks may
+    /// succeed.
     Less,
-    /// More than can be read or solved for.
+    /// The batch needs more than can be read or solved for.
     Impossible,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Method {
-    /// Not at all: a read, or no parity column takes writes.
+    /// Parity is not computed: this is a read, or no parity column takes writes.
     NoParity,
-    /// From all data columns.
+    /// Parity is computed from all data columns.
     Rcw,
-    /// From the old parity and the difference.
+    /// Parity is computed from the old parity and the difference.
     Rmw,
 }
 
-/// Which parity solves for lost data columns.
+/// The parity that supplies lost data columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
-    /// One data column, by P.
+    /// P supplies one data column.
     FromP(u16),
-    /// One data column, by Q; P is lost too.
+    /// Q supplies one data column; P is lost too.
     FromQ(u16),
-    /// Two data columns, by P and Q.
+    /// P and Q supply two data columns.
     FromBoth(u16, u16),
 }
 
@@ -173,18 +174,18 @@ impl Recovery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solution {
     pub(super) recovery: Recovery,
-    /// The sectors, the same in each column.
+    /// The lost sectors, the same in each column.
     pub(super) sectors: SectorSet,
 }
 
-/// Usually one at most.
+/// Usually at most one solution.
 type Solutions = SmallVec<[Solution; 1]>;
 
-/// How a batch goes on once everything it needs is in memory.
+/// The computations of a batch once all sectors that it needs are in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recipe {
     pub(super) method: Method,
-    /// Their sectors are disjoint.
+    /// The solutions for lost sectors; no sector is in two of them.
     pub(super) solutions: Solutions,
 }
 
@@ -200,7 +201,7 @@ impl Recipe {
         solutions.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union)
     }
 
-    /// Whether it uses existing parity.
+    /// Whether the recipe uses existing parity.
     pub(super) fn believes_parity(&self) -> bool {
         self.method == Method::Rmw || !self.solutions.is_empty()
     }
@@ -234,12 +235,13 @@ impl Plan {
         self.data.iter().copied().chain([self.p, self.q])
     }
 
-    /// Number of member reads it costs.
+    /// Number of member reads in the plan.
     pub(super) fn reads(&self) -> u32 {
         self.sets().map(SectorSet::runs).sum()
     }
 
-    /// Its cost in sectors: the sectors read, and the requests at their worth in sectors.
+    /// The plan's cost in sectors: the sectors that it reads, and a fixed number of sectors for
+    /// each request.
     fn cost(&self) -> u32 {
         let asked = self.sets().filter(|set| !set.is_empty());
         asked.map(|set| set.sectors() + set.runs() * BLOCK_SECTORS).sum()
@@ -247,23 +249,24 @@ impl Plan {
 }
 
 /// A plan whose reads were submitted. Once all of them have ended well, and nothing else has
-/// changed, the work goes on this way.
+/// changed, the batch goes on with this plan's recipe.
 #[derive(Debug)]
 pub(super) struct FilledPlan {
     pub(super) recipe: Recipe,
-    /// The epoch of the view that it was planned under.
+    /// The epoch of the view under which the plan was made.
     pub(super) epoch: u64,
 }
 
 impl FilledPlan {
-    /// Whether the view and the state of parity are those that the plan was made from: then a new
-    /// plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    /// Whether the view and the state of parity are still those from which the plan was made. If
+    /// so, a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
         self.epoch == epoch && (!self.recipe.believes_parity() || parity_agrees())
     }
 }
 
-/// Memory in which plans are made. It is reused, because moving a plan takes longer than making it.
+/// Memory in which plans are made. It is reused, because moving a plan takes longer than making a
+/// plan.
 #[derive(Debug)]
 pub(super) struct Planner {
     facts: StripeFacts,
@@ -290,7 +293,7 @@ impl Planner {
         self.planned()
     }
 
-    /// A plan by another rule than the cheapest, which makes no parity.
+    /// A plan that `rule` makes, which computes no parity.
     pub(super) fn plan_by(
         &mut self,
         tell: impl FnOnce(&mut StripeFacts),
@@ -312,7 +315,7 @@ impl Planner {
     }
 }
 
-/// The cheapest plan. `None` if more is lost here than parity can make up for.
+/// The cheapest plan. `None` if more sectors are lost here than parity can supply.
 pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     let (mut rcw, mut rmw) = (Plan::blank(), Plan::blank());
     let method = choose(facts, &mut rcw, &mut rmw)?;
@@ -339,7 +342,7 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
         kept
     });
     rcw.recipe.method = Method::Rcw;
-    // Reading nothing cannot be beaten.
+    // No plan is cheaper than one that reads nothing.
     if has_rcw && rcw.cost() == 0 && facts.preferred != Some(Method::Rmw) {
         return Some(Method::Rcw);
     }
@@ -354,7 +357,7 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
     }
 }
 
-/// A plan that reads every column, to compare them. `None` if a data column cannot be read.
+/// A plan that reads every column, to compare all columns. `None` if a data column cannot be read.
 /// Unreadable parity is left out unless `needs_parity`.
 pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan> {
     let window = facts.window;
@@ -373,7 +376,8 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     })
 }
 
-/// [`plan_whole`] with unreadable sectors: solves for lost data; readable parity is a witness.
+/// Like [`plan_whole`], but for a window with unreadable sectors: solves for lost data, and
+/// readable parity that is not needed for that confirms it.
 pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
     let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };
@@ -417,7 +421,7 @@ fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> S
     let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
     let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
     let Some(solutions) = solutions(facts, solved) else { return false };
-    // The equations run over every data column, so the others are needed there, wanted or not.
+    // The equations need every data column in the lost sectors, wanted or not.
     let reads =
         |column: &ColumnFacts| column.reads(wanted(column).union(solved).common(column.at_hand()));
     let parity = |column: &ColumnFacts, is_used: fn(&Recovery) -> bool| {
@@ -438,7 +442,7 @@ fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> S
     true
 }
 
-/// How to solve for all lost sectors. `None` if some cannot be solved for.
+/// The equations that solve for all lost sectors. `None` if some sectors cannot be solved for.
 fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
     let mut rest = lost;
     std::iter::from_fn(|| {
@@ -452,7 +456,7 @@ fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
     .collect()
 }
 
-/// Which equations solve for `sectors`, which the same columns lack, if any do.
+/// The equations that solve for `sectors`, which the same columns lack. `None` if no equations do.
 fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
     let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(sectors);
     let columns = (0u16..).zip(&facts.data);
@@ -470,7 +474,7 @@ fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
     }
 }
 
-/// Makes `plan` read-modify-write. False if something that it needs cannot be read.
+/// Makes `plan` read-modify-write. False if a sector that it needs cannot be read.
 fn modify(facts: &StripeFacts, plan: &mut Plan) -> bool {
     let window = facts.window;
     let usable = |column: &ColumnFacts| !facts.is_made(column) || column.at_hand().contains(window);
@@ -499,7 +503,7 @@ mod tests {
     use super::*;
     use crate::sectors::Extent;
 
-    /// Deals out numbers, digit by digit.
+    /// Supplies choices from one number, digit by digit.
     struct Digits(u64);
 
     impl Digits {
@@ -522,14 +526,14 @@ mod tests {
             ColumnFacts { readable, loaded, touched, writable, is_accepted: false }
         }
 
-        /// Three data columns, P, and perhaps Q.
+        /// Facts of three data columns, P, and perhaps Q.
         fn stripe(&mut self, window: SectorSet) -> StripeFacts {
             let mut data: Few<_> = (0..3).map(|_| self.column(window, true)).collect();
             let (p, q) = (self.column(window, false), self.column(window, false));
             let q = (self.next(2) == 1).then_some(q);
             let is_write = self.next(2) == 1;
             let (parity_agrees, is_synced) = (self.next(2) == 1, self.next(2) == 1);
-            // Columns are alike, so one is as good as another.
+            // Columns are alike, so the choice of the column does not matter.
             data[0].is_accepted = !parity_agrees && !is_synced;
             let preferred = match self.next(3) {
                 0 => None,
@@ -555,13 +559,13 @@ mod tests {
         runs.iter().map(|(offset, sectors)| Extent { offset: *offset, sectors: *sectors }).collect()
     }
 
-    /// Every combination for a window of one sector.
+    /// Every combination of facts for a window of one sector.
     fn all_of_one_sector() -> impl Iterator<Item = StripeFacts> {
         let count = 16u64.pow(3) * 8 * 8 * 2 * 2 * 2 * 3;
         (0..count).map(|n| Digits(n).stripe(set(&[(5, 1)])))
     }
 
-    /// Windows of several sectors, near each other and apart: some of very many combinations.
+    /// Windows of several sectors, near each other and apart: a sample of very many combinations.
     fn some_of_more() -> impl Iterator<Item = StripeFacts> {
         let mix = |n: u64| (n ^ (n >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let windows =
@@ -571,7 +575,8 @@ mod tests {
         numbered.map(move |(n, window)| Digits(number(n)).stripe(window))
     }
 
-    /// Data columns' sectors in memory once the plan's reads are in and its equations solved.
+    /// Sectors of the data columns that are in memory once the plan's reads are in and its
+    /// equations solved.
     fn known(facts: &StripeFacts, plan: &Plan) -> Vec<SectorSet> {
         let after = |column: &ColumnFacts, read: SectorSet| {
             assert!(column.readable.contains(read), "reads only what it can");
@@ -596,7 +601,7 @@ mod tests {
         known
     }
 
-    /// The same stripe after the reads of a plan.
+    /// The facts of the same stripe after the reads of a plan.
     fn read_in(facts: &StripeFacts, plan: &Plan) -> StripeFacts {
         let mut filled = facts.clone();
         for (column, read) in filled.data.iter_mut().zip(&plan.data) {
@@ -638,7 +643,7 @@ mod tests {
     }
 
     /// A batch that goes on as planned relies on this: a new plan would be the same, and read
-    /// nothing. If the other method costs nothing either by then, the new plan may use it.
+    /// nothing. If the other method costs nothing either by then, the new plan may use that method.
     #[test]
     fn a_plan_whose_reads_are_in_reads_nothing() {
         let mut counts = [0u32; 2];
@@ -653,7 +658,8 @@ mod tests {
         assert!(counts[1] > 1000, "most stay the same: {counts:?}");
     }
 
-    /// The same for background work's plans.
+    /// After the reads of a plan for background work, a new plan would be the same, and read
+    /// nothing.
     #[test]
     fn a_plan_of_background_work_whose_reads_are_in_reads_nothing() {
         let rules: [fn(&StripeFacts) -> Option<Plan>; 4] = [
@@ -678,7 +684,7 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all occur: {counts:?}");
     }
 
-    /// A journal gets whole blocks, and all of their parity.
+    /// A journal gets whole blocks, and all parity of these blocks.
     #[test]
     fn what_is_journaled_is_known_whole() {
         let block = set(&[(8, 8)]);
@@ -722,7 +728,7 @@ mod tests {
         }
     }
 
-    /// A stripe of healthy columns, each written at the given runs.
+    /// A stripe of healthy columns, each written at the given runs of sectors.
     fn written(columns: usize, writes: &[&[(u32, u32)]]) -> StripeFacts {
         let touched = |index: usize| writes.get(index).map_or(SectorSet::EMPTY, |runs| set(runs));
         let sets = (0..columns).map(touched);
@@ -761,7 +767,7 @@ mod tests {
         assert_eq!(plan.p, set(&[(0, 8), (120, 8)]));
     }
 
-    /// Fewer requests do not pay for many more sectors.
+    /// A plan with fewer requests loses if it reads many more sectors.
     #[test]
     fn bytes_count_as_well_as_requests() {
         let facts = written(3, &[&[(0, 8), (60, 8)], &[(0, 128)]]);

@@ -36,19 +36,19 @@ use super::list::{Links, List};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usage {
     Blank,
-    /// It has no work, but what its blocks hold may be of use to its band.
+    /// The stripe has no work, but the content of its blocks may be of use to its band.
     Idle,
-    /// It has work, or is about to get some.
+    /// The stripe has work, or is about to get some.
     InUse,
 }
 
-/// A stripe's memory; the number is that of the frame.
+/// A stripe's memory; the number is that of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     None,
-    /// Another stripe may take it.
+    /// Another stripe may take this frame.
     Resting(u32),
-    /// No other stripe may take it.
+    /// No other stripe may take this frame.
     Held(u32),
 }
 
@@ -61,16 +61,16 @@ pub(super) struct Pool {
     in_use: u32,
     index: Index,
     links: Links,
-    /// Stripes whose memory rests, longest first.
+    /// Stripes whose memory rests; the stripe that has rested longest is first.
     resting: List,
-    /// By frame, the stripe that has it.
+    /// For each frame, the stripe that has it.
     frames: Vec<Option<u32>>,
     free: Vec<u32>,
-    /// Frames that members which left the array may still access. Each has a substitute.
+    /// Frames that may still be accessed by members which left the array. Each has a substitute.
     apart: BTreeSet<u32>,
-    /// The wanted number of frames, without those set apart.
+    /// The wanted number of frames, without the frames set apart.
     wanted: u32,
-    /// The largest number that can ever be wanted.
+    /// The largest number of frames that can ever be wanted.
     frames_max: u32,
     /// Frames from this number on are out of use, or will be once no batch holds them.
     target: u32,
@@ -127,7 +127,7 @@ impl Pool {
         self.index.get(band.0)
     }
 
-    /// The same, without counting probes.
+    /// The stripe of a band, in use or idle, without counting probes.
     pub(super) fn peek(&self, band: BandKey) -> Option<u32> {
         self.index.look_up(band.0)
     }
@@ -137,7 +137,7 @@ impl Pool {
         Some(self.stripe(self.peek(band)?)).filter(|stripe| stripe.has_batch())
     }
 
-    /// Lines of the index probed beyond the first.
+    /// Lines of the index that lookups read beyond the first.
     pub(super) fn extra_probes(&self) -> u64 {
         self.index.extra_probes()
     }
@@ -176,7 +176,8 @@ impl Pool {
         *usage = Usage::InUse;
     }
 
-    /// The stripe has no more work. Its blocks are kept if they are worth it, and still its own.
+    /// Puts back a stripe without more work. The pool keeps the stripe's blocks if they are worth
+    /// it, and if the stripe still has them.
     pub(super) fn put_back(&mut self, number: u32, is_worth_keeping: bool) {
         assert!(self.is_in_use(number), "it was taken");
         self.in_use -= 1;
@@ -215,7 +216,7 @@ impl Pool {
         has_some || self.memories[number as usize] != Memory::None
     }
 
-    /// The stripe holds memory: its own, or a frame that no batch holds.
+    /// Gives the stripe memory for a batch: its own frame, or a frame that no batch holds.
     pub(super) fn hold(&mut self, number: u32) {
         let frame = match self.memories[number as usize] {
             Memory::Held(_) => return,
@@ -251,7 +252,7 @@ impl Pool {
         self.aim();
     }
 
-    /// Adjusts to the wanted number of frames, beside those set apart.
+    /// Adjusts to the wanted number of frames, in addition to the frames set apart.
     fn aim(&mut self) {
         let apart = u32::try_from(self.apart.len()).expect("frames are counted so");
         let target = (self.wanted + apart).min(self.frames_max);
@@ -273,7 +274,8 @@ impl Pool {
         self.free.extend((before..target).rev().filter(is_free));
     }
 
-    /// The batch is over, but a member that left may access its frame, until [`Self::take_back`].
+    /// Sets the frame of a finished batch apart, until [`Self::take_back`]: a member that left may
+    /// access it.
     pub(super) fn set_apart(&mut self, number: u32) {
         let frame = self.frame(number).expect("it was held");
         reached(Mark::FrameSetApart);
@@ -284,16 +286,16 @@ impl Pool {
         self.aim();
     }
 
-    /// No member that left accesses the frame any more.
+    /// Takes back a frame that no member which left accesses any more.
     pub(super) fn take_back(&mut self, frame: u32) {
-        // Its batch may still be under way.
+        // The frame's batch may still be under way.
         if self.apart.remove(&frame) {
             self.aim();
             self.set_free(frame);
         }
     }
 
-    /// Takes a stripe's resting memory from it. A stripe without work loses its band as well.
+    /// Takes the resting memory of a stripe away. A stripe without work loses its band as well.
     fn give_up(&mut self, number: u32) -> u32 {
         let frame = self.lose_memory(number);
         if self.usages[number as usize] == Usage::Idle {
@@ -352,7 +354,8 @@ mod tests {
         (band, geometry.row_map(ChunkRow(row)))
     }
 
-    /// A pool against maps from bands and frames to stripes, while it grows and shrinks.
+    /// Compares a pool with maps from bands and frames to stripes, while the pool grows and
+    /// shrinks.
     #[test]
     fn stripes_come_and_go() {
         let mut pool = Pool::new(8);

@@ -99,7 +99,7 @@ pub enum JobEnd {
     Interrupted,
     /// The job's target member is lost, or no longer wanted.
     TargetLost,
-    /// A range could not be computed, and the log of the member that lacks it has no room for it.
+    /// A range could not be computed, and the log of a member that lacks it is full.
     Unreadable,
     /// A member failed a write, and yet is not lost: its file system was full.
     Unwritten,

@@ -84,19 +84,19 @@ pub enum Effect {
     FlushJournal,
     /// Write part of a buffer to its member.
     Write {
-        /// The slot.
+        /// The member's slot.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
-        /// Sectors into the buffer.
+        /// Offset of the written part in the buffer, in sectors.
         from_sector: u64,
     },
     /// Flush a member.
     Flush {
-        /// The slot.
+        /// The member's slot.
         slot: Slot,
     },
-    /// Have the journal's superblock record this tail, durably.
+    /// Write this tail to the journal's superblock, durably.
     MoveTail {
         /// Position in the ring, in sectors.
         position: u64,
@@ -106,15 +106,16 @@ pub enum Effect {
 /// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Stripes of the journal.
+    /// Number of stripes in the journal.
     pub stripes: u64,
-    /// Stripes of which the journal had only data.
+    /// Number of stripes of which the journal had data and no parity.
     pub pending_stripes: u64,
-    /// Sectors that were written to members, or laid over them.
+    /// Sectors that were written to members, or to memory laid over members.
     pub written_sectors: u64,
-    /// Ranges whose new data stays in the journal, without parity: they read as before. In order.
+    /// Ranges whose new data stays in the journal, without parity: reads return their old data. In
+    /// order.
     pub unsettled: Vec<Range<u64>>,
-    /// Whether the tail was moved.
+    /// Whether the replay moved the tail.
     pub is_settled: bool,
 }
 
@@ -151,12 +152,12 @@ pub enum ReplayError {
     /// The journal has an entry that the array cannot have.
     #[error("its journal makes no sense: {0}")]
     Entry(#[from] EntryError),
-    /// Parity of pending stripes has no room in the journal.
+    /// The journal has no room for the parity of pending stripes.
     #[error("the journal has {free_sectors} sectors free, and parity needs {needed_sectors}")]
     NoRoom {
-        /// Free sectors.
+        /// Free sectors in the journal.
         free_sectors: u64,
-        /// Needed sectors.
+        /// Sectors that the parity needs.
         needed_sectors: u64,
     },
     /// A request failed.
@@ -164,7 +165,7 @@ pub enum ReplayError {
     Failed(FailedRequest),
 }
 
-/// The state of a column of the base.
+/// The state of a column of a pending stripe's base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BaseColumn {
     Read,
@@ -178,14 +179,15 @@ struct Group {
     stripes: Vec<u64>,
 }
 
-/// The machine: [`Self::poll`] its effects and answer each, until [`Self::end`] returns the result.
+/// The machine of a journal's replay. The driver polls effects and answers each, until
+/// [`Self::end`] returns the result.
 pub struct Replay {
     geometry: StripeGeometry,
     members: Vec<Option<Member>>,
     area: braid_ondisk::JournalArea,
     is_durable: bool,
     may_settle: bool,
-    /// The journal's end, and the sequence there.
+    /// The position of the journal's end, and the sequence number of a meta block there.
     end: (u64, u64),
     groups: Vec<Group>,
     stripes: Vec<Stripe>,
@@ -201,13 +203,14 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Makes the machine; it has no effect yet.
+    /// Makes the machine, which has no effect yet.
     ///
     /// # Errors
-    /// An entry that the array cannot have, or no room in the journal for the blocks to be added.
+    /// If the array cannot have an entry, or the journal has no room for the blocks that the replay
+    /// adds.
     ///
     /// # Panics
-    /// The number of members is not that of slots.
+    /// If the number of members is not that of slots.
     pub fn new(setup: Setup<'_>) -> Result<Self, ReplayError> {
         let Setup { geometry, members, may_return, log, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
@@ -223,7 +226,7 @@ impl Replay {
         let mut jobs: VecDeque<(Job, usize)> =
             pending.iter().map(|index| (Job::Settle, *index)).collect();
         jobs.extend((is_durable && !pending.is_empty()).then_some((Job::Seal, 0)));
-        // In memory a pending stripe is written when its parity is made.
+        // For a replay in memory, a pending stripe is written when its parity is computed.
         let is_copied = |index: &usize| is_durable || stripes[*index].pending.is_empty();
         jobs.extend((0..stripes.len()).filter(is_copied).map(|index| (Job::Copy, index)));
         let may_return = spoiled(Bug::JournalTailDegraded, may_return, false);
@@ -252,7 +255,7 @@ impl Replay {
         })
     }
 
-    /// The next effect; none while an answer is due, and at the end.
+    /// The next effect; `None` while an answer is due, and at the end.
     pub fn poll(&mut self) -> Option<Effect> {
         loop {
             if self.asked.is_some() {
@@ -270,10 +273,10 @@ impl Replay {
         }
     }
 
-    /// Takes whether the effect succeeded.
+    /// Takes the result of the effect in flight: whether it succeeded.
     ///
     /// # Panics
-    /// No effect is in flight.
+    /// If no effect is in flight.
     pub fn handle(&mut self, is_done: bool) {
         let effect = self.asked.take().expect("something was asked for");
         if let Effect::Read { slot, .. } = effect {
@@ -302,7 +305,7 @@ impl Replay {
         })
     }
 
-    /// The payload entry for the parity in a stripe's meta block.
+    /// The payload entry in a meta block that names a stripe's parity.
     #[must_use]
     pub fn payload(stripe: u64, checksums: Vec<u32>) -> JournalPayload {
         JournalPayload::Parity { location: stripe, checksums }
@@ -350,7 +353,7 @@ impl Replay {
         std::iter::once(map.p_slot()).chain(map.q_slot()).collect()
     }
 
-    /// Whether the slot has data that the pending blocks keep.
+    /// Whether the slot has data that the stripe's pending blocks do not replace.
     fn is_kept(&self, slot: Slot) -> bool {
         !self.stripe().pending.contains_key(&slot)
     }
@@ -359,18 +362,18 @@ impl Replay {
         self.base.get(&slot) == Some(&BaseColumn::Lost)
     }
 
-    /// Missing data of the base.
+    /// Slots whose data in the base is missing.
     fn lost(&self) -> Vec<Slot> {
         self.data_slots().into_iter().filter(|slot| self.is_lost(*slot)).collect()
     }
 
-    /// Known parity of the base.
+    /// Slots whose parity in the base is known.
     fn parities(&self) -> Vec<Slot> {
         let is_read = |slot: &Slot| self.base.get(slot) == Some(&BaseColumn::Read);
         self.parity_slots().into_iter().filter(is_read).collect()
     }
 
-    /// The next column of the base to read: a kept one; if one is missing, any.
+    /// The next column of the base to read: a kept column, or any column if a kept one is missing.
     fn wanted(&self) -> Option<Slot> {
         let all = self.data_slots();
         let lacks_kept = all.iter().any(|slot| self.is_kept(*slot) && self.is_lost(*slot));
@@ -430,7 +433,7 @@ impl Replay {
         self.base.clear();
     }
 
-    /// Reads the base: committed blocks from the journal, the others from members.
+    /// Reads the base: committed blocks from the journal, the other blocks from members.
     fn fetch(&mut self) {
         let slot = self.wanted().expect("a column is wanted");
         let sectors = self.sectors();
@@ -460,7 +463,7 @@ impl Replay {
         self.ask(Phase::Take, loads);
     }
 
-    /// Leaves its new data in the journal, and the stripe as it was committed.
+    /// Leaves the stripe's new data in the journal, and the members as the stripe was committed.
     fn leave(&mut self) {
         let pending = std::mem::take(&mut self.stripes[self.current].pending);
         let (row, map) = self.row();
@@ -477,7 +480,8 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Writes parity behind the end, with room for a meta block before the first of each group.
+    /// Writes parity behind the journal's end, with room for a meta block before the first parity
+    /// of each group.
     fn keep(&mut self) {
         let sector = self.stripe().sector;
         let most = stripes_of_meta(&self.geometry);
@@ -531,7 +535,8 @@ impl Replay {
         self.ask(Phase::Load, loads);
     }
 
-    /// Writes blocks to present members, without bad sectors and those that a recovery will write.
+    /// Writes the stripe's blocks to present members, without bad sectors and without sectors that
+    /// a recovery will write.
     fn write(&mut self) {
         let sectors = self.sectors();
         let stripe = self.stripe();
@@ -553,7 +558,7 @@ impl Replay {
         self.ask(Phase::Write, writes);
     }
 
-    /// Makes sure that old meta blocks behind the new start do not follow it.
+    /// Makes sure that no old meta block follows the journal's new start.
     fn restart(&mut self) {
         let (position, sequence) = self.end;
         let sequence = sequence.wrapping_add(JOURNAL_SEQUENCE_GAP);
@@ -576,7 +581,8 @@ fn stripes_of_meta(geometry: &StripeGeometry) -> usize {
     JournalMeta::PAYLOAD_BYTES / payload.meta_bytes()
 }
 
-/// Sectors of stripes' parity, with its meta blocks, and the block behind them.
+/// Sectors that the parity of `stripes` stripes takes, with its meta blocks, and the block behind
+/// them.
 fn needed_sectors(stripes: u64, geometry: &StripeGeometry) -> u64 {
     let metas = stripes.div_ceil(stripes_of_meta(geometry) as u64);
     let blocks = stripes * u64::from(geometry.parity_slots()) + metas + 1;
@@ -597,7 +603,7 @@ mod tests {
         }
     }
 
-    /// Two blocks of data of one stripe, in a ring with so many blocks free behind them.
+    /// Two blocks of data of one stripe, in a ring with `free_blocks` free blocks behind them.
     fn log(free_blocks: u64, entries: Vec<JournalEntry>) -> JournalLog {
         let ring_sectors = 8 * (3 + free_blocks);
         JournalLog {
@@ -627,7 +633,7 @@ mod tests {
         Replay::new(Setup { geometry: geometry(), members, may_return, log, finish })
     }
 
-    /// Carries out all effects except those that `fails`, and lists them.
+    /// Carries out all effects except those for which `fails` is true, and lists all.
     fn told(
         mut replay: Replay,
         fails: impl Fn(&Effect) -> bool,
@@ -642,7 +648,7 @@ mod tests {
 
     #[test]
     fn parity_needs_room_in_the_journal_and_in_memory_none() {
-        // A meta block, its parity, and the block behind them.
+        // Needed are a meta block, the stripe's parity, and the block behind them.
         let (free_sectors, needed_sectors) = (16, 24);
         let full = log(2, data());
         let error = replay(&full, &[], Finish::Settled).err();
@@ -692,7 +698,7 @@ mod tests {
 
     #[test]
     fn new_data_whose_parity_cannot_be_made_stays_in_the_journal() {
-        // The stripe keeps slot 2, which is unreadable, and slot 0 is missing.
+        // The stripe keeps the data of slot 2, which is unreadable, and slot 0 is missing.
         let two = |effect: &Effect| matches!(effect, Effect::Read { slot: Slot(2), .. });
         for finish in [Finish::Settled, Finish::Written] {
             let (told, ended) = told(replay(&log(9, data()), &[0], finish).unwrap(), two);

@@ -1,4 +1,4 @@
-//! Turns a journal's entries into stripes of 4 KiB of each member, with their blocks' places.
+//! Turns a journal's entries into stripes of 4 KiB of each member, with the places of their blocks.
 //!
 //! Entries come from a disk: each number is a claim about the array, and is checked here first.
 
@@ -12,28 +12,28 @@ use braid_ondisk::{JOURNAL_BLOCK_SECTORS, JournalEntry};
 pub struct Stripe {
     /// First sector on every member, from the start of its data.
     pub sector: u64,
-    /// Blocks committed together, parity among them: their positions in the journal.
+    /// Positions in the journal of blocks that were committed together, with their parity.
     pub committed: BTreeMap<Slot, u64>,
-    /// Blocks of data without parity, written after those.
+    /// Positions in the journal of data blocks without parity, written after the committed blocks.
     pub pending: BTreeMap<Slot, u64>,
 }
 
 /// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EntryError {
-    /// Its data is not one block of the array.
+    /// The entry's data is not one block of the array.
     #[error("data at array sector {location} is no block of the array")]
     Data {
         /// First array sector.
         location: u64,
     },
-    /// Its parity is not that of a stripe.
+    /// The entry's parity does not belong to a stripe of the array.
     #[error("parity at sector {location} of the members is no stripe of the array")]
     Parity {
         /// First sector of the members.
         location: u64,
     },
-    /// P alone for a RAID-6, or Q for another level.
+    /// The entry has P alone for a RAID-6, or Q for another level.
     #[error("parity at sector {location} of the members is not that of this level")]
     ParityCount {
         /// First sector of the members.
@@ -47,10 +47,11 @@ pub enum EntryError {
     },
 }
 
-/// The stripes of a journal, in order of sectors, without those of which it has only parity.
+/// The stripes of a journal, in order of sectors, without stripes of which the journal has parity
+/// alone.
 ///
 /// # Errors
-/// An entry that this array cannot have.
+/// If the array cannot have an entry.
 pub fn stripes(
     geometry: &StripeGeometry,
     entries: &[JournalEntry],
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(of(&again), [one(8, &[(0, 80), (3, 88)], &[(0, 104), (1, 96)])]);
         let both = [&again[..], &[parity(8, 112)]].concat();
         assert_eq!(of(&both), [one(8, &[(0, 104), (1, 96), (3, 112)], &[])]);
-        // A flush changes nothing.
+        // A flush entry changes nothing.
         let flushed = [&again[..], &[JournalEntry::Flush { location: 8 }]].concat();
         assert_eq!(of(&flushed), of(&again));
     }

@@ -12,13 +12,14 @@ use super::machine::{Effect, Replay, ReplayError, Report};
 const BLOCK_BYTES: usize = JOURNAL_META_BYTES;
 const SECTOR_BYTES: usize = 512;
 
-/// Members, by slot, and the journal. Calls return success; the driver keeps the reason.
+/// The driver's members, by slot, and the journal. Calls return whether they succeeded; the driver
+/// keeps the reason.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
     /// Writes sectors of a member's data.
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool;
-    /// Makes them durable.
+    /// Makes the member's written sectors durable.
     fn flush(&mut self, slot: Slot) -> bool;
     /// Reads a block of the journal.
     fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool;
@@ -26,11 +27,11 @@ pub trait Devices {
     fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool;
     /// Flushes the journal.
     fn flush_journal(&mut self) -> bool;
-    /// Has the journal's superblock record its tail, durably.
+    /// Writes the journal's tail to its superblock, durably.
     fn move_tail(&mut self, position: u64) -> bool;
 }
 
-/// One block of each slot, and checksums of parity in the journal, by stripe.
+/// The buffers: one block for each slot. Also the checksums of parity in the journal, by stripe.
 struct Blocks<'a> {
     geometry: StripeGeometry,
     array_uuid: &'a [u8; 16],
@@ -47,7 +48,7 @@ impl Blocks<'_> {
         self.geometry.row_map(row)
     }
 
-    /// Data by its exponent in Q, without lost columns.
+    /// The blocks of data by their exponent in Q; `None` for lost columns.
     fn sources(&self, map: &RowMap, lost: &[Slot]) -> Vec<Option<&[u8]>> {
         let mut sources = vec![None; usize::from(map.exponents_count())];
         for index in 0..map.data_slots() {
@@ -114,10 +115,10 @@ impl Blocks<'_> {
 /// Replays to the end. `array_uuid` is `braid_ondisk::Superblock::uuid_as_stored`.
 ///
 /// # Errors
-/// A member or the journal failed a request.
+/// If a member or the journal failed a request.
 ///
 /// # Panics
-/// The machine emits no effect before its end: some other caller drove it.
+/// If the machine emits no effect before its end, because another caller drove it.
 pub fn run(
     mut replay: Replay,
     geometry: &StripeGeometry,
