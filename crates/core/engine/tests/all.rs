@@ -1,4 +1,5 @@
-//! The tests of the engine, in one program: a program for each file is linked for each file.
+//! The tests of the engine, in one program: with a program for each file, each file would be
+//! linked.
 
 mod array;
 mod away;

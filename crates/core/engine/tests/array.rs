@@ -1,4 +1,5 @@
-//! The control machine alone, by hand: stories of arrays that went wrong, one symptom each.
+//! Drives the control machine alone, by hand: each test is about an array that went wrong in one
+//! way.
 
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, LogRefusal, MemberId,
@@ -25,7 +26,7 @@ fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
     Array::new(setup(level, slots, recovered))
 }
 
-/// A write that the member failed; every member's cause differs.
+/// The cause of a member's failed write; every member's cause differs.
 fn cause_of(member: MemberId) -> Cause {
     let (sector, answer) = (1000 + u64::from(member.0), Answer::Os(i32::from(member.0)));
     Cause { member, asked: cause::RequestKind::Write, sector, sectors: 8, answer }
@@ -40,7 +41,7 @@ fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
     if fails { Err(MemberFault { kind: FaultKind::Media, cause }) } else { Ok(()) }
 }
 
-/// A clean array, with these `recovered` sectors in each slot.
+/// The setup of a clean array; `recovered` returns the recovered sectors of each slot.
 pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
     let shape = Shape::uniform(level, default_layout(level), 8, slots, 1024);
     let member = |slot| {
@@ -86,8 +87,9 @@ fn dirty_and_degraded(level: Level, slots: u16) -> Array {
     Array::new(setup)
 }
 
-/// A killed process left writes in the cache of a member that was away at the next start. Once, a
-/// flush was answered without it; then it lost power, came back with the same count, and was read.
+/// A killed process left writes in the cache of a member that was away at the next start. Guards
+/// against an old bug: a flush was answered without that member. Then the member lost power, came
+/// back with the same count, and was read.
 #[test]
 fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
@@ -112,7 +114,7 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     );
     write(&mut array, &again, &[]);
     assert_eq!(poll_effects(&mut array).answers, [RequestId(7)]);
-    // One update suffices.
+    // One update suffices here.
     for member in [0, 1].map(MemberId) {
         array.handle_report(NOW, SHARD, Report::MemberWritten { member });
     }
@@ -120,7 +122,7 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     assert_eq!(poll_effects(&mut array).flushes, [MemberId(0), MemberId(1)]);
 }
 
-/// The same with superblocks of more than one sector.
+/// An array whose superblocks have more than one sector, so that a power cut can tear them.
 fn array_that_tears(level: Level, slots: u16) -> Array {
     Array::new(ArraySetup { superblocks_tear: true, ..setup(level, slots, |_| u64::MAX) })
 }
@@ -191,12 +193,12 @@ fn activate(array: &mut Array) {
     write(array, &update, &[]);
     let open = poll_effects(array);
     assert_eq!(open.views.last().expect("a view").1, Gate::Open);
-    // The second time, unless a spare sleeps; writes go on meanwhile.
+    // The superblocks are written a second time, unless a spare sleeps; writes go on meanwhile.
     write(array, &open, &[]);
     assert!(poll_effects(array).views.is_empty(), "which changes nothing for shards");
 }
 
-/// A whole array with a spare: it counts back when it turns clean, as md does.
+/// A whole array with a spare: its event count steps back when it turns clean, as in md.
 fn array_with_spare(level: Level, slots: u16) -> Array {
     let (id, device_number) = (MemberId(slots), slots);
     let spares = vec![SpareSetup {
@@ -210,8 +212,9 @@ fn array_with_spare(level: Level, slots: u16) -> Array {
     Array::new(ArraySetup { spares, ..setup(level, slots, |_| u64::MAX) })
 }
 
-/// The good half of a half-recovered mirror failed. Once, the array went on writing to the other
-/// half, recorded the good half as faulty, and ended as an array that no assembly could start.
+/// The good half of a half-recovered mirror failed. Guards against an old bug: the array went on
+/// writing to the other half, and recorded the good half as faulty. No assembly could start that
+/// array.
 #[test]
 fn a_recovering_member_is_no_survivor() {
     for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 2)] {
@@ -226,7 +229,7 @@ fn a_recovering_member_is_no_survivor() {
     }
 }
 
-/// The recovering member itself may fail: the array is then as before its recovery.
+/// If the recovering member itself fails, the array is as before the recovery.
 #[test]
 fn a_recovering_member_may_fail() {
     let mut array = array(Level::Raid5, 3, |slot| if slot == 1 { 100 } else { u64::MAX });
@@ -239,8 +242,9 @@ fn a_recovering_member_may_fail() {
     assert!(matches!(told[..], [Notice::MemberOut { member: MemberId(1), .. }]), "{told:?}");
 }
 
-/// A member missed the step back to "clean" and kept the higher count with its own table. Once, the
-/// survivors recorded its loss under the same count, and the next start found two newest tables.
+/// A member missed the step back to "clean" and kept the higher count with its own table. Guards
+/// against an old bug: the survivors recorded its loss under the same count. The next start found
+/// two newest tables.
 #[test]
 fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
     let mut array = array_with_spare(Level::Raid5, 4);
@@ -268,8 +272,9 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
     assert!(matches!(notices[..], [Notice::MemberOut { member: MemberId(3), .. }, ..]));
 }
 
-/// Once, a loss after a step back was recorded two events above the survivors. A power cut in the
-/// middle left some of them two behind, and they counted as stale though they had missed nothing.
+/// Guards against an old bug: a loss after a step back was recorded two events above the survivors.
+/// A power cut in the middle left some survivors two events behind. They counted as stale though
+/// they had missed nothing.
 #[test]
 fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
     let mut array = array_with_spare(Level::Raid5, 4);
@@ -290,11 +295,13 @@ fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
         write(&mut array, &update, &[]);
     }
     let is_one_at_a_time = events.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    // The step back; the loss, twice to exceed the lost member's count; and its second time.
+    // The updates: the step back, the loss twice to exceed the lost member's count, and the loss's
+    // repeat.
     assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
-/// As above, while the array is at rest: every member has the step back, so one update suffices.
+/// A member is lost while the array is at rest: every member has the step back, so one update
+/// suffices to record the loss.
 #[test]
 fn a_loss_at_rest_is_told_once_and_one_event_above() {
     let mut array = array_with_spare(Level::Raid5, 4);
@@ -331,7 +338,8 @@ fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     }
 }
 
-/// Once, a power cut tore all superblocks of several sectors, and left none to start from.
+/// Guards against an old bug: a power cut tore all superblocks of several sectors, and left none to
+/// start from.
 #[test]
 fn long_superblocks_are_never_all_written_at_once() {
     for (level, slots, mut all, mut less_one) in [
@@ -339,7 +347,7 @@ fn long_superblocks_are_never_all_written_at_once() {
         (Level::Raid1, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0, 1], vec![2]]),
         (Level::Raid6, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0], vec![1], vec![2]]),
     ] {
-        // The second time changes only the first sector.
+        // The repeat of the update changes only the first sector of superblocks, so it is one wave.
         all.push((0..slots).collect());
         less_one.push((0..slots - 1).collect());
         let mut array = array_that_tears(level, slots);
@@ -359,7 +367,8 @@ fn long_superblocks_are_never_all_written_at_once() {
 }
 
 /// The remaining waves are written all the same, without the member that failed meanwhile.
-/// Otherwise their members would be two events behind the first after the next update.
+/// Otherwise the members of those waves would be two events behind the first wave after the next
+/// update.
 #[test]
 fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     let mut array = array_that_tears(Level::Raid1, 4);
@@ -390,8 +399,8 @@ fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     assert_eq!(array.missing_count(), 2);
 }
 
-/// Once, sparse members on a full file system were put out one after the other, though all were
-/// healthy, until the array could not be started.
+/// Guards against an old bug: sparse members on a full file system were put out one after the
+/// other, though all were healthy. In the end the array could not be started.
 #[test]
 fn a_full_file_system_costs_no_member() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
@@ -411,7 +420,8 @@ fn a_full_file_system_costs_no_member() {
     assert_eq!(poll_effects(&mut array).notices, [Notice::Stopped { clean: false }]);
 }
 
-/// Once, a disk behind a write blocker was put out, and cost a sound array its redundancy.
+/// Guards against an old bug: a disk behind a write blocker was put out, which cost a sound array
+/// its redundancy.
 #[test]
 fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
@@ -436,7 +446,8 @@ fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     assert_eq!(array.missing_count(), 1);
 }
 
-/// Once, a new device failed its first superblock, and was forgotten without a notice.
+/// Guards against an old bug: a new device failed its first superblock, and was forgotten without a
+/// notice.
 #[test]
 fn nothing_that_joins_goes_without_a_notice() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
@@ -461,9 +472,9 @@ fn nothing_that_joins_goes_without_a_notice() {
     assert_eq!(array.missing_count(), 1);
 }
 
-/// Once, a clean run with writes ended with the count of its begin. A member put back from before
-/// the run then had the newest count. After a killed run that member was one behind, as if it had
-/// only missed an update.
+/// Guards against an old bug: a clean run with writes ended with the event count of its begin. A
+/// member put back from before the run then had the newest count. After a killed run that member
+/// was one behind, as if it had only missed an update.
 #[test]
 fn every_change_is_said_twice() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
@@ -502,13 +513,13 @@ fn every_change_is_said_twice() {
     assert_eq!(events, [(41, 0), (42, 0), (43, u64::MAX), (44, u64::MAX)]);
 }
 
-/// Once, notices named the member that was out, but no cause.
+/// Guards against an old bug: notices named the member that was out, but no cause.
 #[test]
 fn each_loss_is_told_with_its_own_cause() {
     let mut array = array(Level::Raid6, 5, |_| u64::MAX);
     activate(&mut array);
     array.handle_report(NOW, SHARD, failed(MemberId(3)));
-    // It fails again, in another way: the notice keeps the first cause.
+    // The member fails again, in another way: the notice keeps the first cause.
     let again = Cause { sector: 7, ..cause_of(MemberId(3)) };
     array.handle_report(NOW, SHARD, Report::MemberFailed { cause: again });
     let update = poll_effects(&mut array);
@@ -531,7 +542,7 @@ fn each_loss_is_told_with_its_own_cause() {
     assert_eq!(told, [out(3, cause_of(MemberId(3))), out(1, by_superblock)]);
 }
 
-/// The same for the loss that is too many, and for a deleted file.
+/// The notice also names the cause if one loss too many breaks the array, or if a file was deleted.
 #[test]
 fn a_loss_too_many_is_told_with_its_cause() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
@@ -552,7 +563,8 @@ fn a_loss_too_many_is_told_with_its_cause() {
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
 }
 
-/// Once, after a kill, a mirror's failed half was served alone: the record was a second behind.
+/// Guards against an old bug: the driver's record was a second behind. After a kill, a mirror's
+/// failed half was served alone.
 #[test]
 fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));
@@ -581,7 +593,7 @@ fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     assert!(!counted_on.is_empty() && counted_on.iter().all(|is_kept| *is_kept), "{seen:?}");
 }
 
-/// All of the array's requests to members succeed; returns the last view.
+/// Lets all requests of the array to members succeed, and returns the last view.
 fn all_goes_well(array: &mut Array) -> Option<Arc<ArrayView>> {
     let mut last = None;
     while let Some(effect) = array.poll_effect() {
@@ -600,8 +612,9 @@ fn all_goes_well(array: &mut Array) -> Option<Arc<ArrayView>> {
     last
 }
 
-/// Shards learn late that a bitmap was replaced by one of another size. Once, their reports about
-/// old bits until then went into the new one, whose bits stand for other sectors.
+/// Shards learn late that a bitmap was replaced by a bitmap of another size. Guards against an old
+/// bug: until then their reports about old bits went into the new bitmap, whose bits stand for
+/// other sectors.
 #[test]
 fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     const SECTORS: u64 = 1024;
@@ -631,8 +644,8 @@ fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     assert_eq!(open.iter().collect::<Vec<_>>(), [2, 3]);
 }
 
-/// The array's effects, in words, without repeats; all requests to members succeed. With `confirms`
-/// a shard confirms views. `newest` becomes the newest view.
+/// The array's effects, in words, without repeats; all requests to members succeed. If `confirms`,
+/// a shard confirms views. `newest` becomes the epoch of the newest view.
 fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(effect) = array.poll_effect() {
@@ -674,8 +687,8 @@ fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
     told
 }
 
-/// Order: earlier writes are on the members, superblocks say clean, members have logs, superblocks
-/// record them, and then writes go on.
+/// The order when logs are created: earlier writes are on the members, superblocks say clean,
+/// members have logs, superblocks record the logs, and then writes go on.
 #[test]
 fn logs_are_made_and_given_up_between_two_writes() {
     let own = LogPlace::Own(OwnLogPlace::of(512));
@@ -692,11 +705,12 @@ fn logs_are_made_and_given_up_between_two_writes() {
         array.handle_log_request(NOW, Some(places)).expect("it can have them");
         let again = array.handle_log_request(NOW, None);
         assert_eq!(again, Err(LogRefusal::Busy));
-        // A shard has a write in flight; another arrives, and waits.
+        // A shard has a write in flight; another write arrives, and waits.
         assert_eq!(told(&mut array, false, &mut epoch), ["Closed"]);
         array.handle_report(NOW, SHARD, Report::WantWrite);
         assert_eq!(told(&mut array, false, &mut epoch), [""; 0]);
-        // It waits for the later one: that is let in, and the gate closes again.
+        // The write in flight waits for the later write: the gate lets that in, and then closes
+        // again.
         array.handle_report(NOW, SHARD, Report::HeldUp { epoch });
         assert_eq!(told(&mut array, false, &mut epoch), ["Open", "Closed"]);
         array.handle_report(NOW, SHARD, Report::WantWrite);
@@ -724,7 +738,7 @@ fn logs_are_made_and_given_up_between_two_writes() {
     }
 }
 
-/// An array that is written, with logs at this place on each member.
+/// An array with writes, and with logs at `place` on each member.
 fn logging(place: impl Into<LogPlace>) -> (Array, u64) {
     let (mut array, mut epoch, place) =
         (self::array(Level::Raid5, 3, |_| u64::MAX), 0, place.into());
@@ -735,7 +749,7 @@ fn logging(place: impl Into<LogPlace>) -> (Array, u64) {
     (array, epoch)
 }
 
-/// Logs and writes a chunk of a row; returns the array's actions for that.
+/// Logs and writes a chunk of a row; returns the effects of the array for that.
 fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<String> {
     let parity_slot = u32::try_from(2 - row % 3).expect("one of three");
     let data_sector = row * 16 + column * 8;
@@ -751,7 +765,8 @@ fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<Strin
 
 #[test]
 fn members_are_flushed_once_a_lap_of_the_log() {
-    // Half of the ring has room for 16 records of a header and a chunk; for 15 across its end.
+    // Half of the ring has room for 16 records of a header and a chunk each; for 15 if one would
+    // cross the ring's end.
     let mut array = logging(OwnLogPlace::of(512));
     let mut flushed = Vec::new();
     for record in 0..80 {
@@ -764,7 +779,7 @@ fn members_are_flushed_once_a_lap_of_the_log() {
         }
     }
     assert_eq!(flushed, [16, 31, 46, 62, 77]);
-    // Other members' logs have room of their own, and then have all of it again.
+    // The logs of other members have room of their own, and a flush frees all of it again.
     assert_eq!(logged(&mut array, 1, 0), ["log"]);
 }
 
@@ -780,7 +795,7 @@ fn a_log_of_one_record_is_written_over_after_a_flush() {
         assert_eq!(logged(&mut array, 3, 0), ["flush", "log"], "{place:?}");
         assert_eq!(logged(&mut array, 4, 0), ["log"], "{place:?}");
     }
-    // A log that an older version made is made anew before use.
+    // A log that an older version made is written anew before use.
     let mut array = logging(of_one);
     assert_eq!(logged(&mut array, 0, 0), ["log"]);
     assert_eq!(logged(&mut array, 3, 0), ["log"]);
@@ -796,8 +811,8 @@ fn rows_are_logged_with_other_columns_after_a_flush() {
 }
 
 /// A member that was unreadable in the replay leaves the array to be resynced. A log that is
-/// emptied in part ends with an older record. Once, the next start replayed that, and believed that
-/// parity agrees everywhere.
+/// emptied in part ends with an older record. Guards against an old bug: the next start replayed
+/// that record, and believed that parity agrees everywhere.
 #[test]
 fn a_log_that_counts_is_not_emptied() {
     let place = LogPlace::Own(OwnLogPlace::of(512));
@@ -820,7 +835,8 @@ fn a_log_that_counts_is_not_emptied() {
     assert_eq!(writes[..2], ["active", "Open"], "superblocks say first that no log counts");
 }
 
-/// A resync ends during an update that says active without a log. That records an older state.
+/// A resync ends during an update that says active without a log. That update records the older
+/// state.
 #[test]
 fn a_resync_that_ends_while_the_array_turns_active_turns_no_log_on() {
     let place = LogPlace::Own(OwnLogPlace::of(512));

@@ -1,4 +1,4 @@
-//! Members that do not answer: which go away, and how they come back.
+//! Members that do not answer: which of them go away, and how they come back.
 
 use braid_engine::array::{
     Array, ArraySetup, BitmapSetup, MemberId, MetadataArea, Notice, ReturningMember, SpareSetup,
@@ -35,7 +35,7 @@ fn opened(setup: ArraySetup) -> Array {
     array
 }
 
-/// Writes all superblocks and bitmaps, until the array wants no more.
+/// Writes all superblocks and bitmaps, until the array wants no more writes.
 fn settle(array: &mut Array) -> Vec<Notice> {
     let mut notices = Vec::new();
     loop {
@@ -98,7 +98,8 @@ fn where_most_are_silent_nobody_goes() {
     assert!(!is_away(&array), "if the other went as well, too many would be missing");
 }
 
-/// Once, a superblock of a disk that hung held all writes up for as long as it hung.
+/// Guards against an old bug: the superblock write of a disk that hung held all writes up for as
+/// long as the disk hung.
 #[test]
 fn an_update_does_not_wait_for_a_member_that_is_away() {
     let mut array = opened(with_bitmap(Level::Raid5, 4));
@@ -120,7 +121,7 @@ fn an_update_does_not_wait_for_a_member_that_is_away() {
     assert!(poll_effects(&mut array).views.is_empty(), "it is waited for");
     array.handle_silence(NOW, &[(SECOND, 8000)]);
     assert_eq!(poll_effects(&mut array).left, [SECOND]);
-    // Its driver reports that, and nothing when the request ends.
+    // The member's driver reports the failure, and nothing when the request ends.
     let cause = Cause::silent(SECOND);
     let failed = Err(MemberFault { kind: FaultKind::Gone, cause });
     array.handle_metadata_written(NOW, (SECOND, MetadataArea::Superblock), failed);

@@ -13,7 +13,7 @@ fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
     view_of(epoch, gate, [Some((0, u64::MAX)), Some((1, u64::MAX))])
 }
 
-/// By slot: the member, and its recovered sectors.
+/// A view with a member in each slot: its number, and its recovered sectors.
 fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayView> {
     let shape = Shape::uniform(Level::Raid1, 0, 0, 2, 1024);
     let member = |(id, recovered_sectors)| MemberView::new(MemberId(id), recovered_sectors);
@@ -42,7 +42,8 @@ fn ios(shard: &mut Shard) -> Vec<MemberIo> {
     std::iter::from_fn(|| shard.poll_member_io()).collect()
 }
 
-/// Once, waiting writes were woken by place: the first of two that overlap was written last.
+/// Guards against an old bug: waiting writes were woken by place, so the first of two that overlap
+/// was written last.
 #[test]
 fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -50,7 +51,7 @@ fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
         CacheConfig { unit_sectors_max: 8, stripes_max: 1, cached_blocks_max: None, tuning };
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         let mut shard = Shard::new(cache, view(1, Gate::Closed));
-        // Reads that end in any order leave places in any order.
+        // Reads that end in any order free their places in any order.
         (1..=3).for_each(|id| ask(&mut shard, id, Operation::Read));
         let reads = ios(&mut shard);
         for index in order {
@@ -78,7 +79,7 @@ fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     }
 }
 
-/// A member that comes while the array runs takes writes, and is not read.
+/// A member that joins a running array takes writes, and is not read.
 #[test]
 fn a_member_that_comes_is_written_and_not_read() {
     let cache = CacheConfig {
@@ -113,7 +114,8 @@ fn a_member_that_comes_with_content_is_refused() {
     shard.handle_view(Instant(1), view(2, Gate::Open));
 }
 
-/// Once, reads went to either copy, though one was marked: a slow disk, or a distant one.
+/// Guards against an old bug: reads went to either copy, though one was marked write-mostly,
+/// because its disk is slow or distant.
 #[test]
 fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -139,9 +141,9 @@ fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     assert_eq!(read, [MemberId(0)], "no other is left");
 }
 
-/// A view let a write begin, also to the replacement that stepped in with that view. Once, that
-/// write was taken for one to the member that left, and was acknowledged before the replacement had
-/// it.
+/// A view let a write begin, also to the replacement that stepped in with that view. Guards against
+/// an old bug: that write was taken for a write to the member that left. It was acknowledged before
+/// the replacement had it.
 #[test]
 fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -165,8 +167,8 @@ fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     assert!(reply.result.is_ok() && !reply.keeps_payload && shard.is_idle());
 }
 
-/// Once, a disk that hung held up the write and its range. Its successor sat out for the age of its
-/// reads.
+/// Guards against an old bug: a disk that hung held up the write and its range. The disk's
+/// successor sat out for the age of the disk's reads.
 #[test]
 fn a_mirror_does_not_wait_for_a_member_that_has_left() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };

@@ -1,4 +1,5 @@
-//! One shard of a stripe cache, driven by hand: orders of events that the world meets too rarely.
+//! One shard of a stripe cache, driven by hand: orders of events that the simulator meets too
+//! rarely.
 
 use braid_engine::array::{ArrayView, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
@@ -33,7 +34,7 @@ impl Driver {
     fn new(tuning: Tuning) -> Self {
         Self::with_file(tuning, None)
     }
-    /// With a file for acknowledged writes.
+    /// A driver with a file for acknowledged writes.
     fn with_file(tuning: Tuning, cached_blocks_max: Option<u32>) -> Self {
         let shape = Shape::uniform(Level::Raid5, 2, 128, 4, 128 * 100_000);
         let geometry = Geometry::new(&shape).expect("a plain shape");
@@ -161,7 +162,8 @@ fn a_hot_sector_takes_its_own_place_however_long_the_queue() {
     assert_eq!(driver.shard.dirty_sectors(), 101);
 }
 
-/// The payload of a whole request is kept for the last of its parts, and counts as long.
+/// The payload of a whole request is kept until the last of its parts is written, and counts as
+/// dirty for that long.
 #[test]
 fn no_more_payload_is_kept_than_the_dirty_limit_allows() {
     let limit = 4096;
@@ -205,7 +207,8 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     d.run();
 }
 
-/// A read whose requests all fail with `answer`: returns the requests, their causes, and the reply.
+/// Makes a read whose requests all fail with `answer`. Returns the requests, their causes, and the
+/// reply.
 fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
     let mut d = Driver::new(tuning());
     let request = d.ask(Operation::Read, 0, 8);
@@ -222,7 +225,8 @@ fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
     (asked, causes, *reply)
 }
 
-/// Once, a client's error did not name the member, the sector and the error behind it.
+/// Guards against an old bug: a client's error did not name the member, the sector and the error
+/// behind it.
 #[test]
 fn a_read_that_fails_is_answered_with_what_failed() {
     let (asked, causes, reply) = read_that_fails(Answer::Os(5));
@@ -257,7 +261,8 @@ fn a_cause_changes_nothing_but_what_is_said() {
     }
 }
 
-/// The first sector and the length of each put copy, in order, and the names of erased ones.
+/// The first sector and the length of each copy that was put, and the name of each that was erased,
+/// in order.
 fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
     let record = |record| match record {
         CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),
@@ -293,7 +298,7 @@ fn a_write_that_finds_no_room_waits_for_the_members() {
     assert!(driver.answered(second));
 }
 
-/// A write over two columns has a copy for each, and its name goes with both.
+/// A write over two columns has a copy for each column. One erased name removes both copies.
 #[test]
 fn a_write_over_two_columns_is_erased_at_once() {
     let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
@@ -313,8 +318,8 @@ fn without(driver: &Driver, slot: usize) -> Arc<ArrayView> {
     Arc::new(ArrayView { epoch: driver.view.epoch + 1, slots, ..(*driver.view).clone() })
 }
 
-/// Once, a disk that hung held up clients and stripes of its array for as long as it hung. It did
-/// even after the operator had put it out.
+/// Guards against an old bug: a disk that hung held up clients and stripes of its array for as long
+/// as it hung, even after the operator had put the disk out.
 #[test]
 fn a_write_does_not_wait_for_a_member_that_has_left() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
@@ -347,7 +352,7 @@ fn a_write_does_not_wait_for_a_member_that_has_left() {
     assert!(driver.shard.is_idle());
 }
 
-/// A late read of such a member must not land in a block that another batch uses.
+/// A late read of a member that has left must not land in a block that another batch uses.
 #[test]
 fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
@@ -373,7 +378,8 @@ fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
     assert!(driver.shard.is_idle());
 }
 
-/// Once, a check kept its bands from clients for as long as a stalled member kept it waiting.
+/// Guards against an old bug: a check kept its bands from clients for as long as a stalled member
+/// kept the check waiting.
 #[test]
 fn background_work_gives_its_band_up_when_a_member_sits_out() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });

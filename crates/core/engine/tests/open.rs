@@ -1,4 +1,5 @@
-//! The superblock writes before an array starts, round by round.
+//! The superblock writes that level the members' event counts before an array starts, round by
+//! round.
 
 use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
 use braid_engine::open::{OpeningSettings, can_miss, levelling, opening};
@@ -27,12 +28,13 @@ fn settings() -> OpeningSettings {
     }
 }
 
-/// Members of a RAID-5 with these events each.
+/// The superblocks of a RAID-5's members, each with its event count of `events`.
 fn superblocks(events: &[u64]) -> Vec<Superblock> {
     array_of(Level::Raid5, 0, events)
 }
 
-/// Members of an array, numbered from `first_number` on, with these events each.
+/// The superblocks of an array's members, numbered from `first_number` on, each with its event
+/// count of `events`.
 fn array_of(level: Level, first_number: u16, events: &[u64]) -> Vec<Superblock> {
     let chunk_sectors = if level == Level::Raid1 { 0 } else { 8 };
     let roles: Vec<Role> = (0..first_number).map(|_| Role::Spare).collect();
@@ -89,7 +91,7 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
     assemble(&members, &Options::default()).array.expect("it can be started")
 }
 
-/// By wave, the members that are written, and their counts.
+/// For each wave, the members that are written, and their event counts.
 fn waves(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<(usize, u64)>> {
     let waves = levelling(array, |index| superblocks.get(index)).into_iter();
     let told = |(index, superblock): braid_engine::open::MemberSuperblock| {
@@ -121,7 +123,8 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
     assert!(level.iter().all(|one| one.state.update_time == time), "of one update");
 }
 
-/// Once, a power cut tore every superblock of a levelling, and left none to start from.
+/// Guards against an old bug: a power cut tore every superblock of a levelling round, and left none
+/// to start from.
 #[test]
 fn long_superblocks_are_levelled_one_half_after_the_other() {
     let of = |first_number| array_of(Level::Raid1, first_number, &[40, 41, 40, 40]);
@@ -135,8 +138,9 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     assert!(tears(&long) && !tears(&short));
 }
 
-/// Once, a member whose levelling failed was believed, as if the next update would put it out. That
-/// update succeeded on it; after a power cut in the middle it was two behind, and stale.
+/// Guards against an old bug: a member whose levelling write failed was believed, as if the next
+/// update would put it out. That update succeeded on the member. After a power cut in the middle
+/// the member was two events behind, and stale.
 #[test]
 fn a_member_that_cannot_be_told_is_missed_or_needed() {
     let of = |level, events: &[u64]| assembled(&array_of(level, 0, events));

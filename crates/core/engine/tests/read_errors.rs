@@ -1,4 +1,4 @@
-//! Members that err again and again, by shards' reports of rewritten sectors.
+//! Members that err again and again, as shards' reports of rewritten sectors show them.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
     assert_eq!(erring.errs(1, 1), [says(1, 21, ErrorReaction::Replaced(SPARE))]);
     assert_eq!(erring.array.slot_to_replace(SPARE), Some(Slot(1)), "and it stays until then");
     assert_eq!(erring.errs(1, 50), [], "it is said once");
-    // The spare has its use.
+    // The spare is in use already.
     assert_eq!(erring.errs(2, 21), [says(2, 21, ErrorReaction::Stays)]);
 }
 
@@ -119,7 +119,7 @@ fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
     let mut erring = ErringArray::new(Level::Raid6, 5, None, OnReadErrors::Replace);
     assert_eq!(erring.errs(3, 21), [says(3, 21, ErrorReaction::Stays)]);
     assert_eq!(erring.errs(3, 9), []);
-    // Fifteen are left of thirty.
+    // After an hour, fifteen of thirty errors still count.
     erring.now = Instant(HOUR);
     assert_eq!(erring.errs(3, 5), []);
     assert_eq!(erring.errs(3, 1), [says(3, 21, ErrorReaction::Stays)]);
@@ -132,7 +132,7 @@ fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
     );
 }
 
-/// If the level cannot do without it, it stays, whatever the setting.
+/// If the level cannot do without the member, the member stays, whatever the setting.
 #[test]
 fn a_member_that_errs_is_not_put_out_where_it_is_needed() {
     let mut erring = ErringArray::new(Level::Raid5, 4, Some(0), OnReadErrors::Fail);

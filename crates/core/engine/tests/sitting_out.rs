@@ -1,4 +1,4 @@
-//! Members that sit out, by shards' reports of their pace.
+//! Members that sit out, as shards' reports of their pace show them.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ struct PacedArray {
     array: Array,
     now_ms: u64,
     notices: Vec<Notice>,
-    /// The newest list for the shards.
+    /// The members that sit out, by the newest list for the shards.
     sitting_out: Vec<MemberId>,
 }
 
@@ -80,7 +80,8 @@ impl PacedArray {
         self.drain();
     }
 
-    /// For so long every member ends requests that take so many milliseconds each.
+    /// Runs for `for_ms` milliseconds, in which each member ends requests that take its part of
+    /// `each_ms`.
     fn run(&mut self, for_ms: u64, each_ms: &[u64]) {
         for _ in 0..for_ms / 50 {
             self.now_ms += 50;
@@ -183,7 +184,7 @@ fn no_more_sit_out_than_the_level_can_lose() {
                     );
                     paced.drain();
                 }
-                // Each much slower than those before, which may have to stay.
+                // Each member is much slower than those before it, which may have to stay.
                 let mut oldest_ns = 1000 * MS;
                 for member in order.into_iter().filter(|member| *member < slots) {
                     paced.note_pace(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });

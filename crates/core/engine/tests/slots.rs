@@ -1,4 +1,4 @@
-//! A view with more slots than the one before, for a family without state by slot.
+//! A view with more slots than the one before, for a family without state for each slot.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 
 const MEMBER_SECTORS: u64 = 1024;
 
-/// A linear array of so many members.
+/// A view of a linear array of `slots` members.
 fn view(epoch: u64, slots: u16) -> Arc<ArrayView> {
     let geometry = Geometry::new(&Shape::uniform(Level::Linear, 0, 0, slots, MEMBER_SECTORS));
-    // A new member is still to be filled.
+    // The new members are still to be filled.
     let recovered = |slot| if slot < 2 { u64::MAX } else { 0 };
     Arc::new(ArrayView {
         epoch,
@@ -24,7 +24,7 @@ fn view(epoch: u64, slots: u16) -> Arc<ArrayView> {
     })
 }
 
-/// Writes to the array's member at this place; returns the members that the next flush must reach.
+/// Writes to the member in `slot`; returns the members that the next flush must include.
 fn written(shard: &mut Shard, slot: u16) -> Vec<MemberId> {
     let now = Instant(u64::from(slot) + 1);
     shard.handle_piece(

@@ -42,7 +42,8 @@ impl Stripes {
         }
     }
 
-    /// Reads a range inside one chunk from its member, or from the others if that cannot be asked.
+    /// Reads a range inside one chunk from its member, or from the other members if that member
+    /// cannot be asked.
     pub(super) fn read_past_stripes(
         &mut self,
         common: &mut Common,
@@ -101,14 +102,14 @@ impl Stripes {
         common.submit((io, slot), (start, piece.sectors), MemberOperation::Read { buffer });
     }
 
-    /// A direct read has filled its part of the payload.
+    /// Notes that a direct read has filled its part of the payload.
     pub(super) fn direct_done(&self, common: &mut Common, key: PieceKey, sectors: Range<u64>) {
-        // A write that this read overtook may have been answered and lost meanwhile.
+        // A write that this read overtook may have been answered, and then lost.
         let is_lost = self.damage.is_lost([sectors].into_iter());
         common.part_done(key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
     }
 
-    /// A direct read failed: tries the other members.
+    /// Takes a failed direct read: tries the other members.
     pub(super) fn direct_failed(
         &mut self,
         common: &mut Common,
@@ -137,7 +138,8 @@ impl Stripes {
         }
     }
 
-    /// Begins reconstructing reads, and handles outcomes of finished ones. True if there was any.
+    /// Begins reconstructing reads, and handles the outcomes of finished ones. True if it did any
+    /// of these.
     #[inline]
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
         !self.reads.is_quiet() && self.serve_those_that_can(common)
@@ -161,7 +163,7 @@ impl Stripes {
         has_gone_on
     }
 
-    /// Calls `act` with the reconstructing reads, and the state that they look at.
+    /// Calls `act` with the reconstructing reads, and with the state outside them that they use.
     pub(super) fn with_reads<R>(
         &mut self,
         common: &mut Common,
@@ -171,7 +173,7 @@ impl Stripes {
         act(reads, &mut ReconstructContext { common, in_flight, pool, damage, entire })
     }
 
-    /// A part of a read begins again.
+    /// Begins a part of a read again.
     fn read_anew(&mut self, common: &mut Common, band: &Band, want: ClientRead) {
         for (_, piece) in self.pieces_of(band, want.request, &want.run) {
             self.begin_read(common, want.piece, &piece);
@@ -179,8 +181,8 @@ impl Stripes {
         common.part_done(want.piece, Ok(()));
     }
 
-    /// Asks the columns' own members for a part of a read. Sectors that these cannot return wait
-    /// until all other columns can be used.
+    /// Asks the columns' own members for a part of a read. Sectors that these members cannot return
+    /// wait until all other columns can be used.
     fn read_insisting(&mut self, common: &mut Common, band: &Band, want: ClientRead) {
         let ClientRead { piece: key, insists, .. } = want;
         for (slot, piece) in self.pieces_of(band, want.request, &want.run) {
@@ -201,7 +203,7 @@ impl Stripes {
         MemberSector(start)
     }
 
-    /// The parts of each column in a band that a run wants, as pieces, with the column's slot.
+    /// The parts of each column in a band that `run` covers, as pieces, with the column's slot.
     fn pieces_of(
         &self,
         band: &Band,
@@ -226,7 +228,8 @@ impl Stripes {
         (0..geometry.data_slots()).filter_map(piece).collect()
     }
 
-    /// Whether other members could probably serve a column's range without those that sit out.
+    /// Whether other members could probably serve a column's range without any member that sits
+    /// out.
     fn may_go_around(&self, common: &Common, start: MemberSector, sectors: u32) -> bool {
         let unit = u64::from(self.unit_sectors);
         let last = (start.0 + u64::from(sectors) - 1) / unit;
@@ -241,7 +244,8 @@ impl Stripes {
         agrees && away <= usize::from(self.geometry.parity_slots())
     }
 
-    /// Members begin to sit out, or come back: abandons reads in flight at those that sit out.
+    /// Called when members begin to sit out, or come back: abandons reads in flight at those that
+    /// sit out.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
             self.abandon_direct(common, |common, slot| common.clocks.sits_out(slot));

@@ -29,16 +29,17 @@ use crate::context::{Common, PieceKey};
 use crate::request::Piece;
 use crate::sectors::SectorSet;
 
-/// The source of a run of a column's sectors.
+/// A run of a column's sectors, and the place of its newest bytes.
 struct RunSource {
-    /// First sector behind it, in the stripe unit.
+    /// First sector behind the run, in the stripe unit.
     to: u32,
-    /// The step that copies it; `None` if the member has it.
+    /// The step that copies the run; `None` if the member has it.
     step: Option<Step>,
 }
 
 impl Stripes {
-    /// Reads a range inside one chunk: dirty sectors from memory, the rest from the member.
+    /// Reads a range inside one chunk: dirty sectors from memory, the other sectors from the
+    /// member.
     pub(super) fn read_over_dirt(
         &mut self,
         common: &mut Common,
@@ -47,7 +48,8 @@ impl Stripes {
         (range, data_index): ((u32, u32), u16),
     ) {
         let geometry = self.geometry;
-        // Start of the clean range found so far.
+        // Start of the sectors, without dirty ones among them, that the member must still be asked
+        // for.
         let mut clean_from = range.0;
         let mut from = range.0;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
@@ -83,7 +85,7 @@ impl Stripes {
         }
     }
 
-    /// Reads `run` in one column of a stripe that holds newer bytes for at least a part of it.
+    /// Reads `run` in one column of a stripe that holds newer bytes for at least a part of the run.
     /// `from` is the place of that part in the piece.
     fn read_dirty(
         &mut self,
@@ -131,7 +133,8 @@ impl Stripes {
     }
 }
 
-/// The newest queued data at `place`, up to where a newer or the next queued write begins.
+/// The newest queued data at `place`, up to the sector where a newer or the next queued write
+/// begins.
 fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> RunSource {
     let segment_of = |work: &Attachment| stripe.band().segment(&work.run, data_index);
     find_first(stripe.queue().rev(), segment_of, range, to)

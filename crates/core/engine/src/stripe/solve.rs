@@ -13,7 +13,8 @@ use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
 
-/// How a machine's blocks in the shard's arena are dealt out: to each frame one for each slot.
+/// How a machine's blocks in the shard's arena are distributed: each frame has one block for each
+/// slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameBlocks {
     each: u32,
@@ -24,7 +25,7 @@ impl FrameBlocks {
         Self { each: u32::from(slots) }
     }
 
-    /// Blocks of this many frames.
+    /// Number of blocks that this many frames take.
     pub(super) fn of(self, frames: u32) -> u32 {
         frames * self.each
     }
@@ -35,14 +36,14 @@ impl FrameBlocks {
     }
 }
 
-/// Where the blocks of a stripe or a read are in the shard's arena: one for each slot.
+/// The places of the blocks of a stripe or a read in the shard's arena: one block for each slot.
 ///
-/// Short content stands at the beginning of its block, wherever in the stripe unit it is. So a few
+/// Short content is at the beginning of its block, wherever in the stripe unit it belongs. So a few
 /// lines of the processor's caches are used again and again, rather than every line of every block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     first: u32,
-    /// The sector of the stripe unit at which the blocks begin.
+    /// The sector of the stripe unit that the first sector of each block holds.
     shift_sectors: u32,
 }
 
@@ -53,7 +54,7 @@ impl Blocks {
     }
 }
 
-/// Names data columns by exponent: each column of `content`, `None` where it has none.
+/// Names data columns by exponent: the buffer that `content` returns for each, or `None`.
 pub(super) fn by_exponent(
     computation: &mut Computation,
     map: &RowMap,
@@ -78,7 +79,7 @@ pub(super) fn solve_in_place(
     });
 }
 
-/// Solves for lost sectors. `out` returns where to put a data column's bytes, from a sector on.
+/// Solves for lost sectors. `out` returns the target for a data column's bytes from a sector on.
 pub(super) fn solve(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),

@@ -1,6 +1,6 @@
-//! Carries decisions out: a batch advances, and its effects leave it. [`super::steps`] builds its
-//! computation and notes the new state of the blocks. [`super::stripe`] changes the queue between
-//! batches.
+//! Carries decisions out: advances a batch and emits its effects. [`super::steps`] builds the
+//! batch's computation and notes the new state of the blocks. [`super::stripe`] changes the queue
+//! between batches.
 
 use std::ops::Range;
 
@@ -29,17 +29,17 @@ use crate::request::Fault;
 use crate::sectors::{Extent, SectorSet};
 use crate::slab::Slab;
 
-/// The state that a batch acts on beside its stripe.
+/// The state, outside its stripe, that a batch changes.
 pub(in super::super) struct Effects<'a> {
     pub(in super::super) number: u32,
-    /// The frame of its batch. It names its blocks, its computations and its log entries.
+    /// The frame of the batch. Its number names the batch's blocks, computations and log entries.
     pub(in super::super) frame: u32,
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
     pub(in super::super) damage: &'a mut Damage,
     pub(in super::super) epochs: &'a mut DirtyEpochs,
     pub(in super::super) cached: &'a mut CachedWrites,
-    /// Parts of the current batch. The allocation is reused.
+    /// The content of the current batch. The allocation is reused.
     pub(in super::super) content: &'a mut Content,
     pub(in super::super) geometry: &'a StripeGeometry,
     pub(in super::super) unit_sectors: u32,
@@ -59,7 +59,8 @@ impl Effects<'_> {
 }
 
 impl Stripe {
-    /// Carries out an action; `plan` is the plan of its facts, if it was made anew.
+    /// Carries out an action. `plan` is the plan that the facts were made with, if a new plan was
+    /// made.
     pub(in super::super) fn act(
         &mut self,
         action: Action,
@@ -114,7 +115,7 @@ impl Stripe {
         }
     }
 
-    /// How many writes at the front of the queue have their intent, or how many lack it.
+    /// The number of writes at the front of the queue that all have their intent, or all lack it.
     fn alike(&self) -> usize {
         let has_intent = self.has_intent();
         self.queue.iter().take_while(|work| work.lacks_intent != has_intent).count()
@@ -192,7 +193,8 @@ impl Stripe {
         }
     }
 
-    /// The parities whose members must log the batch: those that take the parity of this method.
+    /// The parity columns whose members must log the batch: the columns that get new parity by this
+    /// method.
     fn to_be_logged<'a>(&self, effects: &Effects<'a>, method: Method) -> Option<ToLog<'a>> {
         let view = &effects.common.view;
         if !view.keeps_parity_logs || method == Method::NoParity {
@@ -200,7 +202,7 @@ impl Stripe {
         }
         let window = self.window();
         let is_logged = |slot: Slot| {
-            // rmw does not modify old parity that is not at hand.
+            // rmw does not modify a column of old parity that is not in memory.
             let is_made = method == Method::Rcw || self.column(slot).valid.contains(window);
             view.member(slot).is_some() && is_made
         };
@@ -210,7 +212,8 @@ impl Stripe {
         (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Submits the batch to the parities' members' logs, or to the journal, before its writes.
+    /// Submits the batch to the logs of the members with parity, or to the journal, before its
+    /// writes.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = LogState::Asked;
@@ -230,7 +233,7 @@ impl Stripe {
         }
     }
 
-    /// Writes every column whose member lacks its content.
+    /// Writes every column whose member lacks the new content.
     fn write(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "all that is new is made");
         assert!(self.has_intent(), "I3: superblocks say so before members are written");
@@ -250,7 +253,7 @@ impl Stripe {
             self.answer_batch(Ok(()), effects);
         }
         let map = self.map;
-        // An unreadable block is rewritten in any column.
+        // Unreadable sectors are rewritten in any column, touched or not.
         let columns = match self.faults.is_empty() {
             true => self.touched_columns(),
             false => 0..map.data_slots(),
@@ -266,11 +269,12 @@ impl Stripe {
         }
     }
 
-    /// Whether the batch uses FUA: a flush waits for it and few others, and flushes no member.
+    /// Whether the batch uses FUA: a flush waits for this batch and few others, and then flushes no
+    /// member.
     fn flushes_itself(&self, effects: &Effects<'_>) -> bool {
         let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
         let is_flushed = epochs.any(|epoch| effects.epochs.is_written_durably(epoch));
-        // A zeroing with FUA flushes its member each time. One flush that is due anyway serves all.
+        // Each zeroing with FUA flushes its member. A single flush that is due anyway is cheaper.
         let has_zeroes =
             || self.attachments().any(|work| matches!(work.kind, WriteKind::Zero { .. }));
         let pays = is_flushed && !effects.common.owes_flush() && !has_zeroes();
@@ -329,7 +333,7 @@ impl Stripe {
         }
     }
 
-    /// Writes a column's dirty sectors, and rewrites unreadable ones, which may remap them.
+    /// Writes a column's dirty sectors, and rewrites its unreadable sectors, which may remap them.
     fn write_blocks(
         &mut self,
         slot: Slot,
@@ -380,7 +384,7 @@ impl Stripe {
         }
     }
 
-    /// Begins again with one write, or with the first block of it.
+    /// Begins the batch again with one write, or with the first block of that write.
     fn narrow(&mut self, effects: &mut Effects<'_>) {
         assert_eq!(self.phase, Phase::Fill, "nothing of it is written yet");
         let batch = self.batch.take().expect("a batch is being filled");
@@ -398,11 +402,12 @@ impl Stripe {
             self.queue[0].run = first;
             self.queue.insert(1, Attachment { run: rest, ..whole });
         }
-        // One write of several may be full; a part of a write never is.
+        // One write of several may cover every column whole; a part of a write never does.
         self.begin_batch(effects.unit_sectors, 1, effects.common.view.keeps_journal);
     }
 
-    /// Begins again, unwritten, in another frame: a member that left may still write to this one.
+    /// Begins the unwritten batch again in another frame: a member that left may still write to
+    /// this frame.
     fn restart(&mut self) {
         assert!(self.phase == Phase::Fill && self.outstanding == 0, "only what is read is left");
         self.batch = None;
@@ -411,7 +416,7 @@ impl Stripe {
         self.forget_columns();
     }
 
-    /// Fails the batch. If it had begun to write, the band is inconsistent from now on.
+    /// Fails the batch. If the batch had begun to write, its band is inconsistent from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
         assert!(
             matches!(self.phase, Phase::Fill | Phase::Compute | Phase::AwaitRecord),
@@ -492,8 +497,8 @@ impl Stripe {
         }
     }
 
-    /// The batch has failed: its answered writes are lost. The array hears of that before a round
-    /// of writing back ends, so that no flush succeeds.
+    /// Marks the answered writes of a failed batch as lost. The array hears of the loss before a
+    /// write-back round ends, so that no flush succeeds.
     fn note_lost(&mut self, effects: &mut Effects<'_>) {
         let band = self.band();
         let mut lost = RangeSet::new();
@@ -509,7 +514,7 @@ impl Stripe {
         }
     }
 
-    /// A column's read or write has ended.
+    /// Takes the result of a column's read or write.
     pub(in super::super) fn column_done(
         &mut self,
         common: &mut Common,
@@ -554,8 +559,8 @@ impl Stripe {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // Of several failed requests, a failed member's fault counts more than a healthy
-                // one's.
+                // If several requests failed, the fault of a failed member counts more than that of
+                // a healthy one.
                 let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {

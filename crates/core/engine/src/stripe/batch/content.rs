@@ -40,7 +40,7 @@ pub(super) enum Source {
 pub(super) struct Part {
     pub(super) extent: Extent,
     pub(super) source: Source,
-    /// It is copied into the column's block.
+    /// The part is copied into the column's block.
     pub(super) is_gathered: bool,
 }
 
@@ -64,29 +64,30 @@ impl Part {
 /// touches, since most batches touch one of many.
 #[derive(Debug, Default)]
 pub(in super::super) struct Content {
-    /// The stripe that it belongs to, until the batch is written.
+    /// The stripe whose batch the content belongs to, until that batch is written.
     of: Option<u32>,
-    /// The first column that the batch touches, and the number of data columns.
+    /// The first column that the batch touches.
     first: u16,
     data_slots: u16,
-    /// By column from `first` on, then by place.
+    /// The parts, by column from `first` on, then by place.
     parts: Vec<Part>,
-    /// By column from `first` on: the end of its parts.
+    /// For each column from `first` on: the end of its parts in `parts`.
     ends: Vec<usize>,
-    /// By column from `first` on: gathered sectors, and straight ones.
+    /// For each column from `first` on: its gathered sectors, and its straight sectors.
     sets: Vec<(SectorSet, SectorSet)>,
-    /// Where a straight part begins or ends, in any column.
+    /// Sectors at which a straight part begins or ends, in any column.
     cuts: SectorSet,
 }
 
 impl Content {
-    /// Finds the parts of the batch that stripe `number` begins to compute.
+    /// Finds the parts of the batch whose computation stripe `number` begins.
     pub(super) fn find_of(&mut self, number: u32, stripe: &Stripe) {
         self.find(stripe);
         self.of = Some(number);
     }
 
-    /// The same for the write: reuses the parts if they are still here.
+    /// Finds the parts of the batch again, for its writes. Reuses the parts if the memory still has
+    /// them.
     pub(super) fn find_again(&mut self, number: u32, stripe: &Stripe) {
         if self.of.take() != Some(number) {
             self.find(stripe);
@@ -175,14 +176,14 @@ impl Content {
         (place < self.ends.len()).then_some(place)
     }
 
-    /// The straight part of a data column at `place`. `None` where the block has the bytes.
+    /// The straight part of a data column at `place`. `None` if the column's block has the bytes.
     pub(super) fn straight_at(&self, index: u16, place: u32) -> Option<&Part> {
         let parts = self.of(index);
         let part = parts.get(parts.partition_point(|part| part.extent.end() <= place))?;
         (part.extent.offset <= place && !part.is_gathered).then_some(part)
     }
 
-    /// Cuts `extent` into runs in which every column's content is in one place.
+    /// Cuts `extent` into runs in which each column's content is in one place in memory.
     pub(super) fn slices(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
         let cuts = self.cuts;
         let (mut from, end) = (extent.offset, extent.end());
@@ -194,7 +195,8 @@ impl Content {
         })
     }
 
-    /// Whether the batch zeroes the window of every data column; then whether all may be punched.
+    /// `None` unless the batch zeroes the whole window of every data column. Then `Some`: whether
+    /// all that space may be deallocated.
     pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
         let mut all_punch = true;
         for index in 0..self.data_slots {
@@ -231,10 +233,11 @@ mod tests {
         }
     }
 
-    /// A sector's new content: the request and the sector of its payload, or zero.
+    /// A sector's new content: the request and the sector in its payload, or `None` for zeroes.
     type Written = Option<(u64, u32)>;
 
-    /// A batch of writes to the first band of three columns, and its sectors' new content.
+    /// A batch of writes to the first band of three columns, and the new content of the band's
+    /// sectors.
     fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
         const UNIT: u32 = 64;
         let geometry = geometry(4, UNIT, 4);

@@ -52,10 +52,12 @@ pub(in super::super) struct Facts {
     pub(super) phase: Phase,
     pub(super) queued: bool,
     pub(super) admission: Admission,
-    /// Requests or computations are in flight; or copies from the payloads of a begun batch.
+    /// Requests or computations of the batch are in flight, or copies from the payloads of a batch
+    /// that has begun.
     pub(super) outstanding: bool,
     pub(super) need: Need,
-    /// Only meaningful in [`Phase::Fill`]: a member left during its read, and may still write here.
+    /// Only meaningful in [`Phase::Fill`]: a member left while the batch was reading it, and may
+    /// still write to a block.
     pub(super) left: bool,
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or the band is
     /// being repaired, and a batch would read rotten sectors. In [`Phase::Compute`]: the band is
@@ -84,9 +86,9 @@ pub(in super::super) enum Action {
     Begin,
     /// Read missing sectors.
     Read,
-    /// Solve, merge, compute parity.
+    /// Solve for lost columns, merge the writes, compute parity.
     Compute,
-    /// Begin again with less.
+    /// Begin again with fewer writes, or with one block.
     Narrow,
     /// Begin again in another frame.
     Restart,
@@ -102,7 +104,7 @@ pub(in super::super) enum Action {
     Refuse,
 }
 
-/// The table's first line, without other facts: most events end one of several requests.
+/// The table's first line, decided without other facts: most events end one of several requests.
 pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then(|| {
         reached(Mark::StripeWaits);
@@ -228,7 +230,7 @@ mod tests {
                 continue;
             }
             if action == Action::Wait {
-                // The end of each wait: reads that begin, reads that end, the view, the log.
+                // Reads that begin, reads that end, the view, or the log must end this wait.
                 let ended = match facts.phase {
                     Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,

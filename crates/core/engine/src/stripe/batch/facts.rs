@@ -30,8 +30,8 @@ pub(in super::super) struct BatchContext<'a> {
     pub(in super::super) read_idly: bool,
 }
 
-/// Folds the stripe into facts for the decision table. In [`Phase::Fill`] the planner keeps the
-/// plan, unless the batch goes on as it was planned.
+/// Folds the stripe into facts for the decision table. In [`Phase::Fill`] the planner makes and
+/// keeps a plan, unless the batch goes on by its old plan.
 #[inline]
 pub(in super::super) fn facts(
     stripe: &Stripe,
@@ -62,7 +62,8 @@ pub(in super::super) fn facts(
         intent: context.intent,
         memory: context.memory,
         missed,
-        // Even if the log was lost meanwhile: the array reports that at once, or with superblocks.
+        // This holds even if the log was lost meanwhile: the array reports that at once, or once
+        // superblocks record it.
         logged: stripe.logged,
         broken: context.view.gate == Gate::Broken,
     }
@@ -79,8 +80,9 @@ fn make_plan<'a>(
     context: &BatchContext<'_>,
     planner: &'a mut Planner,
 ) -> Option<&'a Plan> {
-    // Members that sit out are not read if that is avoidable. Where no client has written, their
-    // bytes may differ from those that parity gives, and new parity must fit theirs.
+    // Members that sit out are not read if that is avoidable. In sectors that no client has
+    // written, their bytes may differ from those that parity gives. New parity must fit the
+    // members' bytes.
     let sits_out = |slot: Slot| context.clocks.sits_out(slot);
     if context.clocks.is_any_out() && context.is_synced {
         planner.plan(|facts| tell(facts, stripe, context, sits_out));
@@ -91,8 +93,9 @@ fn make_plan<'a>(
     planner.planned()
 }
 
-/// Whether a batch that lacks too much may succeed in parts, because writes or blocks lack
-/// different sectors. Then it begins again with one write, and that with one block.
+/// Whether a batch that lacks too much may succeed in parts, because its writes or blocks lack
+/// different sectors. The batch then begins again with one write, and then with one block of that
+/// write.
 fn can_narrow(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
     let is_local = |slot: Slot| column_coverage(stripe, context, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;

@@ -28,7 +28,7 @@ pub(in super::super) enum LogState {
     /// The batch needs no entries.
     #[default]
     Needless,
-    /// Ready to be submitted.
+    /// The entries are ready to be submitted.
     Due,
     Asked,
     Durable,
@@ -38,9 +38,9 @@ pub(in super::super) enum LogState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToLog<'a> {
     pub(super) geometry: &'a StripeGeometry,
-    /// The member with P logs it.
+    /// The member with P logs the batch.
     pub(super) p: bool,
-    /// The member with Q, in this slot, logs it.
+    /// The member with Q, in this slot, logs the batch.
     pub(super) q: Option<Slot>,
 }
 
@@ -58,7 +58,8 @@ impl Rows {
         (self.first..self.first + self.count).contains(&index)
     }
 
-    /// The log entry for these rows and a parity's slot; without partial parity if all is written.
+    /// The log entry for these rows and a parity's slot. It has no partial parity if all columns
+    /// are written.
     pub(super) fn entry(
         &self,
         (geometry, band, map): (&StripeGeometry, &Band, &RowMap),
@@ -96,7 +97,7 @@ pub(super) fn can_be_said(touched: impl Iterator<Item = SectorSet>) -> bool {
     true
 }
 
-/// The runs of rows that are logged.
+/// The runs of rows that the log gets entries for.
 pub(super) fn rows(touched: &[SectorSet]) -> Vec<Rows> {
     let all = touched.iter().fold(SectorSet::EMPTY, |all, column| all.union(*column));
     let edges = touched.iter().flat_map(|column| column.extents());
@@ -137,7 +138,8 @@ mod tests {
         }
     }
 
-    /// A band's sectors that one write touches, by column: from some chunk to a later one.
+    /// The sectors of a band that one write touches, by column: the write goes from some chunk to a
+    /// later one.
     fn one_write(random: &mut impl FnMut(u64) -> u64, columns: usize) -> Vec<SectorSet> {
         let total = u64::from(UNIT) * columns as u64;
         let start = random(total);
@@ -167,7 +169,7 @@ mod tests {
         assert!(can_be_said([first, SectorSet::EMPTY, last].into_iter()), "no row has both");
     }
 
-    /// As the replay reads them.
+    /// Entries name exactly the written sectors if the replay reads them.
     #[test]
     fn entries_name_what_is_written() {
         let mut random = numbers(2);

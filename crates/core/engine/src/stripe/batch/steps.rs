@@ -22,20 +22,21 @@ use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 
-/// Builds the computation of one batch, and sets the columns' states to those after it.
+/// Builds the computation of one batch, and sets the columns' states to those after the
+/// computation.
 pub(super) struct Builder<'a> {
     pub(super) stripe: &'a mut Stripe,
     pub(super) blocks: Blocks,
     pub(super) content: &'a Content,
-    /// `Some` if the batch is to be logged.
+    /// The members that log the batch, if it must be logged.
     pub(super) log: Option<ToLog<'a>>,
-    /// `Some` if the batch is to be journaled.
+    /// The geometry, if the batch must be journaled.
     pub(super) journal: Option<&'a StripeGeometry>,
     pub(super) computation: Computation,
 }
 
 impl Builder<'_> {
-    /// All steps of the batch for this way to go on.
+    /// All steps of the batch by this recipe.
     pub(super) fn build(mut self, recipe: &Recipe) -> Computation {
         self.solve(recipe);
         if let Some(to_log) = self.log {
@@ -83,7 +84,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Computes the written rows' partial parity, while the blocks still hold old content.
+    /// Computes the partial parity of the written rows, while the blocks still hold old content.
     fn log(&mut self, to_log: ToLog<'_>, method: Method) {
         let map = self.stripe.map;
         let touched: Vec<SectorSet> = (0..map.data_slots())
@@ -106,7 +107,8 @@ impl Builder<'_> {
         self.stripe.logged = LogState::Due;
     }
 
-    /// Adds the columns that are kept. Under rmw: old parity without the columns that are written.
+    /// Adds the columns that are kept to P's partial parity. Under rmw: old P without the columns
+    /// that are written.
     fn add_kept(&mut self, rows: &Rows, is_rmw: bool) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         let Extent { offset, sectors } = rows.extent;
@@ -119,7 +121,8 @@ impl Builder<'_> {
         self.push(Step::Partial { sources, sectors });
     }
 
-    /// The same for Q.
+    /// Adds the columns that are kept to Q's partial parity. Under rmw: old Q without the columns
+    /// that are written.
     fn add_kept_of_q(&mut self, rows: &Rows, q_slot: Slot, is_rmw: bool) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         let Extent { offset, sectors } = rows.extent;
@@ -216,7 +219,7 @@ impl Builder<'_> {
     }
 
     /// Adds the change of one part of a column to parity. P alone takes old and new content in one
-    /// pass; for Q the old content becomes the difference first.
+    /// pass. For Q the column's block first gets the difference of old and new content.
     fn follow(&mut self, index: u16, part: &Part, (p, q): (Option<Slot>, Option<Slot>)) {
         let Extent { offset, sectors } = part.extent;
         let old = self.stripe.column(self.data_slot(index)).valid;
@@ -236,7 +239,8 @@ impl Builder<'_> {
         self.push(Step::Update { delta, exponent, p, q, sectors });
     }
 
-    /// Queues the written blocks and all of their parity, with their new content, for the journal.
+    /// Queues the written blocks and all parity of their rows, with their new content, for the
+    /// journal.
     fn journal(&mut self, geometry: &StripeGeometry) {
         let map = self.stripe.map;
         let window = self.window();
@@ -294,7 +298,8 @@ impl Builder<'_> {
             let column = self.stripe.column_mut(slot);
             column.valid = match column.fresh {
                 NewParity::Block => column.valid.union(window),
-                // Without a member for it, parity is not computed: the block holds old parity.
+                // Without a member for it, parity is not computed: the block still holds old
+                // parity.
                 NewParity::Nothing | NewParity::Zeroes { .. } => column.valid.without(window),
             };
         }

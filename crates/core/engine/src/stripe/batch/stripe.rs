@@ -1,7 +1,7 @@
-//! The state of a stripe. Its queue keeps the writes of a band in order of arrival, so that of two
-//! overlapping writes the later one wins.
+//! The state of a stripe. Its queue keeps the writes of a band in order of arrival: of two
+//! overlapping writes, the later one wins.
 //!
-//! The fields belong to the files of the batch; others use the methods.
+//! Only the files of this directory use the fields; other code uses the methods.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,7 +23,8 @@ use braid_ondisk::{JournalRow, LoggedEntry};
 
 /// Queue entries for which a stripe keeps its allocation when it leaves its band.
 const QUEUE_KEPT: usize = 16;
-/// Queued writes behind the batch that are searched for one that a later write covers.
+/// Queued writes behind the batch among which a stripe searches for a write that a later one
+/// covers.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +35,11 @@ pub(in super::super) enum Phase {
     /// Copies and parity are being computed.
     Compute,
     Write,
-    /// Written, but a member missed it, and no superblock records that yet.
+    /// The batch is written, but a member missed it, and no superblock records that yet.
     AwaitRecord,
 }
 
-/// Requests in flight with a column's member.
+/// The kind of the requests in flight at a column's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum ColumnState {
     Still,
@@ -50,7 +51,7 @@ pub(in super::super) enum ColumnState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NewParity {
     Nothing,
-    /// Zeroes throughout.
+    /// The parity column's new content is zeroes throughout.
     Zeroes {
         may_punch: bool,
     },
@@ -62,15 +63,15 @@ pub(super) enum NewParity {
 pub(super) struct Column {
     pub(super) state: ColumnState,
     pub(super) out: u32,
-    /// Parity's new content.
+    /// The place of new parity; of a parity column only.
     pub(super) fresh: NewParity,
     /// Sectors of the stripe unit that the batch writes.
     pub(super) touched: SectorSet,
-    /// Sectors that could not be read in this batch. Rewriting them may help.
+    /// Sectors that could not be read in this batch. A rewrite may mend them.
     pub(super) unreadable: SectorSet,
-    /// The member that missed this batch's write, and why.
+    /// The member that missed this batch's write, and the kind of its fault.
     pub(super) missed: Option<(MemberId, FaultKind)>,
-    /// Sectors of the block that hold what the member holds.
+    /// Sectors of the block whose content equals that of the member.
     pub(super) valid: SectorSet,
     /// Sectors that queued writes and the batch's writes cover.
     pub(super) queued: SectorSet,
@@ -98,47 +99,50 @@ impl Column {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
-    /// It writes every data column whole.
+    /// The batch writes every data column whole.
     pub(super) is_full: bool,
     pub(super) count: usize,
-    /// The data columns that it may touch, as first and end.
+    /// The data columns that the batch may touch: the first, and the end.
     pub(super) columns: (u16, u16),
-    /// Sectors that it touches, in any column.
+    /// Sectors that the batch touches, in any column.
     pub(super) window: SectorSet,
-    /// The method to use if both are possible; only the simulator sets it.
+    /// The method to use if both methods are possible; only the simulator sets it.
     pub(super) preferred: Option<Method>,
 }
 
 #[derive(Debug)]
 pub(in super::super) struct Stripe {
-    /// `None` while the stripe is blank.
+    /// The stripe's band; `None` while the stripe is blank.
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
-    /// How the batch goes on once its reads are in; `None` if it must be planned again.
+    /// The plan by which the batch goes on once its reads are in; `None` if it must be planned
+    /// again.
     pub(super) filled: Option<FilledPlan>,
-    /// The sector of the stripe unit at which its blocks begin.
+    /// The sector of the stripe unit at which the stripe's blocks begin.
     shift_sectors: u32,
-    /// Work in order of arrival, the batch's at the front.
+    /// Work in order of arrival; the batch's work is at the front.
     pub(super) queue: VecDeque<Attachment>,
-    /// It has ended a batch since it was last idle.
+    /// The stripe has ended a batch since it was last idle.
     pub(super) has_served: bool,
-    /// Its blocks may be of use to the next write of its band, because it wrote a part of the band.
+    /// The stripe's blocks may be of use to the next write of its band, because the stripe wrote
+    /// only a part of the band.
     pub(super) is_worth_keeping: bool,
-    /// Queued work whose client waits.
+    /// Number of queued works whose client waits.
     pub(super) awaited: u32,
-    /// Failed requests of this batch, in order: why a column missed it, and why it was refused.
-    /// Usually empty, so kept outside the columns.
+    /// Failed requests of this batch, in order. They show why a column missed the batch, or why the
+    /// batch was refused. Usually empty, so kept outside the columns.
     pub(super) faults: Vec<MemberFault>,
     /// The state of the batch's log entries.
     pub(super) logged: LogState,
     /// Log entries of the batch, until they are submitted.
     pub(super) entries: Vec<LoggedEntry>,
-    /// The same for a journal. Their bytes come with the computation.
+    /// Blocks of the batch for a journal, until they are submitted. Their bytes come with the
+    /// computation.
     pub(super) rows: Vec<JournalRow>,
-    /// Member requests and computations in flight.
+    /// Number of member requests and computations in flight.
     pub(super) outstanding: u32,
     pub(super) copies: u32,
     /// A member left while the batch was reading it, and may still fill a block of the frame.
@@ -171,7 +175,7 @@ impl Stripe {
         }
     }
 
-    /// Background work is writing the band's parity: the blocks do not hold it any more.
+    /// Forgets parity in the blocks, because background work is writing the band's parity.
     pub(in super::super) fn forget_parity(&mut self) {
         // A plan may rely on the forgotten content.
         self.filled = None;
@@ -181,7 +185,7 @@ impl Stripe {
         }
     }
 
-    /// Background work is writing the band: the blocks hold none of its columns any more.
+    /// Forgets all columns in the blocks, because background work is writing the band.
     pub(in super::super) fn forget_columns(&mut self) {
         assert!(self.batch.is_none(), "no batch goes by them");
         self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
@@ -200,14 +204,15 @@ impl Stripe {
 
     pub(in super::super) fn leave_band(&mut self) -> BandKey {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
-        // Stripes are never freed, so free the memory of a long queue.
+        // A stripe is never freed, so the memory of a long queue is freed here.
         if self.queue.capacity() > QUEUE_KEPT {
             self.queue.shrink_to(QUEUE_KEPT);
         }
         self.band.take().expect("it has one").key
     }
 
-    /// Its work is done: it counts as a stripe that has served no batch.
+    /// Called when the stripe's work is done: from now on it counts as a stripe that has served no
+    /// batch.
     pub(in super::super) fn rest(&mut self) {
         assert!(
             self.queue.is_empty() && self.batch.is_none(),
@@ -225,12 +230,12 @@ impl Stripe {
         self.phase
     }
 
-    /// Whether it has ended a batch since it was last idle.
+    /// Whether the stripe has ended a batch since it was last idle.
     pub(in super::super) fn has_served(&self) -> bool {
         self.has_served
     }
 
-    /// Whether its blocks may be of use to the next write of its band.
+    /// Whether the stripe's blocks may be of use to the next write of its band.
     pub(in super::super) fn is_worth_keeping(&self) -> bool {
         self.is_worth_keeping
     }
@@ -239,7 +244,7 @@ impl Stripe {
         self.batch.is_some()
     }
 
-    /// How much of the band the batch writes; `None` without a batch.
+    /// The part of the band that the batch writes; `None` without a batch.
     pub(in super::super) fn width(&self) -> Option<Width> {
         let width = |batch: &Batch| if batch.is_full { Width::Full } else { Width::Part };
         self.batch.as_ref().map(width)
@@ -275,12 +280,14 @@ impl Stripe {
         self.queue.iter()
     }
 
-    /// Whether the first queued work has its intent (I3). All writes of a batch have it, or none.
+    /// Whether the first queued work has its intent (I3). Either all writes of a batch have their
+    /// intent, or none has.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
     }
 
-    /// A member left with the batch's request in flight. Returns payloads that it may still read.
+    /// Called when a member left with the batch's request in flight. Returns the payloads that the
+    /// member may still read.
     pub(in super::super) fn leave(&mut self) -> Vec<PieceKey> {
         match self.phase {
             Phase::Fill => {
@@ -299,7 +306,8 @@ impl Stripe {
         self.queue.iter().any(|work| work.lacks_intent)
     }
 
-    /// Superblocks now allow writes to the region. Returns the queued work that lacked that.
+    /// Called when superblocks allow writes to the region. Returns the queued work that waited for
+    /// that.
     pub(in super::super) fn grant_intent(
         &mut self,
         has_intent: impl Fn(PieceKey) -> bool,
@@ -313,7 +321,8 @@ impl Stripe {
         granted
     }
 
-    /// Whether requests or computations are in flight, or copies from a begun batch's payloads.
+    /// Whether requests or computations are in flight, or copies from the payloads of a batch that
+    /// has begun.
     pub(in super::super) fn is_outstanding(&self) -> bool {
         self.outstanding > 0 || self.phase != Phase::Ready && self.copies > 0
     }
@@ -323,12 +332,12 @@ impl Stripe {
         self.outstanding > 0
     }
 
-    /// Whether copies from its payloads are in flight.
+    /// Whether copies from the stripe's queued payloads are in flight.
     pub(in super::super) fn has_copies(&self) -> bool {
         self.copies > 0
     }
 
-    /// Begins a copy from its payloads, which are kept until it ends.
+    /// Begins a copy from the stripe's queued payloads, which are kept until the copy ends.
     pub(in super::super) fn begin_copy(&mut self) {
         if planted(Bug::CopyUnguarded) {
             return;
@@ -345,13 +354,14 @@ impl Stripe {
         self.copies -= 1;
     }
 
-    /// Whether a column's member is changing or stale here: the batch writes it, or it missed that.
+    /// Whether a column's member is changing or stale in this band: the batch writes that member,
+    /// or the member missed the write.
     pub(in super::super) fn is_changing(&self, slot: Slot) -> bool {
         let column = self.column(slot);
         column.missed.is_some() || column.state == ColumnState::Writing
     }
 
-    /// Slots whose member has such requests in flight.
+    /// Slots whose member has requests of the kind `state` in flight.
     pub(in super::super) fn slots_at(&self, state: ColumnState) -> impl Iterator<Item = Slot> {
         self.slots().filter(move |slot| self.column(*slot).state == state)
     }
@@ -367,12 +377,12 @@ impl Stripe {
         waits || clocks.slots_out().any(has_out)
     }
 
-    /// Whether it has computed and waits for the log.
+    /// Whether the batch is computed and waits for the log.
     pub(in super::super) fn awaits_log(&self) -> bool {
         self.logged == LogState::Asked
     }
 
-    /// The log entries are durable.
+    /// Notes that the batch's log entries are durable.
     pub(in super::super) fn is_logged(&mut self) {
         assert_eq!(self.logged, LogState::Asked, "what was asked for is logged, and once");
         self.logged = LogState::Durable;
@@ -393,7 +403,7 @@ impl Stripe {
         self.queue.push_back(work);
     }
 
-    /// A queued write was answered; `work` is its new state.
+    /// Notes that a queued write was answered; `work` is its new state.
     pub(in super::super) fn note_answered(&mut self, work: &Attachment) {
         let is_it = |queued: &&mut Attachment| {
             queued.piece == work.piece && queued.run == work.run && !queued.is_answered
@@ -404,10 +414,10 @@ impl Stripe {
         self.awaited -= 1;
     }
 
-    /// Takes an answered write that `run` covers out of the queue, if there is one shortly behind
-    /// the batch. `None` while payloads are in use.
+    /// Removes an answered write that `run` covers from the queue and returns it, if one is shortly
+    /// behind the batch. `None` while payloads are in use.
     pub(in super::super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
-        // A copy from its payload may be in flight.
+        // A copy from the covered write's payload may be in flight.
         if self.outstanding > 0 || self.copies > 0 {
             return None;
         }
@@ -426,7 +436,7 @@ impl Stripe {
         self.batch.as_ref().expect("a batch is under way").window
     }
 
-    /// Whether a member that missed the write is still in the view: its loss is unrecorded.
+    /// Whether a member that missed the write is still in the view, so that its loss is unrecorded.
     pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
         self.slots().any(|slot| {
             let missed = self.column(slot).missed.map(|(member, _)| member);
@@ -447,7 +457,7 @@ impl Stripe {
     /// The fault by which a column's member missed the batch.
     ///
     /// # Panics
-    /// If it did not miss the batch.
+    /// If the member did not miss the batch.
     pub(super) fn fault_of(&self, missed: (MemberId, FaultKind)) -> MemberFault {
         let is_it = |fault: &&MemberFault| {
             (fault.cause.member, fault.kind) == missed && fault.cause.asked != RequestKind::Read
@@ -498,7 +508,8 @@ impl Stripe {
         }
     }
 
-    /// How many queued writes, at most `count_max`, partial parity entries can express together.
+    /// The number of queued writes, at most `count_max`, that partial parity entries can express
+    /// together.
     pub(super) fn can_be_logged(&self, count_max: usize) -> usize {
         let columns = usize::from(self.map.data_slots());
         let mut touched = vec![SectorSet::EMPTY; columns];
@@ -517,7 +528,8 @@ impl Stripe {
         count_max
     }
 
-    /// Begins the next batch: at most `count_max` writes. One for a journal covers whole blocks.
+    /// Begins the next batch, of at most `count_max` writes. A batch for a journal covers whole
+    /// blocks.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize, is_journaled: bool) {
         let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
@@ -563,7 +575,7 @@ impl Stripe {
     }
 
     /// Makes empty blocks begin at the window. If the blocks hold content but begin behind the
-    /// window, that is dropped, once: then they begin at the stripe unit.
+    /// window, that content is dropped once, and the blocks begin at the start of the stripe unit.
     fn shift_to(&mut self, window: SectorSet) {
         let first = window.first_from(0).expect("a window has sectors");
         let first = first / BLOCK_SECTORS * BLOCK_SECTORS;
@@ -576,7 +588,7 @@ impl Stripe {
         }
     }
 
-    /// The sector of the stripe unit at which its blocks begin.
+    /// The sector of the stripe unit at which the stripe's blocks begin.
     pub(super) fn shift_sectors(&self) -> u32 {
         self.shift_sectors
     }

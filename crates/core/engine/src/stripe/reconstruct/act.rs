@@ -1,4 +1,5 @@
-//! Carries out decisions of reads of any kind: effects leave here, and events reach them.
+//! Carries out the decisions about reads of any kind: emits their effects, and passes events to
+//! them.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
@@ -35,7 +36,7 @@ impl Reconstruct {
         if let Origin::Background(Work { id, .. }) = origin
             && targets.as_ref().is_some_and(SmallVec::is_empty)
         {
-            // The member that the work was for has left.
+            // The member that the work was to fill has left.
             return context.common.work_done(id, work::Outcome::Unwritten);
         }
         let place = self.free.pop().expect("there is room");
@@ -46,7 +47,7 @@ impl Reconstruct {
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
-        // Background work uses whole stripe units, at their own place in the block.
+        // Background work uses whole stripe units, at their own offset in the block.
         let is_of_client = origin.client().is_some();
         let first = read.window.first_from(0).filter(|_| is_of_client);
         read.shift_sectors = first.map_or(0, |first| first / BLOCK_SECTORS * BLOCK_SECTORS);
@@ -57,7 +58,7 @@ impl Reconstruct {
         self.step(context, place);
     }
 
-    /// Advances a read until it waits for an event, or is over.
+    /// Advances a read until the read waits for an event, or is over.
     fn step(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         let mut planner = self.planner.take().expect("one read is looked at at a time");
         while waits(self.reads[place as usize].outstanding > 0).is_none()
@@ -142,7 +143,8 @@ impl Reconstruct {
         }
     }
 
-    /// Goes on by the plan of the submitted reads, or else by one made now, with all in memory.
+    /// Computes by the plan of the submitted reads, or else by a plan made now, with all columns in
+    /// memory.
     fn compute(&mut self, context: &mut ReconstructContext<'_>, place: u32, planner: &Planner) {
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
@@ -156,7 +158,7 @@ impl Reconstruct {
         });
     }
 
-    /// Computes wrong columns again from the others.
+    /// Computes wrong columns again from the other columns.
     fn mend(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         self.reads[place as usize].work.is_remade = true;
         self.submit_steps(context, place, |origin, steps, context| {
@@ -180,14 +182,14 @@ impl Reconstruct {
         let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
         note(origin, steps, context);
         if computation.steps.is_empty() {
-            // Everything was read, or solved for in place.
+            // All columns were read, or solved for in place.
             return context.common.recycle(computation);
         }
         self.reads[place as usize].outstanding += 1;
         context.common.submit_computation(computation);
     }
 
-    /// A batch of the band goes first. Then the work begins anew, and keeps the band.
+    /// Lets a batch of the band go first. Then the work begins anew, and keeps the band.
     fn give_way_to_batch(&mut self, place: u32) {
         reached(Mark::MendGivesWay);
         let Origin::Background(work) = self.let_go(place) else {
@@ -205,7 +207,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         read.phase = Phase::Write;
         let targets = std::mem::take(&mut read.work.targets);
-        // FUA for repairs: they are reported as done, and superblocks may say clean meanwhile.
+        // Repairs use FUA: they are reported as done, and superblocks may say clean meanwhile.
         let durable = read.work.check.has_rot();
         let traits = read.origin.expect("it is wanted").traits();
         let KindTraits { repairs, copies, fills, .. } = traits;
@@ -213,7 +215,8 @@ impl Reconstruct {
         read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
-            // A view since the read may have removed the member, or the permission to write.
+            // A view that arrived since the read may have removed the member, or may allow no
+            // writes.
             let is_there = traits.member_of(&context.common.view, *slot).is_some();
             if !is_there || !context.common.may_repair() {
                 // A member that left during recovery needs no write.
@@ -233,7 +236,7 @@ impl Reconstruct {
         }
     }
 
-    /// The writes have ended: reports the result to the job.
+    /// Reports the work's result to the job, once its writes have ended.
     pub(super) fn end_written(
         &self,
         context: &mut ReconstructContext<'_>,
@@ -251,7 +254,7 @@ impl Reconstruct {
         );
     }
 
-    /// Reports which members lack this band's columns for good.
+    /// Reports the members that lack this band's columns for good.
     pub(super) fn report_unmade(
         &self,
         context: &mut ReconstructContext<'_>,
@@ -286,7 +289,8 @@ impl Reconstruct {
         self.outcomes.push_back(Outcome::Wake(band.key));
     }
 
-    /// Members began to sit out: abandons the reads that wait for them, and begins these anew.
+    /// Called when members began to sit out: abandons the reads that wait for them, and begins
+    /// these reads anew.
     pub(in super::super) fn abandon(&mut self, context: &mut ReconstructContext<'_>) {
         for place in 0..self.reads.len() {
             let read = &self.reads[place];
@@ -300,7 +304,8 @@ impl Reconstruct {
         }
     }
 
-    /// Members left: begins their reads anew, since these members may still write to the blocks.
+    /// Called when members left: begins their reads anew, since these members may still write to
+    /// the blocks.
     pub(in super::super) fn leave_reads(
         &mut self,
         context: &mut ReconstructContext<'_>,
@@ -318,7 +323,8 @@ impl Reconstruct {
     fn abandon_place(&mut self, context: &mut ReconstructContext<'_>, place: usize) {
         let read = &mut self.reads[place];
         let (Some(band), Some(_)) = (read.band, read.origin) else { return };
-        // A write to a member stays until it ends, so that it cannot overtake a client's write.
+        // A write to a member stays until the write ends, so that it cannot overtake a client's
+        // write.
         let stays = read.phase == Phase::Write;
         let stays = spoiled(Bug::WaitsBehindStuck, stays, true);
         if stays {
@@ -401,8 +407,8 @@ impl Reconstruct {
         self.step(context, place);
     }
 
-    /// Whether to read again block by block: a medium error in more than a block, and a kind that
-    /// computes as little as possible from the others.
+    /// Whether to read again block by block: after a medium error in more than a block, for a kind
+    /// that computes as little as possible from other columns.
     fn is_read_in_parts(
         &self,
         context: &ReconstructContext<'_>,
@@ -426,7 +432,7 @@ impl Reconstruct {
             offset = end;
             let read = &mut self.reads[place as usize];
             let (start, sectors) = read.band().range(part);
-            // The bad-block log may name a part of it by now.
+            // By now the bad-block log may name a part of the range.
             let is_readable =
                 context.common.view.readable(slot, start, u64::from(sectors)).is_some();
             if !is_readable {

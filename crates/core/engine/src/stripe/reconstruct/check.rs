@@ -9,9 +9,10 @@ use crate::work::{Candidates, Fate};
 
 #[derive(Debug, Default)]
 pub(super) struct Check {
-    /// Sectors that had to be computed from the others in some column.
+    /// Sectors that had to be computed from other columns in some column.
     pub(super) erased: SectorSet,
-    /// Whether P, or Q, is a witness for these: it was read, and none of them was computed from it.
+    /// Whether P is a witness for these sectors: P was read, and no column was computed from P. The
+    /// next field says the same of Q.
     pub(super) p_speaks: bool,
     pub(super) q_speaks: bool,
     pub(super) rot: SmallVec<[Rot; 1]>,

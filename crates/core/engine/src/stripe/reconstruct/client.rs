@@ -1,8 +1,8 @@
 //! A client's read: it solves for the columns that their members cannot return, answers, and then
 //! repairs sectors that could not be read.
 //!
-//! If columns lack different sectors, the read is divided ([`Reconstruct::divide`]). If it cannot
-//! be served around members that sit out, it asks its own member, however long that takes
+//! If columns lack different sectors, the read is divided ([`Reconstruct::divide`]). If the read
+//! cannot be served around members that sit out, it asks its own member, however long that takes
 //! ([`Reconstruct::insist`]).
 
 use braid_geometry::Slot;
@@ -38,7 +38,8 @@ impl Kind for ClientRead {
         (need, self.insists || !read.slots().any(read.is_left_out(context)))
     }
 
-    /// Solves for lost sectors, and copies wanted ones into the payload unless solved for there.
+    /// Solves for lost sectors, and copies wanted ones into the payload unless they were solved for
+    /// there.
     #[inline]
     fn compute(
         &self,
@@ -101,7 +102,7 @@ impl Kind for ClientRead {
 }
 
 impl Read {
-    /// Sets the read to these sectors of a client.
+    /// Sets the read up for the sectors that a client wants.
     pub(super) fn aim_at(&mut self, want: &ClientRead, whole: SectorSet) {
         let (band, map) = (*self.band(), self.map);
         let mut window = SectorSet::EMPTY;
@@ -117,12 +118,12 @@ impl Read {
         self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
     }
 
-    /// The client's part that it is for.
+    /// The part of a client's read that this read serves.
     fn client(&self) -> ClientRead {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
-    /// By slot, whether the read avoids a column: its member sits out, or is being written.
+    /// For each slot, whether the read avoids its column: the member sits out, or is being written.
     fn is_left_out(&self, context: &ReconstructContext<'_>) -> impl Fn(Slot) -> bool {
         let is_changing = context.is_changing(self.band());
         move |slot| context.common.clocks.sits_out(slot) || is_changing(slot)
@@ -134,7 +135,8 @@ impl Read {
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
-    /// The place in the payload to solve into, if the read wants exactly the solved sectors.
+    /// The place in the payload to solve into, if the read wants exactly the solved sectors of the
+    /// column.
     fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
         if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
             return None; // It will be rewritten from the block.
@@ -149,7 +151,8 @@ impl Read {
 }
 
 impl Reconstruct {
-    /// The first block goes on here. The rest becomes a read of its own.
+    /// Divides a read: its first block goes on here, and the other blocks become a read of their
+    /// own.
     pub(super) fn divide(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         reached(Mark::ReadDivided);
         let read = &mut self.reads[place as usize];
@@ -157,7 +160,7 @@ impl Reconstruct {
         let (first, rest) = want.run.cut(&band).expect("it is divisible");
         context.common.add_part(want.piece);
         self.arrived.push_front((band, ClientRead { run: rest, ..want }));
-        // One bad sector made a whole extent unreadable; a shorter one may be read.
+        // One bad sector made a whole extent unreadable; a shorter extent may be readable.
         read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
         let window = read.window;
         read.aim(Origin::Client(ClientRead { run: first, ..want }), self.unit_sectors);
@@ -185,7 +188,7 @@ impl Reconstruct {
             return SmallVec::new();
         }
         let band = read.band();
-        // No repair races with a stripe that writes, which cannot be stopped.
+        // No repair runs beside a stripe that writes, because that stripe cannot be stopped.
         let is_written = context.batch_of(band).is_some_and(|stripe| {
             matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
         });
@@ -197,7 +200,8 @@ impl Reconstruct {
         }
         let may_help = |(slot, set): &(Slot, SectorSet)| {
             let member = context.common.view.member(*slot);
-            // A member that joined since and is being recovered is not the one that failed to read.
+            // A member that joined since and is being recovered is not the member that failed the
+            // read.
             let holds_it = member.is_some_and(|one| holds(one, band));
             !set.is_empty() && holds_it && !context.common.clocks.sits_out(*slot)
         };

@@ -63,7 +63,7 @@ impl Kind for Comparison {
         });
     }
 
-    /// Solves for unreadable columns, then compares. P and Q name the wrong column.
+    /// Solves for unreadable columns, then compares. The residues of P and Q name the wrong column.
     fn compute(&self, steps: &mut Steps<'_>, _: &mut ReconstructContext<'_>, recipe: &Recipe) {
         steps.read.note_erased(recipe);
         steps.solve(recipe);
@@ -81,7 +81,7 @@ impl Kind for Comparison {
     }
 
     fn note_computed(&self, read: &mut Read, context: &ReconstructContext<'_>, done: &Computation) {
-        // The first comparison of this data was before the repair.
+        // This is the first comparison of this data, before any repair.
         if !read.work.is_remade || read.work.check.is_again {
             read.note_checked(&self.0, context, (difference(done), done.located()));
         }
@@ -103,8 +103,8 @@ impl Kind for Comparison {
         }
     }
 
-    /// Computes wrong and unreadable columns again from the others. From here on the read keeps the
-    /// band to the end: its requests go in their turn, and no batch of the band begins.
+    /// Computes wrong and unreadable columns again from the other columns. From here on the read
+    /// keeps the band to its end: its requests go in their turn, and no batch of the band begins.
     fn mend(&self, steps: &mut Steps<'_>, context: &mut ReconstructContext<'_>) {
         reached(Mark::ColumnsMended);
         let Steps { read, blocks, computation, .. } = steps;
@@ -114,7 +114,7 @@ impl Kind for Comparison {
         if let Some(stripe) = stripe {
             context.pool.stripe_mut(stripe).forget_columns();
         }
-        // P's block holds the difference, which is the error of a wrong data column.
+        // P's block holds the residue of P, which is the error of a wrong data column.
         for index in 0..read.map.data_slots() {
             let slot = read.map.data_slot(index);
             let wrong = read.work.check.wrong(slot);
@@ -134,7 +134,7 @@ impl Kind for Comparison {
         place: u32,
         end: End,
     ) {
-        // A repair could not be verified: it is reported as it is.
+        // If a repair could not be verified, it is reported as unverified.
         let is_again = reads.reads[place as usize].work.check.is_again;
         match end {
             End::Refused if !is_again => {
@@ -173,7 +173,8 @@ impl Reconstruct {
 }
 
 impl Read {
-    /// All readable sectors are in the blocks. Notes those that the plan solves for.
+    /// Called when all readable sectors are in the blocks: notes the sectors that the plan solves
+    /// for.
     fn note_erased(&mut self, recipe: &Recipe) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
@@ -197,7 +198,7 @@ impl Read {
         self.window.without(self.work.check.erased)
     }
 
-    /// A comparison has ended: `found` is where parity differs.
+    /// Takes the result of a comparison: `found` has the sectors in which parity differs.
     fn note_checked(
         &mut self,
         work: &Work,
@@ -286,7 +287,7 @@ impl Read {
         named.fold(SectorSet::EMPTY, |set, extent| set.union(extent.set()))
     }
 
-    /// Models a wrong repair: a plain resync.
+    /// Models a wrong repair, as a plain resync would do it: parity is made to agree with any data.
     fn aim_at_parity(&mut self) {
         let (p, q) = (self.map.p_slot(), self.map.q_slot());
         let is_parity = |slot: Slot| slot == p || Some(slot) == q;

@@ -25,7 +25,7 @@ use super::super::plan::Need;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Reading the columns that it needs.
+    /// Reading the columns that the read needs.
     Fill,
     Compute,
     /// Rewriting unreadable sectors.
@@ -34,13 +34,14 @@ pub(super) enum Phase {
     Write,
 }
 
-/// Remaining work after a computation.
+/// The work that remains after a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemainingWork {
     Nothing,
-    /// Columns are wrong or unreadable, and must be computed from the others.
+    /// Columns are wrong or unreadable, and must be computed from the other columns.
     Columns,
-    /// The same, but a begun batch or another read that writes may rely on the wrong columns.
+    /// Columns must be computed from the other columns, but not yet: a batch that has begun, or
+    /// another read that writes, may rely on the wrong ones.
     Behind,
     /// Members must be written.
     Writes,
@@ -52,11 +53,11 @@ pub(super) enum RemainingWork {
 pub(super) struct Facts {
     /// Member requests or a computation are in flight.
     pub(super) outstanding: bool,
-    /// A client or a job still waits for it.
+    /// A client or a job still waits for the read.
     pub(super) wanted: bool,
     pub(super) phase: Phase,
     pub(super) need: Need,
-    /// Unreadable sectors were solved for, and may be rewritten. For an answered read.
+    /// For an answered read: unreadable sectors were solved for, and may be rewritten.
     pub(super) to_repair: bool,
     pub(super) rest: RemainingWork,
     /// No readable column is left out because its member sits out or is being written.
@@ -70,17 +71,17 @@ pub(super) enum Action {
     /// Rewrite unreadable sectors.
     Repair,
     Read,
-    /// Solve, and copy out.
+    /// Solve for lost columns, and copy wanted sectors into the payload.
     Compute,
-    /// Go on with the first block; the rest becomes a read of its own.
+    /// Go on with the first block; the other blocks become a read of their own.
     Divide,
-    /// Ask the own members again, however long that takes.
+    /// Ask the columns' own members again, however long that takes.
     Insist,
-    /// Compute wrong or unreadable columns from the others.
+    /// Compute wrong or unreadable columns from the other columns.
     Mend,
-    /// Begin anew when the current batch is over, and then let no other begin.
+    /// Begin anew when the current batch is over, and then let no other batch begin.
     GiveWay,
-    /// Read all of it again, and compare.
+    /// Read the whole band again, and compare.
     ReadAgain,
     /// Write computed columns to the members that lack them.
     Write,
@@ -90,7 +91,8 @@ pub(super) enum Action {
     Refuse,
 }
 
-/// The table's first line, without other facts: most events of a read end one of several requests.
+/// The table's first line, decided without other facts: most events of a read end one of several
+/// requests.
 pub(super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then_some(Action::Wait)
 }
@@ -148,7 +150,7 @@ mod tests {
     fn the_table_is_total() {
         for facts in all_facts() {
             let action = decide(&facts);
-            // A read that waits has something in flight, whose end wakes it.
+            // A read that waits has a request or a computation in flight, whose end wakes it.
             assert_eq!(action == Action::Wait, facts.outstanding, "{facts:?}");
             if facts.outstanding {
                 continue;
@@ -179,7 +181,7 @@ mod tests {
                 }
                 Action::ReadAgain => assert_eq!(facts.phase, Phase::Write, "{facts:?}"),
                 Action::Refuse => {
-                    // No read is refused that could succeed in part, or in another way.
+                    // No read is refused if it could succeed in part, or in another way.
                     assert!(facts.is_final, "{facts:?}");
                     assert_eq!(facts.need, Need::Impossible, "{facts:?}");
                 }

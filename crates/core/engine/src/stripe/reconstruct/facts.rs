@@ -66,8 +66,8 @@ impl Read {
         facts.is_synced = band_facts.is_synced;
     }
 
-    /// Folds the read into facts for the decision table. In [`Phase::Fill`] the planner keeps the
-    /// plan, unless the read goes on as it was planned.
+    /// Folds the read into facts for the decision table. In [`Phase::Fill`] the planner makes and
+    /// keeps a plan, unless the read goes on by its old plan.
     #[inline]
     pub(super) fn facts(
         &self,
@@ -109,7 +109,8 @@ impl Read {
         self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
     }
 
-    /// Plans background work by its own rule. A kind that fills members avoids those that sit out.
+    /// Plans background work by the rule of its kind. A kind that fills members avoids members that
+    /// sit out.
     pub(super) fn plan_by(
         &self,
         context: &ReconstructContext<'_>,
@@ -121,9 +122,9 @@ impl Read {
         planner.plan_by(|facts| self.tell(facts, context, sits_out), rule);
     }
 
-    /// Whether work that fills a member leaves out a column because its member sits out. Not where
-    /// no client has written: there the member's bytes may differ from those that parity gives, and
-    /// the filled member must hold the same bytes.
+    /// Whether work that fills a member leaves out a column because that column's member sits out.
+    /// False in sectors that no client has written: there the member's bytes may differ from those
+    /// that parity gives, and the filled member must hold the same bytes.
     pub(super) fn is_gone_around(&self, context: &ReconstructContext<'_>, slot: Slot) -> bool {
         let may_be = is_synced(&context.common.view, self.band());
         may_be && context.common.clocks.sits_out(slot)

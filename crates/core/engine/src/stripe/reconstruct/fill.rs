@@ -1,6 +1,7 @@
-//! Recovery and replacement: makes a band's missing columns from the others, and writes them.
+//! Recovery and replacement: computes a band's missing columns from the other columns, and writes
+//! them.
 //!
-//! A member is copied to its replacement. Unreadable columns are computed as in a recovery.
+//! A member with a replacement is copied to it. Unreadable columns are computed as in a recovery.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Mark, reached};
@@ -27,12 +28,12 @@ impl Fill {
 impl Kind for Fill {
     fn traits(&self) -> KindTraits {
         let copies = self.copies();
-        // A copy computes as little as possible from the others.
+        // A copy computes as little as possible from other columns.
         KindTraits { fills: true, copies, reads_in_parts: copies, ..KindTraits::default() }
     }
 
     /// For a recovery, the slots whose recovery offset lies before the band's end. Ranges ahead are
-    /// recovered once more in their turn.
+    /// recovered once more when their turn comes.
     fn targets(&self, view: &ArrayView, band: &Band) -> Option<SmallVec<[Slot; 2]>> {
         if self.copies() {
             return Some(view.slots_with_replacement().collect());
@@ -51,7 +52,7 @@ impl Kind for Fill {
         read.plan_by(context, planner, |facts| copy(facts).or_else(|| plan(facts)));
     }
 
-    /// Solves for lost data, and computes parity columns that were not read.
+    /// Solves for lost data, and computes the parity columns that were not read.
     fn compute(
         &self,
         steps: &mut Steps<'_>,
@@ -84,7 +85,7 @@ impl Kind for Fill {
     ) {
         match end {
             End::Answered => reads.end_written(context, place, &self.0),
-            // A member that sits out may supply the rest later.
+            // A member that sits out may supply the missing columns later.
             End::Refused if context.common.clocks.is_any_out() => sits_out(context, &self.0),
             End::Refused => self.cannot_make(reads, context, place),
             End::Abandoned => sits_out(context, &self.0),
@@ -93,7 +94,7 @@ impl Kind for Fill {
 }
 
 impl Fill {
-    /// Copies the columns that can be copied, if not all can.
+    /// Copies those columns that can be copied, if not all can.
     fn cannot_make(
         &self,
         reads: &mut Reconstruct,

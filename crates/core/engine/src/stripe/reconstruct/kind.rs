@@ -1,9 +1,9 @@
-//! The interface of a kind of read: the columns it reads, computes and writes, and its end.
+//! The interface of a kind of read: the columns that it reads, computes and writes, and its end.
 //!
-//! Each kind implements it in a file of its own. The shared machine ([`super::machine`], `act`,
-//! `facts`) carries out decisions of the table, and asks a kind through `by_kind`. A client's read
-//! is a kind like background tasks. The call is static, and functions on its way are `#[inline]`:
-//! without that it costs 62 instructions more, of 4,496.
+//! Each kind implements this interface in a file of its own. The shared machine
+//! ([`super::machine`], `act`, `facts`) carries out decisions of the table, and asks a kind through
+//! `by_kind`. A client's read is a kind like background tasks. The call is static, and functions on
+//! its way are `#[inline]`: without that a read costs 62 instructions more, of 4,496.
 
 use braid_geometry::Slot;
 use smallvec::SmallVec;
@@ -20,28 +20,29 @@ use crate::ids::MemberId;
 use crate::sectors::Extent;
 use crate::work::Difference;
 
-/// The places where a comparison notes its findings.
+/// Indices under which a comparison notes its findings in P and in Q.
 const P: u16 = 0;
 const Q: u16 = 1;
 
 /// Properties of a kind that the shared machine needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KindTraits {
-    /// It compares. It rewrites members' own sectors: a medium error then costs sectors only.
+    /// The kind compares. It rewrites members' own sectors, so that a medium error costs only
+    /// sectors.
     pub(super) compares: bool,
-    /// It rewrites wrong columns, and verifies them.
+    /// The kind rewrites wrong columns, and verifies them.
     pub(super) repairs: bool,
-    /// It fills members, and can leave out a member that sits out.
+    /// The kind fills members, and can leave out a member that sits out.
     pub(super) fills: bool,
     pub(super) copies: bool,
-    /// It reads a range block by block after a medium error.
+    /// The kind reads a range block by block after a medium error.
     pub(super) reads_in_parts: bool,
-    /// It reads sectors that bad-block logs name.
+    /// The kind reads sectors that bad-block logs name.
     pub(super) tries_named: bool,
 }
 
 impl KindTraits {
-    /// The member that it writes to in a slot.
+    /// The member in a slot to which the kind writes.
     pub(super) fn member_of(self, view: &ArrayView, slot: Slot) -> Option<MemberId> {
         let member = view.member(slot)?;
         if self.copies { member.replacement } else { Some(member.id) }
@@ -58,10 +59,11 @@ pub(super) trait Kind {
         None
     }
 
-    /// Plans the sectors that it reads.
+    /// Plans the sectors that the kind reads.
     fn plan(&self, read: &Read, context: &ReconstructContext<'_>, planner: &mut Planner);
 
-    /// Without a possible plan: whether less would be, and whether no readable column is left out.
+    /// Called if no plan is possible. Returns whether a part of the read may be possible, and
+    /// whether no readable column was left out.
     fn without_plan(&self, _read: &Read, _context: &ReconstructContext<'_>) -> (Need, bool) {
         (Need::Impossible, true)
     }
@@ -78,7 +80,7 @@ pub(super) trait Kind {
     ) {
     }
 
-    /// The work that remains before its end. `_is_behind`: a batch of the band has begun, or
+    /// The work that remains before the read's end. `_is_behind`: a batch of the band has begun, or
     /// another read may write to the band.
     fn rest(&self, _read: &Read, _is_behind: bool) -> RemainingWork {
         RemainingWork::Nothing
@@ -87,7 +89,7 @@ pub(super) trait Kind {
     /// Adds the steps that compute wrong columns again.
     fn mend(&self, _steps: &mut Steps<'_>, _context: &mut ReconstructContext<'_>) {}
 
-    /// Ends it: a client gets its answer, a job its result.
+    /// Ends the read: a client gets its answer, a job its result.
     fn end(
         &self,
         reads: &mut Reconstruct,
@@ -99,11 +101,11 @@ pub(super) trait Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// Its bytes are in memory, and written.
+    /// The read's bytes are in memory, and written.
     Answered,
-    /// It cannot go on. A kind that can do a part of the work takes its place back.
+    /// The read cannot go on. A kind that can do a part of the work takes its place back.
     Refused,
-    /// It waited for a member that began to sit out, and lost its place.
+    /// The read waited for a member that began to sit out, and lost its place.
     Abandoned,
 }
 
@@ -138,7 +140,8 @@ impl Steps<'_> {
         }
     }
 
-    /// Computes parity columns that satisfy `is_made`, from data in the blocks. False if none do.
+    /// Computes the parity columns for which `is_made` is true, from data in the blocks. False if
+    /// there are none.
     pub(super) fn parity(&mut self, is_made: impl Fn(&Read, Slot) -> bool) -> bool {
         let (read, blocks) = (&*self.read, self.blocks);
         let (map, sectors, at) = (&read.map, self.unit_sectors, |slot: Slot| blocks.at(slot, 0));

@@ -20,38 +20,40 @@ use crate::sectors::SectorSet;
 use crate::slab::Slab;
 use crate::work::{self, Class, Work};
 
-/// Clients' reads under way at once. Others wait for one to end.
+/// The most clients' reads under way at once. Further reads wait for one to end.
 const READS_MAX: usize = 32;
 
-/// Background reads under way at once. The other places are for clients' reads that are abandoned.
+/// The most background reads under way at once. The other places are for clients' reads that are
+/// abandoned.
 const BACKGROUND_MAX: usize = 16;
 
-/// Places for reads. There are more than reads at once, since an abandoned read keeps its place
-/// until the late answer. So a few members may stall in turn. Unused places cost no memory.
+/// Number of places for reads. It exceeds the number of reads at once, since an abandoned read
+/// keeps its place until the late answer. So a few members may stall in turn. Unused places cost no
+/// memory.
 pub(in super::super) const PLACES: u32 = 64;
 
 /// The condition for a read to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartCondition {
-    /// The members agree in its band: see the table in the module header.
+    /// The members agree in the read's band: see the table in the module header.
     ForBand,
     /// The batch of the band's stripe is over: too many reads copy from its payloads. Then the read
     /// looks for dirty data again.
     ForBatch,
 }
 
-/// The result of a read that ended, or that the other members cannot serve.
+/// The result of a read that ended, or of a read that the other members cannot serve.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Outcome {
-    /// It begins again, from the start.
+    /// The read begins again, from the start.
     Anew(Band, ClientRead),
-    /// It asks its own members, however long that takes.
+    /// The read asks its own members, however long that takes.
     Insists(Band, ClientRead),
-    /// The band's stripe may have waited for it.
+    /// The band's stripe may have waited for the read.
     Wake(BandKey),
 }
 
-/// The state outside the reads that they use.
+/// The state that the reads use, outside their own.
 pub(in super::super) struct ReconstructContext<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
@@ -66,8 +68,8 @@ impl ReconstructContext<'_> {
         self.pool.batch_of(band.key)
     }
 
-    /// By slot, whether the member is changing or stale here: the batch writes it, or it missed
-    /// that.
+    /// For each slot, whether its member is changing or stale in this band: the batch writes that
+    /// member, or the member missed the write.
     pub(super) fn is_changing(&self, band: &Band) -> impl Fn(Slot) -> bool {
         let stripe = self.batch_of(band);
         move |slot| stripe.is_some_and(|stripe| stripe.is_changing(slot))
@@ -83,7 +85,7 @@ pub(in super::super) struct Reconstruct {
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
     pub(super) free: Vec<u32>,
-    /// Reads that a client waits for.
+    /// Number of reads that a client waits for.
     pub(super) wanted: usize,
     /// New reads, waiting for room.
     pub(super) arrived: VecDeque<(Band, ClientRead)>,
@@ -91,12 +93,12 @@ pub(in super::super) struct Reconstruct {
     /// Reads that wait for the batch of their band.
     pub(super) kept_out: VecDeque<(Band, Origin, StartCondition)>,
     pub(super) outcomes: VecDeque<Outcome>,
-    /// Taken while a read is being planned.
+    /// `None` while a read is being planned.
     pub(super) planner: Option<Box<Planner>>,
 }
 
 impl Reconstruct {
-    /// For a shard whose stripes are numbered below `first`.
+    /// The reads of a shard whose stripes are numbered below `first`.
     pub(in super::super) fn new(
         geometry: StripeGeometry,
         unit_sectors: u32,
@@ -135,7 +137,7 @@ impl Reconstruct {
         }
     }
 
-    /// Queues a part of a piece to be read. The caller has counted it.
+    /// Queues a part of a piece to be read. The caller has counted the part.
     pub(in super::super) fn read(&mut self, common: &mut Common, band: Band, want: ClientRead) {
         if common.clocks.is_any_out() && !want.insists {
             common.counters.reads_around += 1;
@@ -146,12 +148,13 @@ impl Reconstruct {
         self.arrived.push_back((band, want));
     }
 
-    /// Queues a part of a piece, already counted, until the batch of its band is over.
+    /// Queues a part of a piece until the batch of its band is over. The caller has counted the
+    /// part.
     pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: ClientRead) {
         self.kept_out.push_back((band, Origin::Client(want), StartCondition::ForBatch));
     }
 
-    /// Queues background work on a band, for when clients' reads leave room.
+    /// Queues background work on a band; it begins when clients' reads leave room.
     pub(in super::super) fn ask(&mut self, band: Band, work: Work) {
         self.asked.push_back((band, work));
     }
@@ -171,7 +174,7 @@ impl Reconstruct {
             && self.reads.iter().any(|read| read.owns_band && is_band(read))
     }
 
-    /// Whether only idle background work reads a band, which gives it up to a write.
+    /// Whether only idle background work reads a band: such work gives the band up to a write.
     pub(in super::super) fn gives_way(&self, key: BandKey) -> bool {
         let is_band = |read: &&Read| read.band.is_some_and(|band| band.key == key);
         let mut owners = self.reads.iter().filter(|read| read.owns_band).filter(is_band);
@@ -180,8 +183,8 @@ impl Reconstruct {
         })
     }
 
-    /// A write waits for a band that idle background work reads. The work begins again when the
-    /// write is over, in its turn, and then keeps the band.
+    /// Called when a write waits for a band that idle background work reads. The work begins again
+    /// in its turn when the write is over, and then keeps the band.
     pub(in super::super) fn give_way(&mut self, key: BandKey) {
         for read in &mut self.reads {
             let (Some(band), Some(Origin::Background(work))) = (read.band, read.origin) else {
@@ -209,9 +212,9 @@ impl Reconstruct {
         !is_idle && self.reads.iter().any(keeps_out)
     }
 
-    /// Whether reads that a batch of a band kept out must begin before the next batch. Only between
-    /// two batches can they begin, so a band under constant writes would starve them. Reads that
-    /// wait only for room do not count, so that a write does not wait for all earlier reads.
+    /// Whether reads that a batch of a band kept out must begin before the next batch. They can
+    /// begin only between two batches, so a band under constant writes would starve them. Reads
+    /// that wait only for room do not count, so that a write does not wait for all earlier reads.
     pub(in super::super) fn has_waiting(&self, key: BandKey) -> bool {
         self.kept_out.iter().any(|(band, ..)| band.key == key)
     }
@@ -232,7 +235,7 @@ impl Reconstruct {
         !self.free.is_empty() && self.wanted < READS_MAX
     }
 
-    /// A member that left still has a request of the read at `place`.
+    /// Notes that a member which left still has a request of the read at `place` in flight.
     pub(in super::super) fn hold(&mut self, place: u32) {
         self.reads[place as usize].orphans += 1;
     }
@@ -245,7 +248,7 @@ impl Reconstruct {
         }
     }
 
-    /// Detaches a read from its client or job, which wait no longer.
+    /// Detaches a read from its client or job, which waits no longer.
     pub(super) fn let_go(&mut self, place: u32) -> Origin {
         let origin = self.reads[place as usize].origin.take().expect("it is wanted");
         self.wanted -= usize::from(origin.client().is_some());
@@ -267,7 +270,7 @@ impl Reconstruct {
     /// Begins reads that may begin now. True if any did.
     pub(in super::super) fn serve(&mut self, context: &mut ReconstructContext<'_>) -> bool {
         let mut has_begun = false;
-        // Stripes wait for the reads that were kept out, so these get room first.
+        // Stripes wait for the reads that batches kept out, so these reads get room first.
         for _ in 0..self.kept_out.len() {
             let (band, origin, waits) = self.kept_out.pop_front().expect("counted");
             // A read that only looks for dirty data again needs no place here.
@@ -302,7 +305,7 @@ impl Reconstruct {
         origin: Origin,
         waits: StartCondition,
     ) -> bool {
-        // Work that fills a member may do without one that sits out; its plan decides.
+        // Work that fills a member may do without a member that sits out; its plan decides that.
         if let Origin::Background(work) = origin
             && context.common.clocks.is_any_out()
             && !origin.traits().fills
@@ -348,8 +351,8 @@ impl Reconstruct {
         has_batch || self.reads.iter().enumerate().any(is_other)
     }
 
-    /// Whether the band's stripe cannot write because a member that sits out delays a repair: until
-    /// that ends, the band does not change.
+    /// Whether the band's stripe cannot write because a member that sits out delays a repair: the
+    /// band does not change until the repair ends.
     fn waits_for_repair(&self, context: &ReconstructContext<'_>, band: &Band) -> bool {
         let is_computed =
             |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
@@ -363,13 +366,14 @@ impl Reconstruct {
     }
 }
 
-/// Background work stops while a member sits out: its band would be blocked, and clients with it.
+/// Ends background work on a band because a member sits out: the work would block the band, and
+/// clients with it.
 pub(super) fn sits_out(context: &mut ReconstructContext<'_>, work: &Work) {
     reached(Mark::WorkSitsOut);
     context.common.work_done(work.id, work::Outcome::SitsOut);
 }
 
-/// The table of the module header.
+/// Whether a read may begin, by the table of the module header.
 fn may_begin(
     context: &ReconstructContext<'_>,
     band: &Band,
@@ -391,7 +395,7 @@ fn may_begin(
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
-            // The batch writes only after the log has it, and while the band is not read.
+            // The batch writes only after the log has its entries, and while no read uses the band.
             BatchPhase::Compute => stripe.awaits_log() && context.common.clocks.is_any_out(),
             BatchPhase::Write => {
                 stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)

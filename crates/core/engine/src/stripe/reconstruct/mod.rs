@@ -77,7 +77,7 @@
 //! - A comparison of a band that is being written sees the old state or the new one, never a
 //!   mixture [check: a_band_is_compared_between_two_writes].
 
-/// Calls a read's kind by its interface. Other files mention a kind only in its line here.
+/// Calls a method of a read's kind. Other files mention a kind only in its line here.
 macro_rules! by_kind {
     ($origin:expr, $kind:ident => $call:expr) => {{
         use crate::stripe::reconstruct::{comparison::Comparison, fill::Fill, resync::Resync};

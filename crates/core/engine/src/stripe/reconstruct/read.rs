@@ -21,19 +21,20 @@ pub(in super::super) struct ClientRead {
     pub(in super::super) piece: PieceKey,
     pub(in super::super) request: RequestId,
     pub(in super::super) run: Run,
-    /// It waits for its own members, however long that takes.
+    /// The read waits for its own members, however long that takes.
     pub(in super::super) insists: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Origin {
     Client(ClientRead),
-    /// A job submitted it, and gets a result.
+    /// A job submitted the read, and gets a result.
     Background(Work),
 }
 
 impl Origin {
-    /// Whether it waits for its own members, however long: it is not served around a slow one.
+    /// Whether the read waits for its own members, however long: it is not served around a slow
+    /// member.
     pub(super) fn insists(&self) -> bool {
         match self {
             Self::Client(want) => want.insists,
@@ -41,12 +42,12 @@ impl Origin {
         }
     }
 
-    /// Whether clients go before it, and take its band.
+    /// Whether the read is idle work: clients go first, and take its band.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
     }
 
-    /// Whether it goes in its turn, and keeps its band.
+    /// Whether the read is work that goes in its turn, and keeps its band.
     pub(super) fn is_in_its_turn(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::BestEffort, .. }))
     }
@@ -63,33 +64,35 @@ impl Origin {
 pub(super) struct Column {
     pub(super) out: u32,
     pub(super) touched: SectorSet,
-    /// Sectors of the block that hold what the member holds, or would hold if it could be read.
+    /// Sectors of the block whose content equals that of the member, or would if the member could
+    /// be read.
     pub(super) valid: SectorSet,
-    /// Sectors that could not be read. Rewriting them may help.
+    /// Sectors that could not be read. A rewrite may mend them.
     pub(super) unreadable: SectorSet,
 }
 
-/// One read, or the place for one.
+/// One read, or a free place for a read.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
-    /// `None` once it is answered or abandoned.
+    /// The client or job that waits for the read; `None` once the read is answered or abandoned.
     pub(super) origin: Option<Origin>,
-    /// No batch may write its band.
+    /// No batch may write the read's band.
     pub(super) owns_band: bool,
-    /// It rewrites unreadable sectors.
+    /// The read rewrites unreadable sectors.
     pub(super) repairs: bool,
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
-    /// Sectors of the stripe unit that it covers.
+    /// Sectors of the stripe unit that the read covers.
     pub(super) window: SectorSet,
-    /// The sector of the stripe unit at which its blocks begin.
+    /// The sector of the stripe unit at which the read's blocks begin.
     pub(super) shift_sectors: u32,
     pub(super) outstanding: u32,
-    /// Requests at members that have left, which may still access its blocks.
+    /// Number of requests at members that have left, which may still access the read's blocks.
     pub(super) orphans: u32,
-    /// How it goes on once its reads are in; `None` if it must be planned again.
+    /// The plan by which the read goes on once its columns are in; `None` if it must be planned
+    /// again.
     pub(super) filled: Option<FilledPlan>,
     pub(super) work: WorkState,
 }
@@ -105,7 +108,7 @@ pub(super) struct WorkState {
     pub(super) written: u32,
     /// A member did not take a write.
     pub(super) is_missed: bool,
-    /// Some of it cannot be computed; that is reported.
+    /// Some of the work's sectors cannot be computed, and were reported.
     pub(super) is_unmade: bool,
     pub(super) check: Check,
 }
@@ -142,7 +145,8 @@ impl Read {
         self.phase = Phase::Fill;
     }
 
-    /// Fills members: these columns are written to them, as read or as computed from the others.
+    /// Sets the work up to fill members: these columns are written to them, as read or as computed
+    /// from the other columns.
     pub(super) fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
         self.work.targets = slots.map(|slot| (slot, window)).collect();

@@ -1,4 +1,4 @@
-//! A resync: data is believed. Differing or unreadable parity is computed from it and written.
+//! A resync: it believes data. It computes differing or unreadable parity from data, and writes it.
 
 use braid_sim_hooks::{Mark, reached};
 

@@ -63,24 +63,24 @@ use crate::array::Gate;
 use crate::counters::CacheCounters;
 use crate::tuning::{CacheMode, Tuning};
 
-/// Stripes of a shard to keep under way while much is dirty. That gives each member about as many
-/// requests as disks and solid-state drives serve best. More would delay clients' reads.
+/// Stripes of a shard that are kept under way while much is dirty. Each member then has about as
+/// many requests as disks and solid-state drives serve best. More would delay clients' reads.
 const UNDER_WAY: u32 = 32;
-/// Of these, this many are reserved for stripes that were sent off, however many others are under
-/// way or wait. So answered writes reach the members under any load.
+/// The number of [`UNDER_WAY`] that is reserved for stripes that were sent off, however many other
+/// stripes are under way or wait. So answered writes reach the members under any load.
 const SENT_OFF: u32 = 8;
 
-/// When a stripe with work may begin.
+/// The condition under which a stripe with work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Now,
-    /// When it has filled up, or is old.
+    /// When the stripe has filled up, or is old.
     WhenFilled,
-    /// When no full-width write is ahead of it any more, or enough have passed.
+    /// When no full-width write is ahead of the stripe any more, or enough have passed it.
     AfterFullWrites,
 }
 
-/// How much of its stripe a batch writes.
+/// The part of its stripe that a batch writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     Full,
@@ -89,20 +89,20 @@ pub(super) enum Width {
 
 /// The scheduler's questions about a stripe's queued work. Each is asked only if it matters.
 pub(super) trait QueuedWork {
-    /// It covers every data column whole.
+    /// Whether the work covers every data column whole.
     fn is_full(&self) -> bool;
-    /// A client waits for a part of it.
+    /// Whether a client waits for a part of the work.
     fn is_awaited(&self) -> bool;
-    /// A flush waits for a part of it.
+    /// Whether a flush waits for a part of the work.
     fn is_flushed(&self) -> bool;
-    /// A flush is likely to wait for a part of it soon.
+    /// Whether a flush is likely to wait for a part of the work soon.
     fn expects_flush(&self) -> bool;
 }
 
 /// The list that a stripe is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StripeList {
-    /// In no list: it is active, or waits for an event of its own.
+    /// The stripe is in no list: it is active, or waits for an event of its own.
     Free,
     Delayed,
     Held,
@@ -113,19 +113,19 @@ enum StripeList {
 #[derive(Clone, Copy, Debug)]
 struct ScheduleEntry {
     list: StripeList,
-    /// It is in the ready queue.
+    /// The stripe is in the ready queue.
     is_ready: bool,
-    /// It does not wait to fill up any more.
+    /// The stripe does not wait to fill up any more.
     is_urged: bool,
-    /// It does not let full-width writes pass any more.
+    /// The stripe does not let full-width writes pass any more.
     is_promoted: bool,
-    /// It was sent off, and its batch is not over.
+    /// The stripe was sent off, and its batch is not over.
     is_sent_off: bool,
-    /// When it was put into its list.
+    /// When the stripe was put into its list.
     since: Option<Instant>,
-    /// The number of its band, by which sweeps are ordered.
+    /// The number of the stripe's band, by which sweeps are ordered.
     band: u64,
-    /// The width of the batch that it writes.
+    /// The width of the batch that the stripe writes.
     width: Option<Width>,
 }
 
@@ -142,7 +142,7 @@ impl ScheduleEntry {
     };
 }
 
-/// Stripes with a batch, by its width.
+/// Numbers of stripes with a batch, by the batch's width.
 #[derive(Debug, Default)]
 struct Writers {
     full: u32,
@@ -168,12 +168,12 @@ pub(super) struct Scheduler {
     /// Stripes that wait only for memory.
     line: List,
     line_length: usize,
-    /// The sweep over delayed stripes in the order in which they lie, the next one last. Some may
-    /// have left the list meanwhile.
+    /// The delayed stripes of the current sweep, in the order of their bands; the next one is last.
+    /// Some may have left the list meanwhile.
     sweep: Vec<u32>,
-    /// The first delayed stripe is old.
+    /// The stripe that has been delayed longest is old.
     is_late: bool,
-    /// Stripes that were sent off and whose batch is not over.
+    /// Number of stripes that were sent off and whose batch is not over.
     sent_off: u32,
     /// Stripes to look at, first come, first served.
     ready: VecDeque<u32>,
@@ -219,14 +219,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether the settings allow an early answer of a write; `dirty_sectors` includes it.
+    /// Whether the settings allow an early answer of a write; `dirty_sectors` includes that write.
     pub(super) fn answers_early(&self, dirty_sectors: u64) -> bool {
         let is_too_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max);
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
-    /// Sends delayed stripes on their way; true if any went. They go if much is dirty, if the file
-    /// of answered writes is half full (`is_short`), or if they are old.
+    /// Lets delayed stripes begin if much is dirty, if the file of answered writes is half full
+    /// (`is_short`), or if they are old. True if any began.
     #[inline]
     pub(super) fn send_off(&mut self, dirty: (u64, bool), now: Instant) -> bool {
         if self.delayed.first().is_none() && self.sweep.is_empty() {
@@ -242,7 +242,7 @@ impl Scheduler {
         if !is_much && !self.is_late {
             return false;
         }
-        // Stripes that wait elsewhere begin first, and leave the sent-off ones their share.
+        // Stripes that wait in other lists begin first, and leave the sent-off stripes their share.
         let is_full = self.held.first().is_some() || self.line.first().is_some();
         let others = if is_full { UNDER_WAY } else { self.writers.full + self.writers.part };
         let has_room = |scheduler: &Self, sent: u32| {
@@ -262,7 +262,7 @@ impl Scheduler {
         sent > 0
     }
 
-    /// The next delayed stripe of the sweep. If the sweep is over, the next one takes the delayed
+    /// The next delayed stripe of the sweep. If the sweep is over, a new sweep takes the delayed
     /// stripes from the front for which `is_due` holds.
     fn next_of_sweep(&mut self, is_due: impl Fn(&Self, u32) -> bool) -> Option<u32> {
         loop {
@@ -319,7 +319,7 @@ impl Scheduler {
         }
     }
 
-    /// The stripe may not begin yet: puts it into the list for its reason.
+    /// Puts a stripe that may not begin yet into the list for that reason.
     pub(super) fn put_off(
         &mut self,
         (number, admission): (u32, Admission),
@@ -366,7 +366,7 @@ impl Scheduler {
         self.entry_mut(number).list = StripeList::Free;
     }
 
-    /// A stripe begins a batch. If the batch passes held stripes, it is counted.
+    /// Begins a batch of a stripe. If the batch passes held stripes, that is counted.
     pub(super) fn begin(
         &mut self,
         (number, width): (u32, Width),
@@ -407,14 +407,14 @@ impl Scheduler {
         self.has_arrived(number);
     }
 
-    /// If the stripe was sent off, its writes are on the members.
+    /// Called when a stripe's writes are on the members: it no longer counts as sent off.
     fn has_arrived(&mut self, number: u32) {
         if std::mem::take(&mut self.entry_mut(number).is_sent_off) {
             self.sent_off -= 1;
         }
     }
 
-    /// Lets the first held stripe go on, if allowed. False if none does.
+    /// Lets the first held stripe go on, if that is allowed. False if no stripe goes on.
     pub(super) fn promote_first(&mut self, counters: &mut CacheCounters) -> bool {
         let Some(head) = self.held.first() else { return false };
         // Among full-width writes, only one stripe that reads first goes on at a time.
@@ -429,7 +429,7 @@ impl Scheduler {
         true
     }
 
-    /// The stripe may begin as soon as it gets memory.
+    /// Puts a stripe into the line of stripes that may begin as soon as they get memory.
     pub(super) fn stand_in_line(&mut self, number: u32, counters: &mut CacheCounters) {
         if self.entry_mut(number).list == StripeList::InLine {
             return;
@@ -449,7 +449,7 @@ impl Scheduler {
         self.line.first()
     }
 
-    /// The head of the line gets memory.
+    /// Takes the head of the line out, because it gets memory.
     pub(super) fn leave_line(&mut self, counters: &mut CacheCounters) {
         let number = self.line.first().expect("a stripe waits for memory");
         reached(Mark::HandsMemoryOver);
@@ -461,14 +461,14 @@ impl Scheduler {
         self.look_at(number);
     }
 
-    /// No delayed stripe waits to fill up any more.
+    /// Ends the wait of all delayed stripes: none waits to fill up any more.
     pub(super) fn urge_all(&mut self) {
         while let Some(number) = self.next_of_sweep(|_, _| true) {
             self.urge(number);
         }
     }
 
-    /// Promotes old held stripes. Old delayed stripes are sent off as others end.
+    /// Promotes old held stripes. Old delayed stripes are sent off as other stripes end.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.is_late |= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
         while let Some(number) = self.held.first()
@@ -479,13 +479,13 @@ impl Scheduler {
         }
     }
 
-    /// When the first stripe of a list will be old.
+    /// The time at which the first stripe of a list becomes old.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = |list: &List, ages| {
             let since = self.entries[list.first()? as usize].since?;
             Some(self.old_at(since, ages))
         };
-        // Old delayed stripes need no timer: they go when others end.
+        // Old delayed stripes need no timer: they go when other stripes end.
         let delayed = if self.is_late { None } else { due(&self.delayed, 1) };
         delayed.into_iter().chain(due(&self.held, 2)).min()
     }
@@ -494,7 +494,7 @@ impl Scheduler {
         &mut self.entries[number as usize]
     }
 
-    /// A stripe does not wait to fill up any more.
+    /// Makes a stripe wait to fill up no longer.
     fn urge(&mut self, number: u32) {
         let entry = self.entry_mut(number);
         assert_eq!(entry.list, StripeList::Delayed, "only what is delayed is urged");
@@ -503,7 +503,7 @@ impl Scheduler {
         self.look_at(number);
     }
 
-    /// A stripe does not let full-width writes pass any more.
+    /// Makes a stripe let full-width writes pass no longer.
     fn promote(&mut self, number: u32) {
         let entry = self.entry_mut(number);
         assert_eq!(entry.list, StripeList::Held, "only what is held is promoted");

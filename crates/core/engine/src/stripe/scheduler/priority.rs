@@ -33,7 +33,7 @@ pub struct Bypass {
 }
 
 impl Bypass {
-    /// No stripe has been passed yet.
+    /// A counter with this threshold; no stripe has been passed yet.
     #[must_use]
     pub fn new(threshold: u32) -> Self {
         Self { threshold, count: 0, head: None }
@@ -44,8 +44,8 @@ impl Bypass {
         self.threshold = threshold;
     }
 
-    /// A full-width write begins in a stripe that had not started; `head` is the first stripe of
-    /// the hold list. True if it passes one.
+    /// Notes that a full-width write begins in a stripe that had not started; `head` is the first
+    /// stripe of the hold list. True if the write passes a held stripe.
     pub fn passes(&mut self, head: Option<u32>) -> bool {
         if head.is_none() {
             self.count = 0;
@@ -64,7 +64,7 @@ impl Bypass {
         full_writes == 0 || self.threshold > 0 && self.count > self.threshold
     }
 
-    /// The head of the hold list went on.
+    /// Notes that the head of the hold list went on.
     pub fn took(&mut self) {
         self.count = self.count.saturating_sub(self.threshold);
     }

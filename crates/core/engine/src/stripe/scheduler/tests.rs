@@ -1,4 +1,4 @@
-//! The scheduler by itself: no stripe, no member, no bytes.
+//! Tests of the scheduler by itself: no stripe, no member, no bytes.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::default().plus_milliseconds(milliseconds)
 }
 
-/// Looks at a stripe with such work. True if it has begun.
+/// Lets the scheduler look at a stripe with `work`. True if the stripe has begun.
 fn look(scheduler: &mut Scheduler, number: u32, work: TestWork, now: Instant) -> bool {
     let counters = &mut CacheCounters::default();
     match scheduler.admission(number, &work, Gate::Open) {
@@ -146,7 +146,8 @@ fn begin_all(scheduler: &mut Scheduler, now: Instant) -> Vec<u32> {
     begun
 }
 
-/// Random small writes once left members with one stripe for each new write, in order of arrival.
+/// Guards against an old bug: random small writes left members with one stripe for each new write,
+/// in order of arrival.
 #[test]
 fn what_is_short_goes_in_order_and_keeps_members_busy() {
     let mut scheduler = scheduler();
@@ -188,7 +189,7 @@ fn what_is_old_goes_as_others_end() {
 }
 
 /// As many batches as members have use for are always under way, and clients wait for all of them.
-/// Answered writes once stayed in memory as long as that lasted.
+/// Guards against an old bug: answered writes stayed in memory as long as that lasted.
 #[test]
 fn what_was_answered_gets_to_the_members_under_any_load() {
     let mut scheduler = scheduler();
@@ -203,7 +204,7 @@ fn what_was_answered_gets_to_the_members_under_any_load() {
         begun.iter().for_each(|number| scheduler.set_width(*number, None));
         assert_eq!(scheduler.delayed.iter(&scheduler.links).count(), left);
     }
-    // Stripes in line for memory, or held, do not keep them there either.
+    // Stripes that wait for memory, or are held, do not keep answered writes in memory either.
     assert!(!look(&mut scheduler, 1, PART, at(100)));
     scheduler.stand_in_line(90, &mut CacheCounters::default());
     assert!(scheduler.send_off((0, true), at(100)), "the file of answered writes is half full");
