@@ -51,7 +51,7 @@ pub struct BadLog {
 pub struct BadLogWrite {
     /// The log's content after the write.
     pub says: BadLog,
-    /// The sectors of the log that the write covers; the others have this content already.
+    /// The sectors of the log that the write covers; all other sectors have this content already.
     pub sectors: Range<usize>,
 }
 

@@ -12,16 +12,17 @@
 //! # A payload's shadow buffer
 //!
 //! A read that goes from a member straight into a payload may be *abandoned*: the member has
-//! stalled, and the range is made from the others. The device may still write the range at any
-//! later time, so no other request may. Hence a request has a *shadow buffer* of the same length,
-//! which exists from its first use on. The bytes made in place of the abandoned read go there, at
-//! the same place. Offsets from [`SHADOW_BUFFER`] on name it.
+//! stalled, and the shard computes the range from the other members. The device may still write the
+//! range at any later time, so no other request may write it. Hence a request has a *shadow buffer*
+//! of the same length, which exists from its first use on. The bytes made in place of the abandoned
+//! read go there, at the same place. Offsets from [`SHADOW_BUFFER`] on name it.
 //!
 //! - Only computations and reads submitted after the abandoned read write to the shadow buffer,
 //!   never that read itself [check: a_late_read_changes_no_answer].
-//! - Each range of it is used at most once in a request's life: its bytes count.
+//! - Each range of the shadow buffer is used at most once in a request's life: its bytes count.
 //! - When the request is answered, the shadow buffer has the good bytes of its written ranges, the
-//!   client's buffer the rest. The client's own stays allocated while a member may write to it.
+//!   client's buffer the rest. The client's own buffer stays allocated while a member may write to
+//!   it.
 
 use crate::ids::RequestId;
 

@@ -109,7 +109,7 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// `target = xor of sources`: P, or one lost column from P and the rest.
+    /// `target = xor of sources`: P, or one lost column from P and the other columns.
     Xor {
         /// Target.
         target: Buffer,

@@ -1,11 +1,11 @@
 //! Sets of ranges of a member's data area.
 //!
-//! *Bad blocks* are those that md's bad-block log names. A read that touches one goes to the other
-//! members, as if this member were missing there. Writes still go to the member; a written block is
-//! good again, and leaves the log ([`crate::array`], `bad_logs`).
+//! *Bad blocks* are those that md's bad-block log names. A read that touches a bad block goes to
+//! the other members, as if this member were missing there. Writes still go to the member; a
+//! written block is good again, and leaves the log ([`crate::array`], `bad_logs`).
 //!
-//! *Ranges ahead* are ranges of a member in recovery that were made before their turn, since a
-//! client read them ([`crate::array::MemberView::ahead`]).
+//! *Ranges ahead* are ranges of a member in recovery that were recovered before their turn, because
+//! a client read them ([`crate::array::MemberView::ahead`]).
 
 use braid_geometry::MemberSector;
 use braid_ondisk::bad_blocks::RECORD_SECTORS_MAX;

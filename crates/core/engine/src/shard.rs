@@ -326,7 +326,7 @@ impl Shard {
         self.common.tell_touched();
     }
 
-    /// Answered by [`Report::Activity`], which tells when the shard last wrote.
+    /// Answered by [`Report::Activity`], which says when the shard last wrote.
     pub fn handle_activity_query(&mut self, now: Instant) {
         self.common.now = now;
         let writing = self.common.pieces.writes() + self.common.pieces.waiting() > 0;

@@ -318,8 +318,8 @@ fn without(driver: &Driver, slot: usize) -> Arc<ArrayView> {
     Arc::new(ArrayView { epoch: driver.view.epoch + 1, slots, ..(*driver.view).clone() })
 }
 
-/// Guards against an old bug: a disk that hung held up clients and stripes of its array for as long
-/// as it hung, even after the operator had put the disk out.
+/// Guards against an old bug: a disk that hung held up clients and stripes of its array. That
+/// lasted as long as the disk hung, even after the operator had put the disk out.
 #[test]
 fn a_write_does_not_wait_for_a_member_that_has_left() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
@@ -339,7 +339,7 @@ fn a_write_does_not_wait_for_a_member_that_has_left() {
     driver.drain();
     let reply = driver.replies.iter().find(|reply| reply.request == first).expect("answered");
     assert!(reply.result.is_ok() && reply.keeps_payload, "its payload is still written");
-    // The same stripe is written again meanwhile.
+    // A client writes to the same stripe again meanwhile.
     let second = driver.ask(WRITE, 0, 8);
     driver.run();
     assert!(driver.answered(second) && driver.releases.is_empty());

@@ -2,7 +2,8 @@
 //!
 //! Every update adds one to `events`, and is written twice: the second time with one more event, as
 //! soon as nothing else has to be done [check: every_change_is_said_twice]. So a member that is one
-//! behind missed an update during which no write began. One away during a write is two behind:
+//! event behind missed an update during which no write began. A member that was away during a write
+//! is two events behind:
 //!
 //! ```text
 //!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean
@@ -12,13 +13,13 @@
 //! ```
 //!
 //! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look
-//! like one whose update was cut short.
+//! like an array whose update was cut short.
 //!
 //! With a spare, md's rule applies, so that the spare may sleep. Going clean right after going
 //! active takes the event back, if nothing else changed and the array is whole, and nothing is
-//! written twice. The spare stays equal to the others and need not be woken
-//! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest
-//! count; the time of the update tells it from the others.
+//! written twice. The spare's superblock stays equal to the members' and need not be written
+//! [check: clean_and_active_leave_events_where_they_were]. An old copy of a member may then have
+//! the newest count; only its time of the update differs.
 
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 

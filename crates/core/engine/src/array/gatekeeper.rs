@@ -9,8 +9,8 @@
 //!    └────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Shards are asked now and then when they wrote last. It does not know superblocks, which say
-//! whether it may be opened, nor caches, which are flushed when it has drained.
+//! The gatekeeper asks shards now and then when they last wrote. It does not know superblocks,
+//! which decide whether the gate may open, nor caches, which are flushed when shards have drained.
 
 use std::collections::BTreeSet;
 

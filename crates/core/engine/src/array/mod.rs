@@ -1,7 +1,7 @@
 //! The control side: the members, the content of superblocks, and whether writes may start.
 //!
 //! There is one machine for each array. Its inputs are the shards' reports and the results of its
-//! own effects. It has four rooms, as all machines here: `facts` folds the state into a small
+//! own effects. It has four files, as all machines here: `facts` folds the state into a small
 //! value, `decide` is the pure table of next actions, `act` carries them out, and `machine` holds
 //! the state:
 //!
@@ -15,7 +15,7 @@
 //!   at any time: a member failed ─▶ write the survivors' superblocks ─▶ publish a view without it
 //! ```
 //!
-//! It does not know sectors, requests' content, devices or threads.
+//! The control side does not know sectors, requests' content, devices or threads.
 
 mod act;
 mod away;

@@ -2,11 +2,12 @@
 //!
 //! A failed member leaves `slots` at once, so that no superblock counts it any more. It stays in
 //! the *published* slots until the update that records the loss is durable. Until then every shard
-//! still sees it, so no shard acknowledges a write that it missed (I4).
+//! still sees the member, so no shard acknowledges a write that the member missed (I4).
 //!
-//! A member that holds all may have a *replacement*, as md calls it: one more member for its slot,
-//! which takes every write that it takes, and is filled from it. If either of the two leaves, that
-//! is a loss like any other: shards see both until it is recorded.
+//! A member that holds all its data may have a *replacement*, as md calls it: one more member for
+//! its slot. The replacement takes every write that the member takes, and is filled from the
+//! member. If either of the two leaves, that is a loss like any other: shards see both until
+//! superblocks record the loss.
 //!
 //! The superblock of a member that has just come is written last in an update (`told_last`),
 //! because older superblocks still call its number faulty. The write journal's device is always

@@ -19,14 +19,14 @@
 //! while a member sits out (mostly the shards' probes) show when it is well again. A member that
 //! comes back and sits out again soon has to be well for twice as long each time.
 //!
-//! It stays a full member: it is written, and it is read if no other member can serve the read. The
-//! array must never depend on it alone, hence the bound: members that sit out and missing members
-//! together are never more than the level can lose.
+//! A member that sits out stays a full member: it is written, and it is read if no other member can
+//! serve the read. The array must never depend on such a member alone, hence the bound: members
+//! that sit out and missing members together are never more than the level can lose.
 //!
 //! # Invariants
-//! - Never more sit out than the level can do without
+//! - Never more members sit out than the level can do without
 //!   [check: no_more_sit_out_than_the_level_can_lose].
-//! - If all are slow, none is [check: all_slow_is_none_slow].
+//! - If all members are slow, none counts as slow [check: all_slow_is_none_slow].
 //! - A member that sits out and answers again comes back
 //!   [check: a_member_that_is_well_again_comes_back].
 

@@ -4,8 +4,9 @@
 //! A device writes a sector whole or not at all, but not a superblock of several sectors. A torn
 //! superblock has new and old sectors, its checksum fits neither, and its member is lost at the
 //! next start. So long superblocks whose tables change are written in waves, each only after the
-//! one before is durable. Superblocks that tear together lie in one wave. All waves before it have
-//! the new superblock, all after it the old one, one event apart, so these members are the array.
+//! one before is durable. Superblocks that tear together lie in one wave. All waves before the torn
+//! one have the new superblock, all waves after it the old one. These are one event apart, so their
+//! members form the array.
 //!
 //! ```text
 //!   RAID-1 of 4     0 1 │ 2 3        either half starts alone
@@ -17,7 +18,7 @@
 //!     0 holds all now                as lost until its own says otherwise
 //! ```
 //!
-//! It does not know bytes, nor whether a table has changed: the caller does.
+//! This file does not know bytes, nor whether a table has changed: the caller does.
 
 use braid_geometry::{Geometry, Slot};
 

@@ -1,14 +1,14 @@
 //! Measures how fast each member serves this shard, and remembers members to avoid for now.
 //!
-//! Every request to a member is stamped with the time of the turn that submits it. The latency of
-//! reads, and the age of requests in flight, is reported to the array every [`REPORT_MS`] while any
-//! is in flight. Writes count only when they are older than the time that the driver may hold them
-//! back, which is not the member's fault. Superblocks and flushes are the array's own, and not seen
-//! here.
+//! Every request to a member is stamped with the time of the turn that submits it. While requests
+//! are in flight, the array gets the latency of reads and the age of the requests every
+//! [`REPORT_MS`]. Writes count only when they are older than the time that the driver may hold them
+//! back, which is not the member's fault. The array submits superblock writes and flushes itself,
+//! so they are not measured here.
 //!
-//! A member that sits out gets a small read every [`PROBE_MS`], so that its recovery is seen: at
-//! the place that was read last (or the first), into a block of its own. No request waits for a
-//! probe; a shard has one probe at a time.
+//! A member that sits out gets a small read every [`PROBE_MS`], so that the array notices when it
+//! is well again. The read goes to the place that was read last, or else to the first, into a block
+//! of its own. No request waits for a probe; a shard has one probe at a time.
 //!
 //! While the array does not watch, none of this costs anything.
 

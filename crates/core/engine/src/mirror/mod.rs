@@ -16,12 +16,13 @@
 //! refused. Reads return consistent data all the same: each *sector* is read from the first copy
 //! that has it, in the order of copies, whatever the request. A read is cut where the first copy
 //! changes. A read that fails is repeated in halves. So only sectors that are unreadable themselves
-//! come from the next copy, and are written back from there. There a read waits for a member that
-//! sits out: the others may hold other data. Data that a client has read changes only if the copy
-//! that it came from is lost [check: what_was_read_from_a_dirty_mirror_reads_the_same_again].
-//! Sectors that this run has written agree again; the rule makes no exception for them.
+//! come from the next copy, and are written back from that copy. Where copies may differ, a read
+//! waits for a member that sits out: the other members may hold other data. Data that a client has
+//! read changes only if the copy that it came from is lost
+//! [check: what_was_read_from_a_dirty_mirror_reads_the_same_again]. Sectors that this run has
+//! written agree again; the rule makes no exception for them.
 //!
-//! Four rooms: [`mod@facts`] folds the work on an extent into a small value, [`mod@decide`] is the
+//! Four files: [`mod@facts`] folds the work on an extent into a small value, [`mod@decide`] is the
 //! pure table. [`act`] changes the state and emits effects; [`machine`] holds the state. [`choice`]
 //! chooses the copy to read. [`background`] does the work that no client asked for, as a machine of
 //! its own; the two meet at the range lock.

@@ -1,4 +1,5 @@
-//! Replay of a partial parity log, md's (PPL) or our own: makes parity fit after cut-short writes.
+//! Replay of a partial parity log, md's (PPL) or braid's own: makes parity fit the data after
+//! writes that were cut short.
 //!
 //! It runs before an array is served. Assembly says that the array was being written and which logs
 //! count ([`braid_assembly::AssembledArray::replay`]). This machine decides the reads, computations
@@ -27,9 +28,9 @@
 //!
 //! On RAID-6 the log of P is replayed as above. The log of Q is replayed by itself in the same way,
 //! with columns multiplied as Q has them. Two members may be missing (and a sector of a third
-//! unreadable, for now), and one of them may be a column m of W. Then P gives its value, and Q is
-//! made to agree: otherwise a second missing column would be computed from two sums that do not fit
-//! each other:
+//! unreadable, for now), and one missing member may be a column m of W. Then P gives its value, and
+//! Q is made to agree: otherwise a second missing column would be computed from two sums that do
+//! not fit each other:
 //!
 //! | Missing columns | Q becomes |
 //! |---|---|

@@ -60,7 +60,7 @@ impl Regions {
         ShardIndex(u16::try_from(index).expect("below the number of shards, which is a u16"))
     }
 
-    /// Number of sectors from this one to the end of its region.
+    /// Number of sectors from `sector` to the end of its region.
     #[must_use]
     pub fn left_in_region(&self, sector: LogicalSector) -> u64 {
         self.sectors - sector.0 % self.sectors

@@ -212,8 +212,8 @@ impl Index {
         to.wrapping_sub(from) & (self.lines.len() - 1)
     }
 
-    /// The band's line, and its place in that line. If the band is absent, the line where it would
-    /// be inserted.
+    /// The band's line, and the band's place in that line. For an absent band, the line where
+    /// `insert` would put it.
     #[inline]
     fn find(&self, band: u64) -> (usize, Option<usize>) {
         let mut at = self.home(band);

@@ -2,9 +2,9 @@
 //!
 //! Reads go straight from the member into the client's payload ([`read`]). Dirty bytes in the cache
 //! are laid over them ([`read_dirty`]). Sectors that their member cannot return are solved for from
-//! the others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe unit's
-//! height over all slots. A band has at most one stripe, so all changes of its parity happen in one
-//! place, one after the other.
+//! the other members ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe
+//! unit's height over all slots. A band has at most one stripe, so all changes of its parity happen
+//! in one place, one after the other.
 //!
 //! Each owner has its own fields. [`machine`] passes events and results to them:
 //!
@@ -19,8 +19,8 @@
 //!                    damage               inconsistent bands, lost sectors
 //! ```
 //!
-//! [`plan`] is the arithmetic of which sectors to read, [`column_coverage`] its facts,
-//! [`solve`] the equations. All serve writes and reads. The steps of a write are numbered in
+//! [`plan`] is the arithmetic of which sectors to read, [`column_coverage`] its facts, [`solve`]
+//! the equations. All serve writes and reads. The steps of a write are numbered in
 //! docs/write-path.md.
 
 mod attach;

@@ -1,4 +1,4 @@
-//! The stripes of a shard: the band of each, and which have memory for their blocks.
+//! The stripes of a shard: the band of each stripe, and which stripes have memory for their blocks.
 //!
 //! ```text
 //!             a band has work                its work is done          another stripe takes its memory

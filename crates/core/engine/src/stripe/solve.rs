@@ -1,4 +1,4 @@
-//! The steps that solve for lost columns: one equation for each parity at hand.
+//! The steps that solve for lost columns: one equation for each readable parity column.
 //!
 //! P is the sum of the data columns, Q the sum of each times a power of the generator (the algebra
 //! is in braid-parity). With everything else at hand, P or Q gives one unknown column, both

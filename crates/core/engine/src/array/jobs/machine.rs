@@ -18,8 +18,8 @@ use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::work::{Fate, Finding, Outcome, Task, Work};
 
-/// The most findings of a job that are reported one by one; further findings are counted. Otherwise
-/// a wholly rotten member would be reported once for each of its stripes.
+/// Limit of the findings that a job reports one by one; it only counts further findings. A wholly
+/// rotten member would otherwise cause a report for each stripe.
 const FINDINGS_TOLD_MAX: u32 = 1000;
 
 /// The most waiting ranges that clients read and that jump the queue.

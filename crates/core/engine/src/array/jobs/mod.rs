@@ -29,26 +29,27 @@
 //! A driver that knows clients' load limits a job's requests ([`JobAllowance`]); without such a
 //! driver the limit is the shards' room.
 //!
-//! A range that cannot be made costs its sectors, and not the job: it is repeated by blocks, and
-//! then by sectors. The bad-block logs of the lacking members name a sector that still cannot be
-//! made ([`super::bad_logs`]). When that is durable the job repeats it once more, and then goes on
-//! beyond it. A resync does the same: it names parity that cannot be made to agree, or every copy,
-//! so that no later read believes sectors in doubt.
+//! A range that cannot be computed costs its sectors, and not the job: the job repeats the range by
+//! blocks, and then by sectors. If a sector still cannot be computed, the bad-block logs of the
+//! members that lack it name the sector ([`super::bad_logs`]). When that is durable the job repeats
+//! the sector once more, and then goes on beyond it. A resync does the same for parity
+//! that cannot be made to agree, or for every copy. So no later read believes sectors in doubt.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
-//! Checks and repairs rewrite ranges that logs name and the other members can give. So does a quiet
-//! check of those ranges alone, when a member has been filled
-//! [check: what_is_named_is_made_again_when_a_member_is_filled]. The rewrite takes them out of the
-//! log; such a job is over when logs say so [check: a_check_is_over_when_logs_say_what_it_did].
+//! Checks and repairs rewrite ranges that logs name and the other members can supply. So does a
+//! quiet check of those ranges alone, when a member has been filled
+//! [check: what_is_named_is_made_again_when_a_member_is_filled]. The rewrite removes the ranges
+//! from the log; such a job is over when the logs record that
+//! [check: a_check_is_over_when_logs_say_what_it_did].
 //!
-//! For ranges that logs name and the others cannot give, an operator can ask for a retry in spite
-//! of the logs, sector by sector ([`crate::work::Task::Retry`])
+//! For ranges that logs name and the other members cannot supply, an operator can ask for a retry
+//! in spite of the logs, sector by sector ([`crate::work::Task::Retry`])
 //! [check: what_logs_name_in_vain_is_tried_and_named_no_more].
 //!
 //! Checks and repairs report findings one by one up to a limit, and count the rest.
 //!
-//! Resync comes before recovery: while redundancy does not agree, a member made from it may be
-//! wrong. Recovery of missing members comes before replacement of present ones.
+//! Resync comes before recovery: while redundancy does not agree, a member that is computed from it
+//! may be wrong. Recovery of missing members comes before replacement of present ones.
 
 mod allowance;
 mod context;

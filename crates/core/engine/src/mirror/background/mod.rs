@@ -1,4 +1,5 @@
-//! Background work on copies: compares them, makes them agree after a crash, makes missing ones.
+//! Background work on copies: compares copies, makes them agree after a crash, and fills missing
+//! ones.
 //!
 //! # Theory
 //!
@@ -10,8 +11,8 @@
 //! ```
 //!
 //! *Which copy is believed.* A client may have read any sector of copies that differ, and got the
-//! first readable copy, in md's order ([`super::choice`]). So the others are made to agree with
-//! that one. If the first copy cannot be read, the run is repeated in halves, until only the
+//! first readable copy, in md's order ([`super::choice`]). So the other copies are made to agree
+//! with that one. If the first copy cannot be read, the run is repeated in halves, until only the
 //! sectors that are unreadable themselves come from the next copy. Where copies agree any will do,
 //! and a copy on a member that sits out is read last.
 //!
@@ -19,7 +20,7 @@
 //! voted on ([`crate::rot`]). If the task repairs, outvoted copies are written from one of the
 //! majority. All are read and compared a second time before the range is unlocked. Two copies that
 //! differ do not show which is wrong, and stay. A copy that cannot be read is written from the
-//! others, unless these differ.
+//! other copies, unless these differ.
 //!
 //! # Invariants
 //! - Sectors without a majority are not written [check: two_copies_are_never_guessed_at].

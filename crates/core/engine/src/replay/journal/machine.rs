@@ -18,7 +18,7 @@ use super::plan::{EntryError, Stripe, stripes};
 pub struct Setup<'a> {
     /// The array's geometry.
     pub geometry: StripeGeometry,
-    /// By slot.
+    /// The members, by slot.
     pub members: Vec<Option<Member>>,
     /// A missing member counts in superblocks: it would come back as valid, without this replay.
     pub may_return: bool,
@@ -70,7 +70,7 @@ pub enum Effect {
     WriteMeta {
         /// Position in the ring, in sectors.
         position: u64,
-        /// Its sequence.
+        /// Sequence number of the meta block.
         sequence: u64,
         /// First sectors of the stripes; none for an empty one.
         stripes: Vec<u64>,

@@ -115,7 +115,8 @@ impl Stripe {
         }
     }
 
-    /// The number of writes at the front of the queue that all have their intent, or all lack it.
+    /// The number of writes at the front of the queue that all have their intent, or that all lack
+    /// intent.
     fn alike(&self) -> usize {
         let has_intent = self.has_intent();
         self.queue.iter().take_while(|work| work.lacks_intent != has_intent).count()

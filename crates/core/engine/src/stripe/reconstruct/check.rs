@@ -11,9 +11,11 @@ use crate::work::{Candidates, Fate};
 pub(super) struct Check {
     /// Sectors that had to be computed from other columns in some column.
     pub(super) erased: SectorSet,
-    /// Whether P is a witness for these sectors: P was read, and no column was computed from P. The
-    /// next field says the same of Q.
+    /// Whether P is a witness for the erased sectors: P was read, and none of them was computed
+    /// from P.
     pub(super) p_speaks: bool,
+    /// Whether Q is a witness for the erased sectors: Q was read, and none of them was computed
+    /// from Q.
     pub(super) q_speaks: bool,
     pub(super) rot: SmallVec<[Rot; 1]>,
     /// Sectors that disagree, and the columns that may be wrong.

@@ -81,7 +81,7 @@ impl Kind for Comparison {
     }
 
     fn note_computed(&self, read: &mut Read, context: &ReconstructContext<'_>, done: &Computation) {
-        // This is the first comparison of this data, before any repair.
+        // The computation of a repair has no findings: its comparison was noted before.
         if !read.work.is_remade || read.work.check.is_again {
             read.note_checked(&self.0, context, (difference(done), done.located()));
         }
@@ -134,7 +134,7 @@ impl Kind for Comparison {
         place: u32,
         end: End,
     ) {
-        // If a repair could not be verified, it is reported as unverified.
+        // A repair without a successful second read is reported as unverified.
         let is_again = reads.reads[place as usize].work.check.is_again;
         match end {
             End::Refused if !is_again => {

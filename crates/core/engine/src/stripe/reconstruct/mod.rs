@@ -3,13 +3,14 @@
 //!
 //! # Theory
 //!
-//! A read that its own member cannot serve is solved for from the others. It has a block for each
-//! slot, and reads the other columns into them. It solves straight into the client's payload if it
-//! can, answers, and is free again. It belongs to no stripe: stripes only write.
+//! A read that its own member cannot serve is solved for from the other members. The read has a
+//! block for each slot, and loads the other columns into these blocks. It solves straight into the
+//! client's payload if possible, answers, and is free again. It belongs to no stripe: stripes only
+//! write.
 //!
-//! The others must agree while they are read. They do before a batch writes, and again when only
-//! its writes to members that sit out remain: solving for these gives their *future* content. So a
-//! read of a band depends on the state of the band's stripe:
+//! The other columns must agree while they are read. They agree before a batch writes, and again
+//! when only its writes to members that sit out remain: solving for these gives their *future*
+//! content. So a read of a band depends on the state of the band's stripe:
 //!
 //! ```text
 //!   the band's stripe              a read may begin         columns it leaves out
@@ -66,7 +67,7 @@
 //! ```
 //!
 //! # Invariants
-//! - A stripe does not write a band while it is read here
+//! - A stripe does not write a band that a read is using
 //!   [check: a_write_waits_for_reads_beside_it].
 //! - A band under constant writes admits reads
 //!   [check: a_read_is_let_in_between_two_writes_of_its_band].

@@ -1,5 +1,5 @@
-//! Decides when stripes begin: ready ones, and those that wait to fill up, let full-width writes
-//! pass, or wait for memory.
+//! Decides when stripes begin: ready stripes, and stripes that wait to fill up, let full-width
+//! writes pass, or wait for memory.
 //!
 //! ```text
 //!             full, or a client waits and no full-width write is ahead
@@ -34,7 +34,7 @@
 //!
 //! A delayed stripe costs no memory but the payloads of its writes. If more of these are dirty than
 //! half the limit, delayed stripes are sent off, as many as keep members busy ([`UNDER_WAY`]). They
-//! go in the order in which they lie, in sweeps over all delayed stripes. Old stripes are sent off
+//! go in the order of their bands, in sweeps over all delayed stripes. Old stripes are sent off
 //! likewise. A flush sends its stripes off in that order too, all at once.
 //!
 //! This file knows stripes' numbers, not their content, nor members, nor how to write.

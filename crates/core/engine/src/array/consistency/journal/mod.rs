@@ -1,4 +1,5 @@
-//! A write-through journal: a band's new data and parity are durable there before any member's.
+//! A write-through journal: a band's new data and parity are durable in the journal before any
+//! member gets them.
 //!
 //! A crash in the middle of a write leaves members that do not fit each other; the next start
 //! writes the journal's records out whole ([`crate::replay::journal`]). The format is md's

@@ -1,16 +1,17 @@
 //! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5, 6): durable records before writes.
 //!
 //! A crash in the middle of a write can leave parity that does not fit its data. A missing member
-//! cannot be made from such parity: the write hole. So before a band is written, the member with
-//! its parity gets a record: the new data's place, and the sum of the other columns, the partial
-//! parity; [`crate::replay`] has the algebra. On RAID-6 the members with P and with Q get one each.
-//! The format is md's (`braid_ondisk::ppl_log`), also of our own (`braid_ondisk::own_log`).
+//! cannot be computed from such parity: the write hole. So before a band is written, the member
+//! with its parity gets a record: the new data's place, and the sum of the other columns, the
+//! partial parity; [`crate::replay`] has the algebra. On RAID-6 the members with P and with Q get
+//! one each. Both logs use md's format (`braid_ondisk::ppl_log`, `braid_ondisk::own_log`).
 //!
-//! Of our own log all records count that were written since members were last flushed, so one flush
-//! serves many records. A flush is due when a log has no room for one more record, which is after
-//! half a ring. It is also due when rows are logged again with other columns ([`rows`]). Of md's
-//! log, and of ours in small rings, only the newest record of each member counts, so a second one
-//! waits for a flush. Batches of all shards that arrive while records are written go together:
+//! In braid's own log, all records since members were last flushed count, so one flush serves many
+//! records. A flush is due when a log has no room for one more record, which is after half a ring.
+//! It is also due when rows are logged again with other columns ([`rows`]). In md's log, and in
+//! braid's own log with a small ring, only the newest record of each member counts. So a second
+//! record waits for a flush. Batches of all shards that arrive while records are written go
+//! together:
 //!
 //! ```text
 //!             asked for             durable on every member           all of it over            flushed
@@ -23,12 +24,12 @@
 //! An old record does no harm: a later write to its rows first needs a newer record.
 //!
 //! # When they are kept
-//! At the next start, an array with readable logs is believed to agree except where they say. So
-//! while any of it needs a resync, logs hold no record at all, and shards log nothing. Logs are
-//! made when the array turns active or clean and agrees everywhere: then no unlogged write is in
-//! flight. From then on, until they say clean, superblocks stamp our own log as counting
-//! (`ParityLogs::will_count` decides that). If a replay could not read all that it needed,
-//! superblocks take that back before a log is emptied.
+//! At the next start, an array with readable logs is believed to agree except in the rows that the
+//! logs name. So while any part of the array needs a resync, logs hold no record at all, and shards
+//! log nothing. Logs are made when the array turns active or clean and agrees everywhere: then no
+//! unlogged write is in flight. From then on, until they say clean, superblocks stamp our own log
+//! as counting (`ParityLogs::will_count` decides that). If a replay could not read all that it
+//! needed, superblocks take that back before a log is emptied.
 //!
 //! # Invariants
 //! - I3: no band is written before its entries are durable, and the loss of a member that failed to
