@@ -42,8 +42,8 @@
 //! from the log; such a job is over when the logs record that
 //! [check: a_check_is_over_when_logs_say_what_it_did].
 //!
-//! For ranges that logs name and the other members cannot supply, an operator can ask for a retry
-//! in spite of the logs, sector by sector ([`crate::work::Task::Retry`])
+//! If the other members cannot supply ranges that logs name, an operator can ask for a retry in
+//! spite of the logs. The retry goes sector by sector ([`crate::work::Task::Retry`])
 //! [check: what_logs_name_in_vain_is_tried_and_named_no_more].
 //!
 //! Checks and repairs report findings one by one up to a limit, and count the rest.
