@@ -6,7 +6,7 @@
 
 use crate::ids::MemberId;
 
-/// An operation on a member that failed.
+/// A failed operation on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cause {
     /// The member.

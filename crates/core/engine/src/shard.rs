@@ -168,7 +168,7 @@ impl Shard {
     #[inline(never)]
     fn under_way_at(&mut self, departures: &Departures) -> Vec<OrphanRequest> {
         match &mut self.family {
-            Machine::Direct(_) => Vec::new(), // Its members stay.
+            Machine::Direct(_) => Vec::new(), // No member leaves without redundancy.
             Machine::Mirror(mirror) => mirror.leave(&mut self.common, departures),
             Machine::Stripe(stripes) => stripes.leave(&mut self.common, departures),
         }

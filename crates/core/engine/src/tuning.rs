@@ -110,7 +110,7 @@ pub enum OnReadErrors {
 }
 
 impl ReadErrorLimit {
-    /// Any number is allowed.
+    /// A limit that allows any number of read errors.
     pub const OFF: Self = Self { most: None, then: OnReadErrors::Replace };
 
     /// Whether `errors` exceeds the limit.

@@ -313,7 +313,7 @@ impl Array {
             return self.roster.take_out_replacement(failed, cause);
         }
         if self.setup.geometry.level().family() == Family::Direct {
-            return; // Each error is the client's own: no member takes over.
+            return; // Without redundancy each error goes to the client.
         }
         let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
         let mut survives = self.setup.geometry.survives(&is_lost);

@@ -104,7 +104,7 @@ impl BadLogs {
     /// Clears a range of a member that has been written.
     pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
         let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
-            return; // It keeps none, or an untouched one.
+            return; // The member has no log, or an untouched one.
         };
         let wanted = log.wanted.without(range);
         // A hole in a range takes one more record: if the log is full, the whole range stays named.

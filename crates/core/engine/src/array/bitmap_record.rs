@@ -33,7 +33,7 @@ pub struct BitmapRecord {
     pub marks: Option<Arc<LocklessMarks>>,
     /// The range of the bits that differ from the member's bitmap.
     pub changed: Range<u64>,
-    /// The superblock differs.
+    /// The bitmap's superblock differs from the one on the member.
     pub has_new_head: bool,
     /// The member's bitmap is unknown: all of it is written.
     pub is_whole: bool,

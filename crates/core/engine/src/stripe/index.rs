@@ -106,7 +106,7 @@ impl Index {
         }
     }
 
-    /// Fetches the band's cache line, because a caller will soon look up its stripe.
+    /// Fetches the band's cache line, because a caller will soon look up the band's stripe.
     #[inline]
     pub fn prefetch(&self, band: u64) {
         if self.is_large() {

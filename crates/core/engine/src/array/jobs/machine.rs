@@ -666,7 +666,7 @@ impl Jobs {
     pub(in super::super) fn poll_timeout(&self, context: &JobsContext<'_>) -> Option<Instant> {
         let job = self.job.as_ref().filter(|job| job.end.is_none() && context.may_run)?;
         if !job.works.is_empty() && self.is_joined(job, context) {
-            return None; // It ends when the shards have finished its works.
+            return None; // The job ends when the shards have finished its works.
         }
         let can_save = job.saving == Saving::No && job.has_unsaved();
         let saves = can_save.then_some(job.save_at);

@@ -139,7 +139,7 @@ impl Read {
     /// column.
     fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
         if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
-            return None; // It will be rewritten from the block.
+            return None; // The repair writes from the block.
         }
         let want = self.client();
         let segment = self.band().segment(&want.run, index)?;
