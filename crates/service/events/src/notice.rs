@@ -394,6 +394,10 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let (_, kind, name) = kinds(progress.kind);
     let (outcome, word, how) = match end {
         JobEnd::Completed => (Outcome::Completed, "completed", "is over"),
+        // No position of a check is kept: the next one begins at the start.
+        JobEnd::Interrupted if progress.kind.is_check() => {
+            (Outcome::Aborted, "interrupted", "was ended before it was complete")
+        }
         JobEnd::Interrupted => {
             (Outcome::Aborted, "interrupted", "stops for now, and continues there later")
         }
