@@ -15,21 +15,21 @@ pub struct Array {
     pub version: u32,
     /// The name that the array is served under.
     pub name: String,
-    /// Its UUID, in md's grouping: four groups of eight digits.
+    /// The array's UUID, in md's grouping: four groups of eight digits.
     pub uuid: String,
-    /// Its level: linear, raid0, raid1, raid4, raid5, raid6 or raid10.
+    /// The array's level: linear, raid0, raid1, raid4, raid5, raid6 or raid10.
     pub level: String,
     /// The layout of chunks, by mdadm's name for it; null if the level has only one layout.
     pub layout: Option<String>,
-    /// The version of its metadata, such as 1.2.
+    /// The version of the array's metadata, such as 1.2.
     pub metadata: String,
     /// Bytes of a chunk; null if the level has no chunks.
     pub chunk_bytes: Option<u64>,
     /// Bytes that clients see.
     pub size_bytes: u64,
-    /// Its state.
+    /// The array's state.
     pub state: State,
-    /// Whether it was started read-only, so that it refuses writes.
+    /// Whether the array was started read-only, so that it refuses writes.
     pub read_only: bool,
     /// Whether the array was interrupted while writing: redundancy may disagree until a resync.
     pub dirty: bool,
@@ -80,20 +80,20 @@ pub struct Array {
     /// The vhost-user socket at which virtual machines use the array as a disk; null if none.
     #[serde(default)]
     pub vhost_user: Option<String>,
-    /// Its settings.
+    /// The array's settings.
     pub settings: Settings,
     /// Acknowledged bytes that members do not have yet; a flush writes them.
     pub dirty_bytes: u64,
-    /// Its write-intent bitmap; null if it has none.
+    /// The array's write-intent bitmap; null if the array has none.
     #[serde(default)]
     pub bitmap: Option<Bitmap>,
-    /// Its parity logs; null if it has none.
+    /// The array's parity logs; null if the array has none.
     #[serde(default)]
     pub parity_logs: Option<ParityLogs>,
-    /// Its write journal; null if it has none.
+    /// The array's write journal; null if the array has none.
     #[serde(default)]
     pub journal: Option<Journal>,
-    /// Its clients.
+    /// The array's clients.
     pub clients: Clients,
     /// Milliseconds that slow members have sat out; the sum of all members.
     pub sat_out_ms: u64,
@@ -199,9 +199,9 @@ pub struct Advice {
 pub enum State {
     /// Every slot has an up-to-date member.
     Ok,
-    /// It is served, but slots lack up-to-date members.
+    /// The array is served, but slots lack up-to-date members.
     Degraded,
-    /// It refuses writes: too many members are lost, or the storage below a member is full.
+    /// The array refuses writes: too many members are lost, or the storage below a member is full.
     Failed,
 }
 
@@ -230,11 +230,11 @@ pub struct Slot {
     pub member: Option<String>,
     /// The member's role.
     pub role: Role,
-    /// Its state.
+    /// The slot's state.
     pub state: SlotState,
     /// The time of the last change of state since the array was started.
     pub since: Option<String>,
-    /// The cause of the state, in words for people.
+    /// The cause of the slot's state, in words for people.
     pub cause: Option<String>,
     /// Sectors of 512 bytes in the member's bad-block log: their content is not trusted, and reads
     /// compute it from the other members. A write makes a sector good again.
@@ -264,12 +264,12 @@ pub struct ReadErrors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It has a slot and its share of the data.
+    /// The member has a slot and its share of the data.
     Active,
-    /// It waits to take the slot of a member that fails.
+    /// The member waits to take the slot of a member that fails.
     Spare,
-    /// It replaces a member that still serves: it receives every write, and a copy of that member's
-    /// content.
+    /// The member replaces another, which still serves; it receives every write, and a copy of the
+    /// other's content.
     Replacement,
     /// The slot has no member.
     None,
@@ -279,16 +279,16 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotState {
-    /// Reads and writes use its member.
+    /// Reads and writes use the slot's member.
     Ok,
-    /// Its member is much slower than the other members; reads avoid it for now.
+    /// The slot's member is much slower than the other members; reads avoid it for now.
     Slow,
-    /// Its member receives writes, and is not yet up to date.
+    /// The slot's member receives writes, and is not yet up to date.
     Recovering,
-    /// Its member does not answer. The member is out until it answers, and then comes back by
-    /// itself.
+    /// The slot's member does not answer. The member is out until it answers, and then comes back
+    /// by itself.
     Away,
-    /// Its member failed since the array was started, and is out.
+    /// The slot's member failed since the array was started, and is out.
     Failed,
     /// The slot had no member at the start, or its member was removed (then with a cause).
     Missing,

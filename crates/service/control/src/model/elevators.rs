@@ -12,7 +12,7 @@ pub struct Elevators {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// The settings of elevators and of the multiplexer.
     pub settings: Settings,
@@ -49,11 +49,11 @@ pub struct ElevatorRow {
     pub inserted: u64,
     /// Dispatches so far.
     pub dispatched: u64,
-    /// Requests merged behind another queued request.
+    /// Requests merged onto the end of another queued request.
     pub merged_back: u64,
-    /// Requests merged before another queued request.
+    /// Requests merged onto the front of another queued request.
     pub merged_front: u64,
-    /// Pairs of queued requests that a merge had made adjacent, and that were then joined into one.
+    /// Pairs of queued requests that became adjacent by a merge and were joined into one.
     pub joined: u64,
     /// Batches of dispatches so far.
     pub batches: u64,

@@ -40,26 +40,26 @@ impl JobKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// It makes progress.
+    /// The job makes progress.
     Running,
-    /// It waits until jobs are resumed.
+    /// The job waits until jobs are resumed.
     Paused,
-    /// It begins when no other job is left.
+    /// The job begins when no other job is left.
     Waiting,
 }
 
 /// A current or waiting job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
-    /// Its kind.
+    /// The job's kind.
     pub kind: JobKind,
-    /// Its state.
+    /// The job's state.
     pub state: JobState,
-    /// Bytes that were done before it began.
+    /// Offset in bytes at which the job began.
     pub from_bytes: u64,
-    /// Bytes up to which it is done.
+    /// Bytes up to which the job is done.
     pub done_bytes: u64,
-    /// Bytes at which it ends.
+    /// Bytes at which the job ends.
     pub total_bytes: u64,
     /// The done part of the total, from 0 to 100.
     pub percent: f64,
@@ -86,7 +86,7 @@ pub struct Job {
 /// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
-    /// The check writes sectors known to be wrong again, computed from the others.
+    /// The check writes sectors known to be wrong again, computed from the other members.
     pub repairs: bool,
     /// The check also reads sectors that bad-block logs list and the other members cannot give. A
     /// sector that can be read and agrees leaves the log.
@@ -169,11 +169,11 @@ impl FoundKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundFate {
-    /// The check did not change it.
+    /// The check did not change the run.
     Left,
-    /// It was written again, but could not be verified.
+    /// The run was written again, but could not be verified.
     Unverified,
-    /// It was written again, read again, and agrees with the other members.
+    /// The run was written again, read again, and agrees with the other members.
     Repaired,
 }
 
@@ -194,9 +194,9 @@ impl FoundFate {
 pub struct JobPace {
     /// The current phase.
     pub phase: PacePhase,
-    /// Bytes that the job may have in flight beside clients, on average.
+    /// Bytes that the job may have in flight while clients are active, on average.
     pub allowance_bytes: u64,
-    /// Bytes that it has in flight now.
+    /// Bytes that the job has in flight now.
     pub in_flight_bytes: u64,
     /// The 99th percentile of client latency without the job, in nanoseconds; null while unknown.
     pub alone_p99_ns: Option<u64>,
@@ -221,7 +221,7 @@ pub enum PacePhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobResult {
-    /// It is complete.
+    /// The job is complete.
     Completed,
     /// A request, another job or a stop ended it. A check is then over; other jobs continue.
     Interrupted,
@@ -260,9 +260,9 @@ impl JobResult {
 pub struct LastJob {
     /// The number of this end among all ended jobs of the array: a later job has a larger number.
     pub number: u64,
-    /// Its kind.
+    /// The job's kind.
     pub kind: JobKind,
-    /// Its result.
+    /// The job's result.
     pub result: JobResult,
     /// The time when the job began.
     pub began: String,
@@ -270,11 +270,11 @@ pub struct LastJob {
     pub ended: String,
     /// How long the job took, in milliseconds, including pauses.
     pub took_ms: u64,
-    /// Bytes that were done before it began.
+    /// Offset in bytes at which the job began.
     pub from_bytes: u64,
-    /// Bytes up to which it was done.
+    /// Bytes up to which the job was done.
     pub done_bytes: u64,
-    /// Bytes at which it would end.
+    /// Bytes at which the job would end.
     pub total_bytes: u64,
     /// Sectors of 512 bytes of parity or copies that disagreed with the other members.
     pub differing_sectors: u64,
@@ -336,7 +336,7 @@ pub enum JobEffect {
     Resumes,
     /// Jobs that ended unfinished are tried again.
     TriesAgain,
-    /// No effect: the state was already as requested.
+    /// No effect: the jobs were already as requested.
     Nothing,
 }
 
@@ -347,7 +347,7 @@ pub struct JobsAnswer {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// The request.
     pub request: JobRequest,
@@ -368,7 +368,7 @@ pub struct Checked {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// The check.
     pub check: LastJob,

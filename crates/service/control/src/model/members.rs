@@ -55,25 +55,26 @@ pub struct MembersWanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberEffect {
-    /// It takes a free slot and is wholly recovered, unless jobs are paused.
+    /// The member takes a free slot and is wholly recovered, unless jobs are paused.
     Rebuilds,
-    /// It takes its former slot; only writes that the member missed are recovered (mdadm: re-add).
+    /// The member takes its former slot; only writes that it missed are recovered (mdadm: re-add).
     CatchesUp,
-    /// The named member is copied to it, unless jobs are paused; then it takes that slot.
+    /// The named member is copied to this one, unless jobs are paused; then this one takes that
+    /// slot.
     Replaces,
-    /// It waits as a spare: no slot is free.
+    /// The member waits as a spare: no slot is free.
     Waits,
-    /// It fails.
+    /// The member fails.
     Fails,
-    /// It leaves the array, and its device is closed.
+    /// The member leaves the array, and its device is closed.
     Goes,
-    /// It becomes the write journal: it receives each write before members do.
+    /// The device becomes the write journal: it receives each write before members do.
     Journals,
-    /// From now on reads avoid it while another member has a copy.
+    /// From now on reads avoid the member while another member has a copy.
     WriteMostly,
-    /// Reads no longer avoid it.
+    /// Reads no longer avoid the member.
     ReadAgain,
-    /// No effect: the state was already as requested.
+    /// No effect: the member's state was already as requested.
     Nothing,
 }
 
@@ -86,7 +87,7 @@ pub struct MemberChanged {
     pub slot: Option<u16>,
     /// The effect on the member, or on a dry run the expected effect.
     pub effect: MemberEffect,
-    /// It was a member of this array before.
+    /// The device was a member of this array before.
     pub returns: bool,
     /// Sectors of the member's data that need no recovery; 0 unless it catches up.
     pub kept_sectors: u64,
@@ -99,7 +100,7 @@ pub struct MembersAnswer {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// The request.
     pub request: MemberRequest,

@@ -33,10 +33,10 @@ pub struct ProblemRemedy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemedyRisk {
-    /// It writes nothing.
+    /// The way out writes nothing.
     Look,
-    /// It writes metadata, or data where they belong; it can be undone or loses nothing.
+    /// The way out writes metadata, or data where they belong; it can be undone or loses nothing.
     Change,
-    /// It may lose data.
+    /// The way out may lose data.
     Destroy,
 }

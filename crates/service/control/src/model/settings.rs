@@ -53,7 +53,7 @@ pub struct SettingsAnswer {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// The settings; after a dry run, the expected settings.
     pub settings: Settings,

@@ -10,7 +10,7 @@ pub struct StopPlan {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// Connected clients, which the stop cuts off.
     pub connections: u64,
@@ -27,7 +27,7 @@ pub struct Stopped {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// Its UUID.
+    /// The array's UUID.
     pub uuid: String,
     /// Everything was flushed and the superblocks are in their final state.
     pub in_order: bool,

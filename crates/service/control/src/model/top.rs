@@ -20,7 +20,7 @@ pub struct Top {
 pub struct TopArray {
     /// The array, at the second sample.
     pub array: Array,
-    /// Its elevators, at the second sample; null if they did not answer.
+    /// The array's elevators, at the second sample; null if the request for them failed.
     pub elevators: Option<Elevators>,
     /// Activity between the samples; null if they are of different runs of the array.
     pub rates: Option<Rates>,
