@@ -14,7 +14,7 @@
 //! ```
 //!
 //! No thread waits for the array. A payload is received into its final memory: a message's head
-//! goes to one run of memory, the bytes behind the head to a second, aligned run. The second run is
+//! goes to one run of memory, the bytes after the head to a second, aligned run. The second run is
 //! as long as the last write; the rest of a longer message goes to a third run.
 //!
 //! Back-pressure: while requests hold [`limits::IN_FLIGHT_BYTES_MAX`] bytes, the door reads no

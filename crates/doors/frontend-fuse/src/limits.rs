@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use braid_fuse_proto::limits::REQUEST_BYTES_MAX;
 
-/// Memory for payloads of requests in flight, beside the memory of other doors: 64 of the longest
-/// requests. That is twice as much as a loop device and a program have in flight together.
+/// Memory for payloads of requests in flight, in addition to the memory of other doors: 64 of the
+/// longest requests. That is twice as much as a loop device and a program have in flight together.
 pub const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) const PAYLOAD_BYTES_MAX: usize = REQUEST_BYTES_MAX as usize;
@@ -15,7 +15,7 @@ pub(crate) const EXPECTED_BYTES_MIN: usize = 4096;
 /// Stack of a thread that reads messages: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Time that fusermount3 has to mount or unmount, which needs no answer of this process.
+/// Time for fusermount3 to mount or unmount. That needs no answer of this process.
 pub(crate) const HELPER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Pause between two polls of a state for which no descriptor can be polled.

@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(crate) counters: Counters,
 }
 
-/// The request behind an operation, and the kind of its answer.
+/// The request that an operation serves, and the kind of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingRequest {
     pub(crate) unique: u64,

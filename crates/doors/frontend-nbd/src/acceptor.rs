@@ -64,7 +64,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts one client, so that a flood at one listener does not starve the others.
+    /// Accepts one client, so that a flood at one listener does not starve other listeners.
     fn accept_from(&mut self, index: usize) {
         let (listener, tls) = &self.listeners[index];
         self.shared.registry.wait_for_room(limits::STOP_GRACE);

@@ -23,8 +23,8 @@
 //!   leaves room for the largest request. Beyond that part only one write, the claimant, grows
 //!   until it is whole. All other requests end by themselves.
 //!
-//! The thread that gives memory back rings the bells, when it holds no lock that a bell's owner
-//! needs: [`Budget::give`] only notes whose turn it is, [`Budget::ring`] rings.
+//! The thread that gives memory back rings the bells later, without a lock of the bells' owners:
+//! [`Budget::give`] only notes whose turn it is, [`Budget::ring`] rings.
 //!
 //! Invariants
 //! - The budget never grants more than the limit at the time:
@@ -374,7 +374,7 @@ impl Budget {
         }
     }
 
-    /// Notes that the client has moved a payload that filled `bytes` of memory.
+    /// Notes that the client has moved a payload of `bytes` in memory.
     pub(crate) fn note_moved(purse: &mut Purse, bytes: usize) {
         purse.moved_bytes = purse.moved_bytes.saturating_add(bytes);
     }

@@ -1,4 +1,4 @@
-//! Tests of the budget alone: the requests that it grants, those that wait, and the order of bells.
+//! Tests of the budget alone: granted requests, waiting requests, and the order of bells.
 
 use std::sync::atomic::AtomicUsize as Count;
 

@@ -209,7 +209,7 @@ impl Listener {
         Ok(Self { socket, endpoint, file: None })
     }
 
-    /// The address that the listener is bound to, with the port that the system picked.
+    /// The listener's address, with the port that the system picked.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

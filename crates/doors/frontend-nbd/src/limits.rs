@@ -90,7 +90,7 @@ const _: () =
 pub const WRITES_ALIKE_MIN: usize = 4;
 
 /// Payloads for which a receive has memory before their headers are known. Their memory is small
-/// beside one request's limit, and saves the system calls of small writes.
+/// compared with one request's limit, and saves the system calls of small writes.
 pub const AHEAD_WRITES_MAX: usize = 16;
 /// Bytes of those payloads together: see [`AHEAD_WRITES_MAX`].
 pub const AHEAD_BYTES_MAX: usize = 64 * 1024;
@@ -101,8 +101,8 @@ pub const WHOLE_BYTES_MIN: usize = 64 * 1024;
 /// Reply messages sent by one system call; Linux takes 1024 vectors, a reply is at most two.
 pub const REPLIES_PER_SEND: usize = 64;
 
-/// The longest TRIM or WRITE_ZEROES that an export gets in one piece, by default. It is a second's
-/// work of a few disks, and the longest time that another request waits for it.
+/// The longest TRIM or WRITE_ZEROES that an export gets uncut, by default. It is a second's work of
+/// a few disks, and the longest time that another request waits for it.
 pub const STRETCH_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Extents in one BLOCK_STATUS reply.

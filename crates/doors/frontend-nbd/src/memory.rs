@@ -13,7 +13,7 @@ use crate::export::Export;
 
 const BLOCK_BYTES: usize = 4096;
 
-/// Bytes behind a lock.
+/// An export of bytes in memory, under a lock.
 #[derive(Debug)]
 pub struct MemoryExport {
     name: String,
@@ -46,7 +46,7 @@ impl MemoryExport {
         Self { block_sizes, ..self }
     }
 
-    /// The bytes, locked.
+    /// The export's bytes, locked.
     pub fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Notices to the operator: problems that clients notice, and that only the operator can solve.
+//! Notices to the operator: problems of clients that only the operator can solve.
 //!
 //! Where it stands: any thread of the server raises them; the program that started it listens. A
 //! notice is repeated only after a while, so that a flood of clients is no flood of lines.
@@ -57,7 +57,8 @@ impl Notice {
         }
     }
 
-    /// Whether this notice marks the beginning or the end of a state: such a notice needs no pause.
+    /// Whether this notice marks the beginning or the end of a condition. Such a notice is reported
+    /// at once, however recent the last one.
     fn is_a_change(self) -> bool {
         matches!(self, Self::NoDescriptors | Self::DescriptorsAgain)
     }

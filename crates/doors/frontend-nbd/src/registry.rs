@@ -1,4 +1,4 @@
-//! The registry of connections, which chooses the connection that must go when there are too many.
+//! The registry of connections. If there are too many, it chooses one to close.
 //!
 //! Where it stands: shared by the accept thread, the connections and `stop`. It holds sockets to
 //! cut, never protocol state. A connection stays in it until its thread has closed the socket.

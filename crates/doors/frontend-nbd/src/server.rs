@@ -208,8 +208,8 @@ impl Server {
     }
 
     /// Stops accepting, lets requests in flight finish until `deadline` from now, then closes.
-    /// Takes at most `deadline` plus [`limits::STOP_GRACE`]. A client that takes no reply for
-    /// [`limits::STOP_PROGRESS_DEADLINE`] is cut before that.
+    /// Takes at most `deadline` plus [`limits::STOP_GRACE`]. A client is cut earlier if it takes no
+    /// reply for [`limits::STOP_PROGRESS_DEADLINE`].
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         self.stop_within(deadline)

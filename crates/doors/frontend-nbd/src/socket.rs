@@ -93,7 +93,7 @@ impl Socket {
         let _ = shutdown(&self.0, Shutdown::Read);
     }
 
-    /// Ends the sending direction: the peer sees the end of the stream behind the last reply.
+    /// Ends the sending direction: the peer sees the end of the stream after the last reply.
     pub(crate) fn stop_sending(&self) {
         let _ = shutdown(&self.0, Shutdown::Write);
     }

@@ -1,5 +1,5 @@
-//! Handles of a running server that a program keeps beside it: [`Tuner`] reads and changes
-//! settings, [`Meter`] reads counters.
+//! Handles by which a program controls a running server: [`Tuner`] reads and changes settings,
+//! [`Meter`] reads counters.
 
 use std::sync::Arc;
 use std::time::Duration;

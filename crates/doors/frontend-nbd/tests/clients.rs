@@ -1,6 +1,6 @@
-//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose
-//! program is missing prints that and passes. Under `cargo xtask test`, which installs the
-//! programs, it fails.
+//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test without
+//! its program prints that, and passes. Under `cargo xtask test`, which installs the programs, it
+//! fails.
 
 use std::path::Path;
 use std::process::Command;

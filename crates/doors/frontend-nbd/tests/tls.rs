@@ -103,7 +103,8 @@ fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
 }
 
-/// A socket behind which blocking threads do TLS: clients without TLS reach the server there.
+/// A socket whose connections blocking threads carry over TLS: clients without TLS reach the server
+/// there.
 fn stripped(served: &TlsServer, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.sock");
@@ -137,7 +138,7 @@ fn strip(mut client: UnixStream, server: &Path, config: Arc<ClientConfig>) -> Op
     client.set_nonblocking(true).ok()?;
     tls.set_buffer_limit(None);
     let mut buffer = vec![0; 64 << 10];
-    // It polls the sockets in a busy loop: a test can afford that.
+    // The thread polls the sockets in a busy loop: a test can afford that.
     let mut waiting: Vec<u8> = Vec::new();
     loop {
         let mut has_moved = false;
@@ -206,7 +207,7 @@ fn who_shows_none_or_a_strangers_is_not_let_in() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (served, _) = serve(known(&authority), Settings::default());
     let (own, others) = (authority.folder("client"), stranger.folder("client"));
-    // A client that trusts the server's authority, and whose certificate another authority signed.
+    // A client that trusts the server's authority, with a certificate of another authority.
     let ca = std::fs::read_to_string(own.path().join("ca-cert.pem")).unwrap();
     write(&others.path().join("ca-cert.pem"), &ca);
     for config in [config(own.path(), false), config(others.path(), true)] {

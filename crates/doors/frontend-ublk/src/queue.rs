@@ -76,7 +76,7 @@ pub(crate) struct Server<E> {
     queue: Arc<Queue>,
     commands: E,
     pending: Vec<Option<PendingRequest>>,
-    /// Entries that have fetched, and that the kernel has not ended.
+    /// Entries with a fetch that the kernel has not ended.
     live: usize,
     under_way: usize,
     held_bytes: usize,

@@ -102,8 +102,8 @@ impl Door {
         Ok(Self { life, thread: Some(thread) })
     }
 
-    /// Answers requests that end before the deadline, and disconnects the client, which may go to
-    /// the next server.
+    /// Answers requests that end before the deadline, then disconnects the client. It may go to the
+    /// next server.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> CloseResult {
         self.end(deadline)

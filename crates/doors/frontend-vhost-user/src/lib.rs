@@ -21,8 +21,8 @@
 //! the client's memory. It admits the next client after the array has ended all operations, so no
 //! late write hits newer data.
 //!
-//! A client is trusted like the process itself: only its user can open the socket. A client that
-//! truncates the file behind its memory ends this process. A guest is not trusted: it cannot name
+//! A client is trusted like the process itself: only its user can open the socket. If a client
+//! truncates the file of its memory, this process ends. A guest is not trusted: it cannot name
 //! memory outside its own, or prolong a turn for ever. The door stops serving a ring that makes no
 //! sense until the client sets it up anew.
 //!

@@ -32,7 +32,7 @@ use crate::memory::{Memory, SharedRegion};
 use crate::queue::{Event, Queue, ServedDisk};
 use crate::ring::{Ring, Setup};
 
-/// The bit that stands for the vhost-user protocol features, beside the device's features.
+/// The bit among the device's features that stands for the vhost-user protocol features.
 const WAY: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
 /// The queues of a session; the door ends them through this.

@@ -1,5 +1,5 @@
-//! The door from outside: clients that send anything, and a correct client that is served
-//! afterwards.
+//! The door from outside: clients that send anything, and after them a correct client, which is
+//! served.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};

@@ -1,5 +1,5 @@
-//! The errors of this file system, with Linux's numbers, which are equal on all architectures that
-//! braid supports.
+//! The errors of this file system, with Linux's numbers: equal on all architectures that braid
+//! supports.
 
 /// Why a request failed, as seen by the program that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -30,7 +30,7 @@ pub enum Step {
     Answer(Reply),
     /// Send this answer; these parameters hold from now on.
     Begin(Reply, SessionParameters),
-    /// Read the range from the array, and answer with the bytes; the range lies within the file.
+    /// Read the range from the array, and answer with its bytes; the range lies within the file.
     Read { offset: u64, length: u32 },
     /// Write the message's payload to the array; the range lies within the file.
     Write { offset: u64, length: u32, durable: bool },

@@ -171,7 +171,7 @@ fn time(is_set: bool, is_now: bool, seconds: u64, nanoseconds: u32) -> Option<Ti
 }
 
 impl Request {
-    /// Reads the arguments of a request; `payload_bytes` came behind them.
+    /// Reads the arguments of a request; `payload_bytes` came after them.
     ///
     /// # Errors
     /// The arguments are too short for the request's kind.

@@ -78,7 +78,7 @@ pub mod falloc {
     pub const ZERO_RANGE: u32 = 0x10;
 }
 
-/// Bits of open(2) that come with each WRITE, equal on all architectures that braid runs on.
+/// Bits of open(2) in each WRITE, equal on all architectures that braid supports.
 pub const O_DSYNC: u32 = 0o10_000;
 /// O_SYNC without the bits of O_DSYNC.
 pub const O_SYNC_ONLY: u32 = 0o4_000_000;
@@ -187,8 +187,8 @@ wire! {
     RingEntry 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
 }
 wire! {
-    /// Headers beside an entry's payload: the head of the request or the answer, the first
-    /// argument, and the entry's fields.
+    /// Headers of an entry, apart from its payload: the head of the request or the answer, the
+    /// first argument, and the entry's fields.
     RingHeader 288 { in_out: [[u64; 8]; 2], op_in: [[u64; 8]; 2], entry: RingEntry }
 }
 wire! {

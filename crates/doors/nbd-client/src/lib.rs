@@ -62,7 +62,7 @@ pub enum ServerMessage {
         cookie: u64,
         /// The offset of the bytes in the export.
         offset: u64,
-        /// The bytes.
+        /// The bytes of the READ.
         bytes: Vec<u8>,
     },
     /// Bytes of a READ that are zeroes and did not cross the wire.
@@ -85,7 +85,7 @@ pub enum ServerMessage {
     Answer {
         /// The request.
         cookie: u64,
-        /// Its result.
+        /// The request's result.
         result: Result<(), ErrorCode>,
     },
 }

@@ -1,7 +1,7 @@
 //! Two small readers of a peer's bytes: one collects a message, one walks over it.
 //!
 //! Where they stand: under both sessions; only they look at raw input. [`Collector`] gathers
-//! exactly the number of bytes asked for, from any number of pieces. [`Cursor`] takes fields off
+//! exactly the number of bytes asked for, from any number of slices. [`Cursor`] takes fields off
 //! the front of a message and returns `None` at its end. They decide nothing.
 //!
 //! Invariants

@@ -2,7 +2,7 @@
 //!
 //! Where it stands: `frontend-nbd` takes a [`ReplyCodec`] when negotiation ends and uses it on any
 //! thread, in any order; replies need no session state. The codec writes headers only: the data of
-//! a READ goes from the export's own buffer to the socket, right behind its header.
+//! a READ goes from the export's own buffer to the socket, right after its header.
 //!
 //! Choices:
 //! - A success without data is a simple reply even with structured replies. The specification

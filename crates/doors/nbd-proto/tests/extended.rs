@@ -11,7 +11,7 @@ use braid_nbd_proto::{
     SubmitError, limits, wire,
 };
 
-/// Bytes of an export that is larger than any range that 32 bits name.
+/// Bytes of an export larger than any range in 32 bits.
 const HUGE: u64 = 3 << 40;
 
 /// A session with extended headers and `base:allocation`, over an export of [`HUGE`] bytes.

@@ -38,7 +38,7 @@ fn memory_stays_within_the_option_limit() {
             let header = option_header(option, length);
             trace_server(&mut session, &[&header]);
             assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX, "{option} {length}");
-            // Sends up to 200 KB of the announced payload; after that the state must still be
+            // Sends up to 200 KB of the announced payload; after that the session must still be
             // sound.
             let sent = vec![0xff_u8; (length as usize).min(200_000)];
             let seen = trace_server(&mut session, &pieces(&sent, &[1, 4096, 65_536]));

@@ -10,7 +10,7 @@ use zerocopy::FromBytes;
 use crate::limits::DESCRIPTORS_MAX;
 use crate::wire::{DESCRIPTOR_BYTES, Descriptor, descriptor_flag};
 
-/// Runs stored without an allocation: as many as a request with one piece of memory has.
+/// Runs stored without an allocation: as many as a request with one run of payload has.
 const INLINE: usize = 4;
 
 /// A run of the guest's memory.

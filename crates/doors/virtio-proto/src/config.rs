@@ -39,7 +39,7 @@ pub const fn offered(shape: &Shape) -> u64 {
     always | access
 }
 
-/// The bytes of the configuration from `offset` on, with zeroes behind its end.
+/// The bytes of the configuration from `offset` on, with zeroes after its end.
 ///
 /// # Panics
 /// When the logical block is invalid for a disk.

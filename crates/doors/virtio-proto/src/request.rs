@@ -53,7 +53,7 @@ pub enum Status {
 /// Why bytes are not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The bytes are shorter than any request.
+    /// The head is shorter than any request's.
     #[error("a request has fewer bytes than its head")]
     Short,
     /// An unknown kind.

@@ -101,7 +101,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Makes a ring with memory for its entries, for queue `number` of the FUSE connection behind
+    /// Makes a ring with memory for its entries, for queue `number` of the FUSE connection of
     /// `device`. The caller keeps `device` open as long as it uses the ring.
     pub(super) fn new(
         device: BorrowedFd<'_>,

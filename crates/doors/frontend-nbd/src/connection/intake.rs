@@ -4,7 +4,7 @@
 //! `braid-nbd-proto`. It does no I/O and knows no limit but its own buffer's.
 //!
 //! A WRITE's payload is received into its final memory. The difficulty is the stream: a receive for
-//! the next header may bring the payload behind it as well, which must then be copied. So a receive
+//! the next header may bring the payload after it as well, which must then be copied. So a receive
 //! asks for as few bytes beyond a payload as can pay off, the *window*:
 //!
 //! ```text
@@ -13,11 +13,11 @@
 //!        └───────────────────────────────── a WRITE ◄─────────────────────────────────────┘
 //! ```
 //!
-//! The rest of a long payload is received alone, a stride at a time: it comes in several pieces
+//! The rest of a long payload is received alone, a stride at a time: it comes in several parts
 //! anyway. A payload may have less memory than its length. When that memory is full, the intake
 //! receives nothing until the payload has more ([`Intake::wants_memory`]). A payload that gets no
-//! memory is received and thrown away ([`Intake::give_up_memory`]), since the next request lies
-//! behind it.
+//! memory is received and thrown away ([`Intake::give_up_memory`]), since the next request follows
+//! it.
 //!
 //! READs have no payload, so a client that reads has all its requests received at once. A client
 //! that writes has nothing copied and one receive per request, or fewer if its writes are guessed

@@ -64,7 +64,7 @@ impl<'a> Client<'a> {
         Self { bytes, served: Vec::new(), copied: 0, memory: usize::MAX, memory_max: usize::MAX }
     }
 
-    /// Feeds the client's whole stream to the intake, in pieces of at most `piece()` bytes.
+    /// Feeds the client's whole stream to the intake, at most `piece()` bytes at a time.
     fn talk(&mut self, intake: &mut Intake, piece: &mut dyn FnMut() -> usize) {
         loop {
             while let Some(event) = intake.poll() {

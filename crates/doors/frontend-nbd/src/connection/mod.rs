@@ -589,12 +589,12 @@ impl Connection {
         Some(batch)
     }
 
-    /// Notes that a part of a batch is out, and that the transport sends more of it.
+    /// Notes that a part of a batch is sent and the transport goes on with the rest.
     pub(crate) fn goes_on_sending(&mut self) {
         self.progress.begin_send();
     }
 
-    /// Takes back a batch that is out, or whose sending failed.
+    /// Takes back a batch after its sending succeeded or failed.
     pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
         self.progress.end_send();
         self.outbox.sent(batch, result.is_ok(), &self.shared.budget);

@@ -456,7 +456,7 @@ impl Outbox {
         self.replies.is_empty() && self.spare.is_some()
     }
 
-    /// Requests that have begun and whose replies are not out.
+    /// Requests whose reply has not been sent.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }

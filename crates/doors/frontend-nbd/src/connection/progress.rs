@@ -3,7 +3,7 @@
 //! Where it stands: a part of [`super::Connection`], which reports the time and all receives and
 //! sends. The connection decides how long the clock may run, and cuts the client after that.
 //!
-//! A client may send a payload in any number of pieces. A piece does not restart the clock; only a
+//! A client may send a payload in any number of parts. A part does not restart the clock; only a
 //! whole *stride* does: [`STRIDE_BYTES`], or all that the receive asked for.
 
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Notes that the client has sent a stride, or all that the receive asked for.
+    /// Notes that the client has sent a stride, or all the bytes of the receive.
     pub(super) fn stride_is_done(&mut self) {
         self.stride = Stride::default();
     }

@@ -9,7 +9,7 @@
 //!                 ▲ multiples of the export's stretch
 //! ```
 //!
-//! Each stretch has `fua` if the request has it. The last piece is at least a stretch long: an
+//! Each stretch has `fua` if the request has it. The last stretch is at least full length: an
 //! export that trims whole sectors would do nothing for a shorter tail, and make nothing durable.
 
 use braid_nbd_proto::Command;
@@ -28,7 +28,7 @@ pub(super) fn first(command: Command, stretch_bytes: u64) -> (ClientRequest, Opt
         _ => unreachable!("{command:?} is not cut"),
     };
     let until = stretch_bytes - offset % stretch_bytes;
-    // The rest is at least a stretch long, so that the last piece is no short tail.
+    // The command is cut only if a full stretch remains, so that the tail is not short.
     let is_cut = length >= until.saturating_add(stretch_bytes);
     let taken = if is_cut { until } else { length };
     let rest = is_cut.then(|| with_range(command, offset + taken, length - taken));

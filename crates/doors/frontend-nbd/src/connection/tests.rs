@@ -282,7 +282,7 @@ fn a_long_write_has_no_more_memory_than_twice_what_has_come() {
     table.send();
     assert_eq!(table.counts().bytes_in_flight, 0);
     assert_eq!(table.counts().bytes_copied, 0);
-    // The client has sent one whole payload; the next one is received in one piece.
+    // The client has sent one whole payload; the next one is received in one go.
     assert!(table.ask(long_write(), &[1]));
     assert_eq!(table.counts().bytes_in_flight, LONG as u64);
     table.connection.close();
@@ -317,8 +317,7 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     while told < LONG && third.say(&vec![1; 1 << 16]) {
         told += 1 << 16;
     }
-    // `told` counts pieces that were sent whole, so not the one in which the connection had to
-    // wait.
+    // `told` counts only whole blocks that were sent, not the block in which the connection waited.
     let tasks = third.take();
     let [(_, ClientRequest::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
     assert_eq!((payload.len(), third.counts().waiting_for_memory), (LONG, 0));

@@ -1,9 +1,9 @@
 //! Memory for a client's probable next requests: more writes of the length of its recent ones.
 //!
 //! Where it stands: under the [`intake`](super::intake). A client often writes the same length
-//! again and again. For such a client one receive has memory for the next header, the payload
-//! behind it, the next header, and so on. So one system call brings many small writes, and their
-//! payloads need no copy.
+//! again and again. For such a client one receive has memory for the next header, the payload after
+//! it, the next header, and so on. So one system call brings many small writes, and their payloads
+//! need no copy.
 //!
 //! ```text
 //!   [ header ][ payload of L ][ header ][ payload of L ][ header ] ...          a guess
@@ -19,7 +19,7 @@ use braid_ring::Payload;
 
 use crate::limits::{AHEAD_BYTES_MAX, AHEAD_WRITES_MAX, WRITES_ALIKE_MIN};
 
-/// A piece of the received stream, with the range of it that the intake has not used yet.
+/// Memory with a part of the received stream, and the range that the intake has not used yet.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) memory: Memory,
@@ -110,7 +110,8 @@ impl WriteGuesses {
         guesses
     }
 
-    /// Turns the `bytes` received into guesses into pieces, and keeps the memory of unused guesses.
+    /// Appends the memory that the received `bytes` filled to `pieces`; keeps the memory of unused
+    /// guesses.
     pub(super) fn take_in(
         &mut self,
         mut guesses: Vec<Guess>,
@@ -135,7 +136,7 @@ impl WriteGuesses {
             }
         }
         assert_eq!(bytes, 0, "no more is received than there was room for");
-        // A client that waits for each reply must not pay for guesses that it never fills.
+        // Shrinks: a client that waits for each reply must not pay for unused guesses.
         self.count = if used == guessed { (guessed * 2).max(1) } else { used + 1 };
         self.spare = guesses;
     }

@@ -95,7 +95,7 @@ impl Tls {
         Ok(Self { config, clients, is_required: true })
     }
 
-    /// Also admits clients that do not ask for TLS.
+    /// Admits clients that do not ask for TLS, too.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { is_required: false, ..self }

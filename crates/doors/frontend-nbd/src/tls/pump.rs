@@ -108,7 +108,7 @@ fn run(
         return Err(EndCause::Gone);
     }
     inner.set_nonblocking(true)?;
-    // A connection that ends counts that itself.
+    // The result is dropped: the connection itself counts its end.
     let _ended = pump(line, inner, heard);
     Ok(())
 }
@@ -129,7 +129,7 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<AdmittedCli
                         heard,
                     });
                 }
-                // An attacker in the middle could have injected the bytes behind STARTTLS.
+                // An attacker in the middle could have injected the bytes after STARTTLS.
                 GateEvent::StartTls { .. } if !heard.is_empty() => return Err(EndCause::Injected),
                 GateEvent::StartTls { client_flags } => {
                     let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
@@ -259,7 +259,7 @@ impl Line {
 /// all bytes.
 fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), EndCause> {
     let mut buffer = vec![0; TURN_BYTES];
-    // Bytes behind the handshake are buffered already; `poll` does not report them again.
+    // Bytes after the handshake are buffered already; `poll` does not report them again.
     let mut is_over = line.receive(&mut plain)?;
     let (mut written, mut is_told) = (0, false);
     loop {

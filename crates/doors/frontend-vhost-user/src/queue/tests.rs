@@ -24,7 +24,7 @@ use crate::ring::{Ring, Setup};
 
 const ENTRIES: u16 = 64;
 const SIZE: u64 = 1 << 20;
-/// The guest's memory: rings, and behind them heads, payloads and statuses.
+/// The guest's memory: rings, then heads, statuses and payloads.
 const GUEST_BYTES: u64 = 4 << 20;
 const USER: u64 = 0x7f00_0000_0000;
 const DESCRIPTORS: u64 = 0x1000;
@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 type Submission = (ClientRequest, Completion);
 
-/// A disk in memory that refuses nothing, and panics at operations that it must not get.
+/// A disk in memory. It refuses nothing, and panics at operations that it must not get.
 struct Store {
     bytes: Mutex<Vec<u8>>,
     /// Operations kept instead of carried out.

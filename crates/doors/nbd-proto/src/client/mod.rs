@@ -283,8 +283,8 @@ impl ClientSession {
         }
     }
 
-    /// Takes a request into the table; returns the bytes to send. A WRITE's payload follows these
-    /// bytes.
+    /// Takes a request into the table; returns the request's bytes for the socket. A WRITE's
+    /// payload follows these bytes.
     ///
     /// # Errors
     /// The request does not fit the negotiated features; the table is unchanged.

@@ -17,8 +17,8 @@
 //!
 //! Source: `doc/proto.md`, "TLS support".
 //!
-//! - Any split of the bytes gives the same events, and the gate keeps no more than an option's
-//!   header: [check: a_gate_hears_the_same_however_bytes_are_cut].
+//! - Any split of the client's bytes gives the same events, and the gate keeps no more than an
+//!   option's header: [check: a_gate_hears_the_same_however_bytes_are_cut].
 
 use std::collections::VecDeque;
 
@@ -208,8 +208,8 @@ mod tests {
 
     const BOTH: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
-    /// Gives the bytes to a gate, `step` at a time. Returns its events except the greeting, and the
-    /// number of bytes that it left over.
+    /// Gives the client's `bytes` to a gate, `step` at a time. Returns its events except the
+    /// greeting, and the number of bytes that it left over.
     fn heard(is_required: bool, bytes: &[u8], step: usize) -> (Vec<GateEvent>, usize) {
         let mut gate = TlsGate::new(is_required);
         let taken: usize = bytes.chunks(step).map(|part| gate.handle_bytes(part)).sum();
@@ -273,7 +273,7 @@ mod tests {
             let bytes = client.concat();
             let whole = heard(is_required, &bytes, usize::MAX);
             for step in 1..20 {
-                // Only events: the number of bytes left over depends on the pieces.
+                // Only events: the number of bytes left over depends on the split.
                 assert_eq!(heard(is_required, &bytes, step).0, whole.0, "{step} {client:?}");
             }
         }

@@ -30,8 +30,8 @@
 //! [`ServerSession::handle_bytes`].
 //!
 //! Invariants
-//! - `handle_bytes` stops behind the message that made an event, so it never swallows payload
-//!   bytes: `tests/fragmentation.rs`.
+//! - `handle_bytes` stops after the message that made an event, so it never swallows payload bytes:
+//!   `tests/fragmentation.rs`.
 //! - A feature never outlives the option that negotiated it:
 //!   `tests/negotiation.rs::contexts_belong_to_one_export`.
 

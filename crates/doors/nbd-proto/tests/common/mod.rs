@@ -45,7 +45,7 @@ pub fn plan(goal: Goal, style: Style) -> ClientPlan {
     }
 }
 
-/// One step of a driver's log: an event, or payload bytes (adjacent pieces joined).
+/// One step of a driver's log: an event, or payload bytes (adjacent runs joined).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriverOutput<E> {
     Event(E),
@@ -60,7 +60,7 @@ fn note_payload<E>(seen: &mut Vec<DriverOutput<E>>, bytes: &[u8]) {
     }
 }
 
-/// Cuts `stream` into pieces of the given lengths, which are used over and over.
+/// Cuts `stream` into slices of the given lengths, used over and over.
 pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
     let mut rest = stream;
     let mut pieces = Vec::new();
