@@ -47,7 +47,7 @@ pub fn state_dir() -> PathBuf {
     state_dir_of(xdg, std::env::home_dir())
 }
 
-/// The state folder of a user who is not root: below `$XDG_STATE_HOME`, or else below the home,
+/// The state folder of a user other than root: below `$XDG_STATE_HOME`, or else below the home,
 /// which comes from `$HOME` or the user database. Without either it is root's folder: a record in
 /// the current folder would not be found again.
 fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {

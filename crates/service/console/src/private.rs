@@ -2,10 +2,9 @@
 //!
 //! The process sets its umask once, at the start. So files, folders and sockets of every crate come
 //! out private, also those of programs that it runs later. A umask that denies the user's own
-//! rights is ignored. The command behind `--run` gets the umask that braid was started with.
+//! rights is ignored. The command of `--run` gets the umask that braid was started with.
 //!
-//! [`check_above`] checks that no other user can replace a folder, [`check_file`] that no other
-//! user can replace a file.
+//! [`check_above`] and [`check_file`] check that no other user can replace a folder or a file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -8,8 +8,8 @@
 //! | SIGXFSZ, SIGPIPE | ignored: the write that is too long, or has no reader, returns an error |
 //! | SIGTSTP, SIGCONT, SIGCHLD, faults such as SIGSEGV | as everywhere |
 //!
-//! Braid catches them instead of ignoring them by disposition, because the command behind `--run`
-//! would inherit a disposition. So that command has its signals as from a shell
+//! Braid catches them instead of ignoring them by disposition, because the command of `--run` would
+//! inherit a disposition. So that command has its signals as from a shell
 //! `[check: the_command_has_its_signals_as_a_shell_gives_them]`.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use rustix::process::Signal;
 pub const ENDING: [Signal; 6] =
     [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::POWER, Signal::XCPU];
 
-/// Named signals that would end a process, and that braid ignores.
+/// Named signals that would end a process, but that braid ignores.
 const IGNORED: [(Signal, &str); 7] = [
     (Signal::USR1, "SIGUSR1"),
     (Signal::USR2, "SIGUSR2"),

@@ -1,6 +1,6 @@
 //! The control API: shows, sets and stops a running array. HTTP/1.1 with JSON on a Unix socket.
 //!
-//! It stands beside the front ends. The program that serves an array gives it a [`ServedArray`];
+//! It stands next to the front ends. The program that serves an array gives it a [`ServedArray`];
 //! its clients are verbs of the command, `curl --unix-socket` and monitors. The crate knows no
 //! engine: its values are plain, and the program fills them. No byte of the array passes through
 //! here.

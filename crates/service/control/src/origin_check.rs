@@ -91,7 +91,7 @@ fn check_page(request: &Request) -> Result<(), Misuse> {
     if is_json { Ok(()) } else { Err(Misuse::NotJson) }
 }
 
-/// A header's values; a value that is no text becomes one that matches nothing.
+/// A header's values; a value that is no text becomes a word without a match.
 fn values<'a>(request: &'a Request, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = request.headers().get_all(name).into_iter();
     values.map(|value| value.to_str().unwrap_or("(no text)"))

@@ -1,8 +1,8 @@
-//! `GET /`: the array's state in a browser. The page is `page.html` beside this file, compiled into
-//! the program. It loads nothing else, polls `/v1/array` and `/v1/elevators`, and shows the content
-//! of `braid status` and `braid top`.
+//! `GET /`: the array's state in a browser. The page is `page.html` next to this file, compiled
+//! into the program. It loads nothing else, polls `/v1/array` and `/v1/elevators`, and shows the
+//! content of `braid status` and `braid top`.
 //!
-//! It stands beside the routes and is the same for every array. It contains no text from an array,
+//! It stands next to the routes and is the same for every array. It contains no text from an array,
 //! so the server escapes nothing; the browser inserts all text through `textContent`.
 //!
 //! [`crate::origin_check`] limits requests from other pages.

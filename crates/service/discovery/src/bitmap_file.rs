@@ -1,4 +1,4 @@
-//! Bitmap files beside arrays: opened, read and created.
+//! Bitmap files outside of members: opened, read and created.
 //!
 //! `braid_ondisk::bitmap_file` parses them; `braid-assembly` checks that they belong to the array.
 
@@ -57,8 +57,8 @@ fn lengthen(path: &Path, access: Access) {
 }
 
 /// Creates an empty file for this bitmap, without holes. md asks the file system for the file's
-/// blocks, writes them itself, and refuses a file with holes. Besides, a file system that fills up
-/// later does not cost the array its bitmap.
+/// blocks, writes them itself, and refuses a file with holes. A file system that fills up later
+/// then does not cost the array its bitmap.
 ///
 /// # Errors
 /// The file exists already, or cannot be created.

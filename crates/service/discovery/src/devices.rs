@@ -117,7 +117,7 @@ pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     Ok(paths)
 }
 
-/// Probes devices. Skips a device that cannot be opened or read, or that has no superblock.
+/// Probes devices. Skips a device without a superblock, and one that cannot be opened or read.
 pub fn look(paths: &[PathBuf]) -> Vec<MemberDevice> {
     let mut found: Vec<MemberDevice> = paths.iter().filter_map(|path| look_at(path)).collect();
     let is_around = |one: &MemberDevice| {

@@ -1,4 +1,4 @@
-//! Maps of copies: a map is a file beside a copy that lists which ranges of the disk the copy has.
+//! Maps of copies: a map is a file next to a copy, and lists the ranges of the disk in the copy.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

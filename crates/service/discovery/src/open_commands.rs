@@ -20,7 +20,7 @@ pub struct OpenCommand {
     pub path: String,
 }
 
-/// The intended use of the bytes.
+/// The intended use of the array's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Reading only.

@@ -19,7 +19,7 @@ pub enum Policy {
     Lockless,
     /// Stripes in partial parity logs, also with a member missing.
     Ppl,
-    /// Stripes in braid's own logs, with a bitmap beside them.
+    /// Stripes in braid's own logs, together with a bitmap.
     Log,
     /// Stripes in a write journal, which has all writes.
     Journal,

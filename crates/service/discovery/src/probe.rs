@@ -43,7 +43,7 @@ pub fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMember, Cl
 }
 
 /// Probes a failing disk or a copy of one. Superblocks and signatures are read from `seen`, a view
-/// of `device` that tolerates unreadable bytes beside them. An unreadable bitmap counts as none, so
+/// of `device` that tolerates unreadable bytes around them. An unreadable bitmap counts as none, so
 /// that it limits no resync. An unreadable other log is an error, because it would pass for clean.
 ///
 /// # Errors
@@ -172,7 +172,7 @@ fn own_log_of(
     }
 }
 
-/// Reads consecutive blocks in large pieces.
+/// Reads consecutive blocks in large runs.
 struct Ahead<'a> {
     device: &'a dyn Member,
     start: u64,
@@ -180,7 +180,7 @@ struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// Bytes of a piece: single blocks would make a journal of gigabytes slow.
+    /// Bytes of a run: single blocks would make a journal of gigabytes slow.
     const PIECE_BYTES: u64 = 1 << 20;
 
     fn new(device: &'a dyn Member) -> Self {
@@ -191,8 +191,8 @@ impl<'a> Ahead<'a> {
         move |offset, block| self.read(offset, block)
     }
 
-    /// Reads a block by itself if the piece around it cannot be read: the piece's other blocks may
-    /// be good.
+    /// Reads a block by itself if the run around it cannot be read: the run's other blocks may be
+    /// good.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> bool {
         if self.copy(offset, block) {
             return true;

@@ -40,7 +40,7 @@ pub struct Ready {
     pub journal: Option<(usize, OpenMember)>,
     /// The result of a replay after an unclean stop.
     pub replayed: Option<ReplayResult>,
-    /// The folder that keeps bytes which a replay overwrites.
+    /// The folder for copies of bytes that a replay overwrites.
     state_dir: PathBuf,
 }
 
@@ -91,7 +91,7 @@ impl Ready {
             .remedy(Risk::Look, "See the data of the intact ones", look))
     }
 
-    /// Makes the journal part of the array: it restarts behind its replayed content.
+    /// Makes the journal part of the array: it restarts after its replayed content.
     fn keep_journal(&mut self) -> Result<(), CliError> {
         let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
         let labels = self.labels();

@@ -33,7 +33,7 @@ use braid_console::output::size::format_size;
 
 /// Most bytes of parity in memory: logs of mdadm's arrays cover a few MiB.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
-/// Most ranges that a message lists; it gives the number of the others.
+/// Most ranges that a message lists; for further ranges the message gives only their number.
 const RANGES_SHOWN: usize = 8;
 
 /// Where the replay writes the parity.

@@ -228,7 +228,7 @@ pub struct Change {
     /// The member that the change affects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// The failure behind the change.
+    /// The failure that caused the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Why>,
     /// The result of the job that ended.
@@ -269,7 +269,7 @@ impl Change {
         self
     }
 
-    /// Sets the failure behind it.
+    /// Sets the failure that caused the change.
     #[must_use]
     pub fn because(mut self, why: Why) -> Self {
         self.cause = Some(why);

@@ -131,7 +131,7 @@ fn parse(bytes: &[u8]) -> Parsed {
 
 /// The two files, for writing.
 trait Store {
-    /// Appends to the current file, durably. An error may leave a part of the bytes.
+    /// Appends to the current file, durably. After an error the file may have a part of `bytes`.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the current file to `length_bytes`.
     fn cut(&mut self, length_bytes: u64) -> io::Result<()>;

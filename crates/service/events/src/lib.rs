@@ -1,6 +1,6 @@
 //! Events: changes of an array, kept in a history and sent to operators and programs.
 //!
-//! Its place: beside the server. The program that serves an array turns the engine's notices into
+//! Its place: next to the server. The program that serves an array turns the engine's notices into
 //! changes ([`notice`]) and tells them to a [`Teller`]. This crate is off the data path, and delays
 //! no request.
 //!

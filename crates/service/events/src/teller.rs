@@ -106,7 +106,7 @@ struct TellerResults {
     is_over: bool,
 }
 
-/// Changes that wait for the thread that tells; pure.
+/// Changes that wait for the telling thread; pure.
 #[derive(Debug, Default)]
 struct Queue {
     changes: VecDeque<Change>,
@@ -516,8 +516,8 @@ mod tests {
         assert_eq!(queue.next(None), Next::End);
     }
 
-    /// While the history fails, numbers continue. Later it receives the events that were told
-    /// meanwhile.
+    /// While the history fails, numbers continue. Once the history can be written, it receives the
+    /// events of that time.
     #[test]
     fn a_history_that_cannot_be_written_is_said_once_and_written_later() {
         let state = tempfile::tempdir().expect("a folder");

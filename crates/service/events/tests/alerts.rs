@@ -53,7 +53,7 @@ fn each_alert_fires_when_it_should_and_not_otherwise() {
     }
 }
 
-/// The tests find an alert that never fires, and one that always does.
+/// Plants an alert that never fires and an alert that always fires; the tests find both.
 #[test]
 fn a_rule_that_is_wrong_fails_a_test() {
     needs!("promtool");

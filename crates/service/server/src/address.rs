@@ -101,10 +101,10 @@ pub fn own_folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-/// The default control socket. Its name is the array's, by which commands look for it, or its UUID
-/// if another array uses that name.
+/// The default control socket. It is named after the array, so that commands find it; after its
+/// UUID if another array uses that name.
 ///
-/// A file beside the socket holds the command that serves the array again: a killed server leaves
+/// A file next to the socket holds the command to serve the array again: a killed server leaves
 /// both behind.
 pub(super) fn own_control(
     (name, uuid): (&str, &str),
@@ -134,7 +134,7 @@ pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
     }
 }
 
-/// Error for a socket that cannot exist, with a command that names another.
+/// Error for a socket that cannot exist; `another` is a command with a different socket.
 pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> CliError {
     if let BindError::System { source, .. } = error
         && is_shortage_of(source)

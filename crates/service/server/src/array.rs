@@ -52,7 +52,7 @@ const DESCRIPTORS_PER_MEMBER: usize = 4;
 /// Time for clients to finish when the array stops.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time for the command behind `--run` to end once the server stops.
+/// Time for the command of `--run` to end once the server stops.
 const COMMAND_GRACE: Duration = Duration::from_secs(3);
 
 /// Settings and tasks that all arrays of a server share.
@@ -77,11 +77,11 @@ pub(super) enum Origin<'a> {
     /// Members to open and examine.
     Named(&'a [PathBuf]),
     /// Members that `braid rescue` has opened: they are only read, and writes go elsewhere. Also
-    /// the arrays beside this one.
+    /// other arrays of the rescue.
     Rescued(Box<Ready>, RescuedOthers),
 }
 
-/// Other arrays rescued beside this one, and the parts on all these arrays.
+/// Other arrays rescued together with this one, and the parts on all these arrays.
 #[derive(Default)]
 pub(super) struct RescuedOthers {
     pub(super) others: Vec<(String, ArrayOrDevice)>,
@@ -315,7 +315,7 @@ fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>
     }
 }
 
-/// Options of arrays that are opened to be served beside a device.
+/// Options of arrays that are served together with a device.
 pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
     options(config, Tuning::default(), None)
 }
@@ -391,8 +391,8 @@ pub(super) fn serve_until_end(
         }
         Ending::Signal => {
             child.ask_to_end();
-            // The command behind `--run` may still use the array; the server's own deadline bounds
-            // the rest.
+            // The command of `--run` may still use the array; the server's own deadline bounds the
+            // rest.
             watch.wait_for_command(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }

@@ -26,7 +26,7 @@ const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4096..=65536;
 pub(super) struct Bounds {
     /// Cache sizes, in bytes, that the array can use.
     pub(super) range: RangeInclusive<u64>,
-    /// Memory that is free, and the limit that bounds it.
+    /// Free memory, and the limit that bounds it.
     pub(super) left: (u64, Limit),
 }
 

@@ -1,4 +1,4 @@
-//! Addresses of a served array, for the lines of `serve`, the API, and the command behind `--run`.
+//! Addresses of a served array, for the lines of `serve`, the API, and the command of `--run`.
 
 /// Addresses under which clients reach an array.
 #[derive(Debug, Clone, Default)]

@@ -24,7 +24,7 @@ const CONNECTIONS_MAX: usize = 16 << 10;
 /// Upper limit of a deadline in seconds: a week.
 const SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-/// Address space for stacks, heaps and rings, beside payloads and cache, if it is limited.
+/// Address space for stacks, heaps and rings, in addition to payloads and cache, if it is limited.
 const OTHER_ADDRESSES: u64 = 96 << 20;
 
 /// Default memory for payloads: half of the memory that a cache of `cache_bytes` leaves, up to a
@@ -95,7 +95,7 @@ fn set(
 /// Changes one setting in a copy of the server's current settings; [`apply`] puts it into effect.
 pub(super) fn set_live(settings: &mut Settings, key: &str, value: &str) -> Result<(), String> {
     let (left, limit) = Room::now().least();
-    // The free memory excludes the memory that payloads have now, so add that.
+    // Payloads have memory already, so add it to the free memory.
     set(settings, (key, value), (left.saturating_add(settings.payload_bytes_max as u64), limit))
 }
 

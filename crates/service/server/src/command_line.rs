@@ -1,5 +1,5 @@
-//! Rebuilds the command line of this process: for advice, and for the note beside the control
-//! socket with the command that starts the server again.
+//! Rebuilds the command line of this process: for advice, and for the note next to the control
+//! socket, which holds the command to start the server again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,8 +52,8 @@ pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
 mod tests {
     use super::*;
 
-    /// Regression: an array served by its name got advice that lists its members, which its unit
-    /// does not name.
+    /// Regression: an array served by its name got advice with a list of members, although its unit
+    /// names none.
     #[test]
     fn advice_keeps_the_name_that_was_given() {
         let said = |line: &str| whom(line.split(' ').map(OsString::from));

@@ -23,11 +23,11 @@ use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out
 pub struct ServerConfig {
     /// The members, in any order; others are recognised and left alone.
     pub members: Vec<PathBuf>,
-    /// The file that has the array's bitmap, beside its members.
+    /// The file with the array's bitmap, if its members do not have it.
     pub bitmap_file: Option<PathBuf>,
-    /// Serve every array that the members belong to, even an array that lacks some of its members.
+    /// Serve every array of the members, even an array without some of its members.
     pub all: bool,
-    /// Options of assembly: which array, whether read-only, and which risks are accepted.
+    /// Options of assembly: the array, whether read-only, and the accepted risks.
     pub assembly: braid_assembly::Options,
     /// NBD addresses. Without an address or a command the server uses a socket named after the
     /// array.
@@ -55,7 +55,7 @@ pub struct ServerConfig {
     pub jobs_paused: bool,
     /// Arrays of one group share their spares.
     pub spare_group: Option<String>,
-    /// Destinations of events, beside the history.
+    /// Destinations of events other than the history.
     pub events: EventConfig,
     /// How long a stop waits while members answer none of their requests; a minute by default.
     pub stop_patience: Option<Duration>,

@@ -101,8 +101,8 @@ fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
     grants.extend(files.iter().cloned().map(Grant::Device));
     grants.extend(["/proc", "/sys", "/dev/disk"].map(|path| Grant::Read(path.into())));
     grants.push(Grant::Folder(state_dir.to_path_buf()));
-    // The server writes and removes files beside the sockets. A later step reports a folder that
-    // cannot be made.
+    // The server writes and removes files in the sockets' folder. A later step reports a folder
+    // that cannot be made.
     let _ = own_folder();
     grants.push(Grant::Folder(running::folder()));
     let unix = |address: &Address| match &address.endpoint {

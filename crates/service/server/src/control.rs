@@ -2,8 +2,8 @@
 //!
 //! `braid-control` has the API itself: paths, connections, permissions. The socket is made like
 //! those of clients, so only this user may connect. The server answers until the array has stopped:
-//! the client that asked for the stop hears the result, and other clients hear that a stop is under
-//! way.
+//! it answers the stop's client with the result, and other clients with the error that a stop is
+//! under way.
 
 mod array;
 pub(crate) mod consistency;
@@ -53,7 +53,7 @@ pub(super) struct ControlSocket {
     note: Option<Note>,
 }
 
-/// A file beside a socket; drop removes it.
+/// A file next to a socket; drop removes it.
 struct Note(PathBuf);
 
 impl Drop for Note {
@@ -82,7 +82,7 @@ impl ControlSocket {
         Ok(Some(Self { listener, path, note: None }))
     }
 
-    /// Adds a note beside the socket. If that fails, only a hint is lost.
+    /// Adds a note next to the socket. If that fails, only a hint is lost.
     pub(super) fn with_note(self, path: &Path, text: &str) -> Self {
         let note = std::fs::write(path, format!("{text}\n")).is_ok();
         Self { note: note.then(|| Note(path.to_path_buf())), ..self }

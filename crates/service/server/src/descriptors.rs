@@ -24,11 +24,11 @@ const LIST: &str = "/proc/self/fd";
 /// Lower bound of the shell limit that root is advised to set.
 const ENOUGH: u64 = 1024;
 
-/// Descriptors beside those of clients: at most 32 clients of the control socket, its runtime, and
-/// reads of system state.
+/// Descriptors other than those of clients: at most 32 clients of the control socket, its runtime,
+/// and reads of system state.
 const SPARE: u64 = 48;
 
-/// Raises the limit for `clients` beside open and expected descriptors.
+/// Raises the limit to fit `clients` in addition to open and expected descriptors.
 pub(super) fn raise(clients: usize) {
     let limit = getrlimit(Resource::Nofile);
     let (Some(soft), Some(open)) = (limit.current, open_by(LIST.as_ref())) else { return };

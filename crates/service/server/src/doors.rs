@@ -1,4 +1,4 @@
-//! Doors of the array beside its exports: a file, a block device, a disk of virtual machines.
+//! Doors of the array other than its exports: a file, a block device, a disk of virtual machines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Doors {
         Ok(Self { file, device, machines })
     }
 
-    /// Addresses of the doors, beside the exports' `uris`.
+    /// Addresses of the doors, together with the exports' `uris`.
     pub(super) fn addresses(&self, uris: Vec<String>) -> ClientAddresses {
         let word = |path: &Path| path.display().to_string();
         ClientAddresses {

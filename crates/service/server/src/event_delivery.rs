@@ -34,7 +34,7 @@ use braid_discovery::ready::Ready;
 /// Time for hooks to deliver the last events once the array has stopped.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Destinations of events, beside the history.
+/// Destinations of events other than the history.
 #[derive(Clone, Debug)]
 pub struct EventConfig {
     /// A shell command to run for each event.
@@ -326,7 +326,7 @@ pub(super) struct StartFacts {
     degraded: u16,
     can_lose: u16,
     dirty: bool,
-    /// Stale members, and how many events each is behind.
+    /// Stale members, and how many events each lacks.
     stale: Vec<(String, u64)>,
 }
 

@@ -1,7 +1,7 @@
 //! Adapts an array or a device to the NBD server.
 //!
 //! It stands between the server's [`Export`] and a [`Disk`]. Requests and completions pass
-//! unchanged; this module adds the facts that NBD announces beside the size.
+//! unchanged; this module adds the facts that NBD announces in addition to the size.
 //!
 //! The smallest block is a byte, since any byte is writable (by reading the sector around it),
 //! unless the array declares another. The preferred block is the largest power of two that divides

@@ -1,4 +1,4 @@
-//! The FUSE door of `braid serve`: the array as a file, beside NBD.
+//! The FUSE door of `braid serve`: the array as a file, in addition to NBD.
 
 use std::path::Path;
 use std::sync::Arc;

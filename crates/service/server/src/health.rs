@@ -1,7 +1,7 @@
 //! An array's incidents since its start: which members went out, when and why, for later queries.
 //!
-//! Notices and the operator's changes of members fill it. It does not record which member has which
-//! slot now; the array answers that.
+//! Notices and the operator's changes of members fill it. It does not record the members of slots;
+//! the array answers that.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,10 +43,10 @@ pub(crate) struct Health(Mutex<Incidents>);
 struct Incidents {
     out: BTreeMap<u16, Incident>,
     slow: BTreeMap<u16, Incident>,
-    /// Members whose slot another member took after they went out, with that slot; and spares that
-    /// failed.
+    /// Members that went out and then lost their slot to another, with that slot; and failed
+    /// spares.
     replaced: Vec<(Option<u16>, Incident)>,
-    /// Replacements that are being filled, by the slot of the member that they replace.
+    /// Replacements that are being filled, by the slot of the replaced member.
     filling: BTreeMap<u16, String>,
     /// Label of each slot's last member.
     last_labels: BTreeMap<u16, String>,
@@ -190,7 +190,7 @@ impl Health {
         self.incidents().gone.get(&slot).cloned()
     }
 
-    /// Members whose slot another one has taken, and spares that failed.
+    /// Members that lost their slot to another member, and failed spares.
     pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
         self.incidents().replaced.clone()
     }

@@ -1,7 +1,7 @@
 //! Server state and reports for an operator's changes of members.
 //!
-//! It stands beside the control API, which decides and acts ([`super::control`]). A member gets its
-//! name first, then the array learns of it, so every listener knows the name. The report of a
+//! It stands next to the control API, which decides and acts ([`super::control`]). A member gets
+//! its name first, then the array learns of it, so every listener knows the name. The report of a
 //! change precedes all notices of the array about that member.
 
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ pub(crate) struct Membership {
     pub(super) opens_nothing: bool,
     /// A lock that one request at a time holds.
     changing: Mutex<()>,
-    /// Path of the control socket; the command that serves the array again may lie beside it.
+    /// Path of the control socket; the note with the command to serve the array again may lie next
+    /// to it.
     control: Mutex<Option<PathBuf>>,
 }
 

@@ -107,7 +107,7 @@ pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::E
     reporter.aside("jobs-not-kept", &facts, &text);
 }
 
-/// A running array, and its records beside its members.
+/// A running array, and its records outside of members.
 pub(super) struct OpenArray {
     pub(super) volume: Arc<Volume>,
     pub(super) keeper: Keeper,

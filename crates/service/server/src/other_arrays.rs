@@ -1,5 +1,5 @@
-//! Arrays rescued beside another, for volumes that span several. One server serves them, and only
-//! their exports appear.
+//! Arrays rescued together with another, for volumes that span several. One server serves them, and
+//! only their exports appear.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,8 @@ mod tests {
     use super::super::device::Device;
     use super::*;
 
-    /// A device beside another was not flushed at the stop: writes in its overlay were lost.
+    /// A device served together with an array was not flushed at the stop: writes in its overlay
+    /// were lost.
     #[test]
     fn what_was_written_to_a_device_beside_an_array_is_durable_at_the_stop() {
         let folder = tempfile::tempdir().expect("a folder");

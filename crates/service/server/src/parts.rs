@@ -1,5 +1,5 @@
-//! Arrays opened before they are served, and the parts on them; each part is an export beside the
-//! whole.
+//! Arrays opened before they are served, and the parts on them; each part is an export in addition
+//! to the array's.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use braid_frontend_nbd::Export;
 
 use super::device::Device;
 
-/// An array to serve, the arrays beside it, and the parts on them.
+/// An array to serve, other arrays on the same server, and the parts on all of them.
 pub struct RescuedArrays {
     /// The array.
     pub first: ArrayOrDevice,
     /// Arrays on the same server, with their names.
     pub others: Vec<(String, ArrayOrDevice)>,
-    /// Parts. Array number 0 is `first`; the others follow in the order of `others`.
+    /// Parts. Array number 0 is `first`; numbers from 1 follow the order of `others`.
     pub parts: Vec<Box<dyn Part>>,
 }
 

@@ -571,7 +571,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// Reports a warning about something beside the array.
+    /// Reports a warning about something other than the array.
     pub(super) fn aside(&self, event: &str, facts: &Value, text: &str) {
         if self.json {
             return self.event(event, facts);

@@ -1,4 +1,4 @@
-//! Several arrays in one server: groups members by array, and runs each array beside the others.
+//! Several arrays in one server: groups members by array, and runs all arrays at a time.
 //!
 //! It stands in front of [`super::array`], which serves each array on a thread of its own. The
 //! arrays share workers, listeners and memory for payloads. Each has its own control socket,
@@ -15,7 +15,7 @@
 //! without it must make up for it later. The server refuses that (B033) unless `--all` is given.
 //!
 //! Invariants
-//! - An array that cannot be served, fails or is stopped leaves the others as they are:
+//! - An array that cannot be served, fails or is stopped leaves other arrays as they are:
 //!   `tests/e2e/several_arrays.rs`.
 
 mod shared_server;
@@ -52,8 +52,7 @@ pub(super) struct Group {
 
 /// The members by array, if they belong to several arrays and the configuration chooses none.
 ///
-/// A member that cannot be opened or read goes to the first array, whose start will report the
-/// error.
+/// An unreadable member goes to the first array, whose start will report the error.
 pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliError> {
     if config.members.len() < 2 || config.names_array() || config.bitmap_file.is_some() {
         return Ok(None);

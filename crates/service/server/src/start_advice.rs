@@ -1,4 +1,5 @@
-//! Advice beside the error for an unusable member: the command that serves the array all the same.
+//! Advice in addition to the error for an unusable member: the command that serves the array all
+//! the same.
 //!
 //! ```text
 //!   not writable; it and the others readable ──▶ the same command with --read-only

@@ -1,4 +1,4 @@
-//! The ublk door of `braid serve`: the array as a block device of this machine, beside NBD.
+//! The ublk door of `braid serve`: the array as a block device of this machine, in addition to NBD.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The vhost-user door of `braid serve`: the array as a disk of virtual machines, beside NBD.
+//! The vhost-user door of `braid serve`: the array as a disk of virtual machines, in addition to
+//! NBD.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

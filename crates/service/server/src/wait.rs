@@ -33,7 +33,7 @@ enum WatchEvent {
     Ignored(i32),
 }
 
-/// A handle of the command behind `--run`; `None` if the kernel gives no handle.
+/// A handle of the command of `--run`; `None` if the kernel gives no handle.
 pub(crate) struct RunningCommand(Option<OwnedFd>);
 
 impl RunningCommand {
@@ -131,7 +131,7 @@ impl Watch {
     pub(crate) fn wait_for_command(&self, time: Duration) {
         let deadline = Instant::now() + time;
         let left = || deadline.saturating_duration_since(Instant::now());
-        // It makes no difference to the caller whether the command ended or the time is up.
+        // The caller does not care whether the command ended or the time is up.
         while let Ok(WatchEvent::Ignored(_)) = self.heard.recv_timeout(left()) {}
     }
 

@@ -1,7 +1,8 @@
-//! The meaning of each code: title, exit status, and the text behind `braid help CODE`.
+//! The meaning of each code: title, exit status, and the text of `braid help CODE`.
 //!
-//! An explanation says what the state is, what braid did about it (mostly: it wrote nothing) and
-//! where the way out lies. It is about the kind of error; the error itself carries the names.
+//! An explanation says what the array's state is, what braid did about it (mostly: it wrote
+//! nothing) and where the way out lies. It is about the kind of error; the error itself carries the
+//! names.
 
 use std::str::FromStr;
 

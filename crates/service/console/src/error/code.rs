@@ -27,7 +27,7 @@ pub enum Code {
     MemberCount = 8,
     /// Not an NBD URI that can be served.
     UriInvalid = 9,
-    /// The same member was named twice.
+    /// A member was named twice.
     SameMemberTwice = 11,
     /// The members already hold data.
     HoldsData = 12,

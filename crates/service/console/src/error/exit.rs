@@ -23,7 +23,7 @@ pub enum Exit {
     Degraded,
     /// `status --exit-code`: the array refuses writes.
     Broken,
-    /// `status --exit-code`: the state is unknown.
+    /// `status --exit-code`: the array's state is unknown.
     Unknown,
     /// Stopped by a signal before the work was done.
     Interrupted,

@@ -75,7 +75,7 @@ fn codes_that_scripts_know_keep_their_numbers() {
 fn exit_statuses_are_those_of_the_table() {
     let numbers: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.number()).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 10, 11, 12, 13, 130]);
-    // The same numbers as those of `mdadm --detail --test`.
+    // `mdadm --detail --test` has these numbers, too.
     let health = [Exit::Done, Exit::Degraded, Exit::Broken, Exit::Unknown];
     assert_eq!(health.map(Exit::number), [0, 1, 2, 4]);
     assert!(Exit::TABLE.iter().all(|(_, meaning)| !meaning.is_empty()));

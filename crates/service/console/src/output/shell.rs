@@ -9,7 +9,7 @@ use shlex::Quoter;
 
 /// The text as one word of a POSIX shell or of fish; unchanged if it needs no quotes.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
-    // A word that begins with a dash would be read as an option, and quotes do not change that.
+    // A word with a dash in front would be read as an option, even in quotes.
     if text.starts_with('-') {
         return Cow::Owned(quote(&format!("./{text}")).into_owned());
     }

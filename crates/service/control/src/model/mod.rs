@@ -28,5 +28,5 @@ pub use status::{Status, Unheard};
 pub use stop::{StopPlan, Stopped};
 pub use top::{MemberRates, Rates, Top, TopArray};
 
-/// The version of the values: that of the paths, `/v1`.
+/// The version of the API's values: that of the paths, `/v1`.
 pub const VERSION: u32 = 1;

@@ -193,7 +193,7 @@ fn of_nothing_but_broken_members_the_fault_is_named() {
     assert_eq!(error.code(), Code::MemberTruncated);
 }
 
-/// md decides by its own rules, and uses a member that is stale here, or that replaces another.
+/// md decides by its own rules: it uses members that braid calls stale or a replacement.
 #[test]
 fn the_kernel_is_given_all_members_of_the_array_and_no_stranger() {
     let of = |label: &str, verdict| {

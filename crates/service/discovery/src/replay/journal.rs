@@ -37,7 +37,7 @@ pub struct JournalDevice<'a> {
     pub label: &'a str,
     /// The device, open.
     pub device: &'a OpenMember,
-    /// The folder that keeps bytes which the replay overwrites.
+    /// The folder for copies of bytes that the replay overwrites.
     pub state_dir: &'a PathBuf,
 }
 
@@ -46,7 +46,7 @@ pub struct JournalDevice<'a> {
 pub struct JournalResult {
     report: Report,
     target: ReplayTarget,
-    /// Whether to empty the journal. For serving it is not emptied: it restarts behind its content.
+    /// Whether to empty the journal. For serving it is not emptied: it restarts after its content.
     empties: bool,
     /// The `braid undo` number of the overwritten superblock.
     saved: Option<u64>,

@@ -1,4 +1,5 @@
-//! An array's problems, braid's reaction, and the operator's options: a pure function of the state.
+//! An array's problems, braid's reaction, and the operator's options: a pure function of the
+//! array's state.
 //!
 //! Commands are whole, with the operator's own names, and this version supports each. The worst
 //! problem comes first.
@@ -332,7 +333,7 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
     }
 }
 
-/// Advice about slots that had no member at the start, or whose members were removed.
+/// Advice about slots without a member since the start, or since its removal.
 fn missing(array: &Array, word: &str) -> Option<Advice> {
     let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
     let never: Vec<String> = missing()

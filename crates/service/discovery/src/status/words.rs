@@ -22,7 +22,7 @@ pub fn byte_order_words(order: ByteOrder) -> &'static str {
     }
 }
 
-/// The values besides the array that a text depends on.
+/// Inputs of a text other than the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Whether the terminal shows more than ASCII.

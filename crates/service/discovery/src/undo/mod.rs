@@ -74,11 +74,11 @@ pub struct PlannedCommand<'a> {
     pub zeroes: bool,
     /// The number of the record that this command undoes, if it is an undo.
     pub undoes: Option<u64>,
-    /// The mark beside the record until the command is complete.
+    /// The mark next to the record until the command is complete.
     pub mark: Mark<'a>,
 }
 
-/// The mark beside a command's record until the command is complete.
+/// The mark next to a command's record until the command is complete.
 #[derive(Debug, Clone, Copy)]
 pub enum Mark<'a> {
     /// No mark: each of the command's writes leaves usable devices.

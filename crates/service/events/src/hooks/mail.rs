@@ -38,13 +38,13 @@ pub struct Address(String);
 /// Why a text is no valid recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It is empty or too long.
+    /// The address is empty or too long.
     #[error("an address has 1 to 254 characters")]
     Length,
-    /// It has a forbidden character, such as a space, a comma or the end of a line.
+    /// The address has a forbidden character, such as a space, a comma or the end of a line.
     #[error("{0:?} is not allowed in an address; give one address without a name: user@host")]
     Character(char),
-    /// It has neither one part nor two parts around an @.
+    /// The address has neither one part nor two parts around an @.
     #[error("it is not user@host, and no user of this machine")]
     Parts,
 }

@@ -28,13 +28,13 @@ pub struct Url(Uri);
 /// Why a text is no valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// It is no URL.
+    /// The address is no URL.
     #[error("it is no URL: {0}")]
     Invalid(String),
-    /// It names no host, or its scheme is not http or https.
+    /// The address names no host, or its scheme is not http or https.
     #[error("it must begin with {SCHEMES} and a host")]
     Scheme,
-    /// It contains a password, which the list of processes would show.
+    /// The address contains a password, which the list of processes would show.
     #[error("it must not have a user or password")]
     Credentials,
 }

@@ -53,7 +53,7 @@ impl Arrays {
         self.snapshots.iter().map(|one| (of(one, []), number(value(one)))).collect()
     }
 
-    /// Several samples for each array, told apart by one more label.
+    /// Several samples for each array, which one more label distinguishes.
     fn by<'s, I: IntoIterator<Item = (String, u64)>>(
         &'s self,
         label: &'static str,

@@ -82,7 +82,7 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves these arrays' metrics at `address`, and the routes of `beside`. With port 0 the
+    /// Serves these arrays' metrics at `address`, and also the routes of `beside`. With port 0 the
     /// system picks a free port.
     ///
     /// # Errors

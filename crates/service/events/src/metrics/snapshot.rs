@@ -21,11 +21,11 @@ pub enum State {
     Degraded,
     /// A member is being rebuilt.
     Rebuilding,
-    /// It refuses writes: too many members are lost, or the storage below a member is full.
+    /// The array refuses writes: too many members are lost, or the storage below a member is full.
     Failed,
-    /// It is read-only.
+    /// The array is read-only.
     ReadOnly,
-    /// It has been stopped.
+    /// The array has been stopped.
     Stopped,
 }
 
@@ -51,17 +51,17 @@ impl State {
 /// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// Reads and writes use it.
+    /// Reads and writes use the member.
     Active,
-    /// Writes use it, reads avoid it.
+    /// Writes use the member, reads avoid it.
     Slow,
-    /// It has a slot, and is being recovered.
+    /// The member has a slot, and is being recovered.
     Rebuilding,
-    /// It waits for a slot.
+    /// The member waits for a slot.
     Spare,
-    /// It does not answer, and is out; it comes back by itself.
+    /// The member does not answer, and is out; it comes back by itself.
     Away,
-    /// It failed, and is out.
+    /// The member failed, and is out.
     Failed,
 }
 

@@ -292,7 +292,7 @@ impl Facts {
         slots
     }
 
-    /// Members whose slot another one has taken, and spares that failed.
+    /// Members that lost their slot to another member, and failed spares.
     fn replaced(&self) -> Vec<Slot> {
         let row = |(slot, out): (Option<u16>, Incident)| Slot {
             slot,

@@ -43,7 +43,7 @@ pub(super) const AFTER_ITS_JOURNAL: &str = "serve it again with the journal's de
 
 const POLICY: &str = "consistency";
 pub(super) const CHUNK: &str = "bitmap-chunk";
-/// Key of the bitmap file beside the members.
+/// Key of the bitmap file outside of members.
 pub const FILE: &str = "bitmap-file";
 pub(super) const KEYS: [&str; 3] = [POLICY, CHUNK, FILE];
 /// Value for no bitmap file.
@@ -58,7 +58,7 @@ enum CurrentPolicy {
     Bitmap(u64),
     ParityLogs,
     Journal,
-    /// braid's own logs. If a bitmap stands beside the logs: the bytes for each of its bits.
+    /// braid's own logs. With a bitmap in addition: the bytes for each of its bits.
     OwnLogs(Option<u64>),
 }
 
@@ -167,7 +167,7 @@ impl Consistency {
         let file = self.asked_file.clone().unwrap_or_else(|| self.file.clone());
         let refused = RefusalContext { volume, named, asked, file: file.clone() };
         let is_moved = file != self.file;
-        // A request that sets only `bitmap-file` asks for a bitmap in that file.
+        // If a request sets only `bitmap-file`, it asks for a bitmap in that file.
         let policy = match (self.policy, had) {
             (None, Policy::Resync) if file.is_some() && is_moved => Policy::Bitmap,
             (policy, had) => policy.unwrap_or(had),
@@ -189,7 +189,7 @@ impl Consistency {
             (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
             _ => {}
         }
-        // A lockless bitmap is made with its array, and no log stands beside it.
+        // A lockless bitmap is made with its array, and never goes together with a log.
         let is_lockless = volume.bitmap().is_some_and(|look| look.unwritten.is_some());
         let has_bitmap = match current {
             CurrentPolicy::Bitmap(bytes) | CurrentPolicy::OwnLogs(Some(bytes)) => Some(bytes),
@@ -363,7 +363,7 @@ struct RefusalContext<'a> {
 }
 
 impl RefusalContext<'_> {
-    /// Refuses a bitmap file that makes no sense for the policy, or that exists already.
+    /// Refuses a bitmap file that exists already, or makes no sense for the policy.
     fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
         if is_moved && path.symlink_metadata().is_ok() {
             let there = OpenError::AlreadyExists { path: path.to_path_buf() };

@@ -111,7 +111,7 @@ fn is_busy(jobs: &[Job]) -> bool {
     jobs.iter().any(|job| job.state != JobState::Waiting)
 }
 
-/// The job that the array needs and whose last attempt failed.
+/// The job that the array needs, if the last attempt failed.
 fn refused(ground: Ground, snapshot: &JobsSnapshot) -> Option<JobKind> {
     let is_refused = |kind: JobKind| {
         let last = snapshot.last.iter().find(|last| last.kind == kind);

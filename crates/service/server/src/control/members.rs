@@ -49,15 +49,15 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// A member's standing in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It has a slot.
+    /// The member has a slot.
     Active,
-    /// It is to replace the member of a slot.
+    /// The member is to replace the member of a slot.
     Replacing,
-    /// It is a spare without a slot.
+    /// The member is a spare without a slot.
     Waiting,
-    /// It has the write journal.
+    /// The device has the write journal.
     Journal,
-    /// It failed, and its device is still open.
+    /// The member failed, and its device is still open.
     Out,
 }
 
@@ -79,7 +79,7 @@ struct RequestContext<'a> {
     word: String,
     ground: Ground,
     members: Vec<CurrentMember>,
-    /// The other array, if the device was a spare of one.
+    /// The array from which the device comes, if it was a spare there.
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
     devices: RequestDevices,

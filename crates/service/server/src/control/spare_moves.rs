@@ -5,7 +5,7 @@
 //!                                                                         └─▶ it cannot be had: its server: spare
 //! ```
 //!
-//! Each array has its own process and finds the others by their control sockets in the runtime
+//! Each array has its own process and finds other arrays by their control sockets in the runtime
 //! folder. The array that lacks a member asks. The server of the spare removes it as for an
 //! operator, and refuses a second array. Between the two requests the device belongs to no array,
 //! and a stop waits for the second. If this process is killed there, the other array's history
@@ -32,7 +32,7 @@ struct Offer<'a> {
     path: &'a str,
 }
 
-/// Spares that other arrays of the group offer, in the order in which to request them: the array
+/// Spares on offer from other arrays of the group, in the order in which to request them: the array
 /// with the most spares first. An array that is not whole needs its spares itself, and offers none.
 fn offers<'a>(own_uuid: &str, group: &str, all: &'a [RunningArray]) -> Vec<Offer<'a>> {
     let in_group = SettingValue::from(group);
@@ -140,7 +140,7 @@ impl Answers {
         let removed: Result<MembersAnswer, ClientError> = removed;
         match removed {
             Ok(_) => {}
-            // The other array's server refuses the second of two requests for a spare.
+            // If two arrays request a spare, its server refuses the second request.
             Err(ClientError::Refused(problem)) if problem.code != silent => return Err(None),
             // The spare may have left despite the error, for example with requests still
             // unanswered.

@@ -234,7 +234,7 @@ impl Board {
         Ok(answer)
     }
 
-    /// Samples the job until sampling ends; calls `fails` when the state cannot be saved.
+    /// Samples the job until sampling ends; calls `fails` when the jobs' state cannot be saved.
     fn sample(&self, volume: &Volume, fails: &impl Fn(&Path, &io::Error)) {
         let mut noted = self.noted();
         while !noted.is_over {
@@ -457,7 +457,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread; it calls `fails` when the state cannot be saved.
+    /// Starts the thread; it calls `fails` when the jobs' state cannot be saved.
     ///
     /// # Errors
     /// The thread could not start.

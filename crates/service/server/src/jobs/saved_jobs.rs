@@ -1,5 +1,5 @@
-//! Job state saved in the state folder, so that a restart remembers how jobs ended and when the
-//! next check is due.
+//! Job state saved in the state folder, so that a restart remembers the jobs' ends and the time of
+//! the next check.
 //!
 //! ```text
 //!   <state folder>/arrays/<UUID>.jobs     how the last job of each kind ended, and the schedule of checks

@@ -1,8 +1,8 @@
 //! Shared parts of several arrays: one server, which starts when each array is ready or has failed,
 //! and ends with the last.
 //!
-//! An array that ends before the others withdraws its export: listings omit it, new clients do not
-//! find it, and connected clients get ESHUTDOWN.
+//! An array that ends before other arrays withdraws its export: listings omit it, new clients do
+//! not find it, and connected clients get ESHUTDOWN.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,8 +2,8 @@
 //!
 //! As in `create`, recognised data is overwritten only if the operator named it, and the device's
 //! first and last bytes are saved before. One rule differs: a stale member of the same array holds
-//! nothing that the array lacks, and needs no name. The rule excludes devices that are newer, that
-//! ran apart, or that are clones of a member in use.
+//! nothing that the array lacks, and needs no name. The rule excludes devices that are newer, ran
+//! apart, or are clones of a member in use.
 //!
 //! If the array's bitmap covers everything that a stale member missed, the member keeps the rest of
 //! its data; mdadm calls that a re-add. Its data area then belongs to the array, and is neither
@@ -193,8 +193,8 @@ impl Candidate {
     }
 }
 
-/// Opens each device for examination before locking it. So a device that is named twice, or that is
-/// a member already, gets that error and not "busy".
+/// Opens each device for examination before locking it. So a device that is named twice or is a
+/// member already gets that error and not "busy".
 fn candidates(
     context: &RequestContext<'_>,
     devices: &[String],
@@ -350,8 +350,7 @@ fn judge(context: &RequestContext<'_>, label: &str, existing: &Existing) -> Devi
     DeviceContent { things, old, found }
 }
 
-/// Why a device that was a member of this array may hold data that the array lacks; `None` if it
-/// does not.
+/// Why a former member of this array may hold data that the array lacks; `None` if it does not.
 fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
     let clone = ours.iter().find(|one| {
@@ -378,8 +377,7 @@ fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     ran_apart.then(|| "it was used without any of these members".to_owned())
 }
 
-/// Checks that the request names all recognised data and nothing else, and that each name is
-/// unambiguous.
+/// Checks that the request names all recognised data and nothing else, each by an unambiguous name.
 fn check_names(
     context: &RequestContext<'_>,
     wanted: &MembersWanted,
