@@ -14,7 +14,7 @@
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `bench` | figures of the lab that moved against another revision |
-//! | `hostile-memory` | clients that make a server hold memory, beside other servers |
+//! | `hostile-memory` | clients that make a server hold memory, compared with other servers |
 
 mod bench;
 mod build;

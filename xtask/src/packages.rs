@@ -5,8 +5,8 @@
 //! the tools that they miss.
 //!
 //! A QEMU with NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked
-//! under `target`, beside the installed one, so that the system does not change. If the backport
-//! cannot be had, the test that wants it prints that ([`newer`]).
+//! under `target`, in addition to the installed one, so that the system does not change. If there
+//! is no backport, its test prints that ([`newer`]).
 
 use std::process::{Command, Stdio};
 
@@ -95,7 +95,7 @@ pub(crate) fn ensure() -> Result<()> {
     Ok(())
 }
 
-/// The command line that installs the missing packages, for an operator who is not root.
+/// The command line to install the missing packages, for an operator other than root.
 fn line(missing: &[&str]) -> String {
     let names = missing.join(" ");
     format!("sudo apt-get update && sudo apt-get install --yes --no-install-recommends {names}")

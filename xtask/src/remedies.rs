@@ -1,4 +1,4 @@
-//! Checks that tests have run every command that braid's refusals offer.
+//! Checks that tests have run every command in braid's refusals.
 //!
 //! ```text
 //!   crates/{cli,service,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
@@ -14,7 +14,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tidy::files;
 
-/// Environment variable with the path of the file in which tests note the labels that they ran.
+/// Environment variable with the path of the file in which tests note labels of commands that they
+/// ran.
 pub(crate) const VARIABLE: &str = "BRAID_REMEDIES_RUN";
 
 /// Labels of commands that no test runs, and why.

@@ -1,8 +1,8 @@
 //! `cargo xtask sim`: runs the simulator in release, for a bounded time.
 //!
 //! First it compares the traces of one seed in debug and in release. Then it runs many seeds for
-//! most of the time, beside histories of clones and strangers, and the small worlds. At the end
-//! every planted bug must be noticed, and every marked path be taken. The simulator's output is the
+//! most of the time, and histories of clones and strangers, and the small worlds. At the end every
+//! planted bug must be noticed, and every marked path be taken. The simulator's output is the
 //! report. The simulator has one thread, so two processes run at a time; the seed of each decides
 //! its run.
 //!

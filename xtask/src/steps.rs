@@ -5,9 +5,9 @@
 //!   -> oracle, crash-loop, lab, package, guests, filesystems (three at a time) -> demo -> summary
 //! ```
 //!
-//! Steps that wait more than they compute run beside each other, each in its own process, whose
-//! output is shown at its end. Cheap steps come first. The first failing step ends the run with its
-//! name. A step that cannot run on this machine reports that, and the summary lists it as skipped.
+//! Steps that mostly wait run at the same time, each in its own process; its output is shown at its
+//! end. Cheap steps come first. The first failing step ends the run with its name. If a step cannot
+//! run on this machine, it reports that, and the summary lists it as skipped.
 //!
 //! Invariants:
 //! - the summary of a failed run names the failing step and nothing after it
@@ -31,7 +31,7 @@ use crate::{
 
 /// Time limit of the whole run on two cores; a longer run is reported at the end.
 const BUDGET: Duration = Duration::from_secs(30 * 60);
-/// Tests that run at a time for each core, in a program whose tests wait more than they compute.
+/// Tests at a time for each core, in a program whose tests mostly wait.
 const WAITING_PER_CORE: usize = 2;
 /// The prefix of a step's summary line.
 const SAID: &str = "== ";
@@ -70,7 +70,7 @@ enum StepResult {
 struct Step {
     name: &'static str,
     run: fn() -> Result<StepResult>,
-    /// Whether the step may run beside neighbouring steps that have this flag.
+    /// Whether the step may run at the same time as neighbouring steps with this flag.
     beside: bool,
 }
 
@@ -186,8 +186,7 @@ fn has_room() -> Result<()> {
 /// A step's line of the summary, and its error.
 type StepSummary = (String, Option<anyhow::Error>);
 
-/// Runs the steps; returns a line for each step that was reached, and the failure that ended the
-/// run.
+/// Runs the steps; returns a line for each step reached, and the failure that ended the run.
 fn go_through(
     steps: &[Step],
     skip: &[String],
@@ -377,7 +376,8 @@ fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> 
         command.arg(format!("--kill-after={GRACE_SECONDS}"));
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-        // The longest program mostly waits for servers; the program that runs beside it computes.
+        // The longest program mostly waits for servers; the program that runs at the same time
+        // computes.
         let is_longest = program.name == LONGEST;
         let per_core = if is_longest { WAITING_PER_CORE } else { 1 };
         let left_out = skipped.iter().filter(|_| is_longest).flat_map(|name| ["--skip", name]);
@@ -430,7 +430,7 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, line: &str) {
-        // The mark may stand behind words of the test harness.
+        // The mark may stand after words of the test harness.
         if let Some((_, why)) = line.split_once(braid_test_needs::MARK) {
             *self.skipped.entry(why.to_owned()).or_default() += 1;
         }

@@ -20,9 +20,9 @@ use super::model::{End, Model, SECTOR_BYTES, SectorCounts, content};
 const DEPTH: usize = 16;
 /// Longest write, in sectors: more than a row of the arrays used here.
 const WRITE_SECTORS_MAX: u64 = 600;
-/// Piece size for reading the whole array.
+/// Request size for reading the whole array.
 const READ_SECTORS: usize = 512;
-/// Piece size for reads that may fail in part.
+/// Request size for reads that may fail in part.
 const COMPARED_SECTORS: usize = 8;
 /// A live server answers within this time, even on a busy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

@@ -28,7 +28,7 @@ use super::round::Shape;
 use crate::programs::output;
 use crate::server::{Server, StartResult, send};
 
-/// Write-hole policies by the word that `create` takes, and the levels that have them.
+/// Write-hole policies by the word for `create`, and the levels that have them.
 const POLICIES: [(&str, &[&str]); 6] = [
     ("resync", &["4", "5", "6"]),
     ("bitmap", &["4", "5", "6"]),

@@ -131,7 +131,7 @@ impl Model {
         self.answers
     }
 
-    /// Notes that a FLUSH succeeded that was sent when there were `covered` answers.
+    /// Notes a successful FLUSH, which was sent after `covered` answers.
     pub(super) fn flushed(&mut self, covered: u64) {
         let sectors: Vec<usize> = self.later.keys().copied().collect();
         for sector in sectors {
@@ -245,7 +245,7 @@ fn name(version: u32) -> String {
     }
 }
 
-/// Describes the write that these bytes come from, as far as the bytes show it.
+/// Describes the write of the bytes `found`, as far as they show it.
 fn describe(found: &[u8]) -> String {
     if found.iter().all(|byte| *byte == 0) {
         return "zeroes".to_owned();

@@ -65,7 +65,7 @@ pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<ExamineOutput>> {
     Ok(all)
 }
 
-/// Checks that the members of an array that was stopped in order agree in all common fields.
+/// Checks that the members of an array stopped in order agree in all common fields.
 pub(super) fn assert_agree(all: &[ExamineOutput]) -> Result<()> {
     for key in ["Array UUID", "Events", "Raid Level", "Raid Devices", "Array State", "State"] {
         for examined in all {

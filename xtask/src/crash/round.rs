@@ -112,7 +112,8 @@ pub(super) struct Round<'a> {
     cache: &'static str,
     /// Whether power was cut since fio wrote.
     foreign_lost: bool,
-    /// The number of sectors that the model client writes; fio has the others, if it takes part.
+    /// The number of sectors that the model client writes; fio has the remaining sectors, if it
+    /// takes part.
     own_sectors: usize,
     foreign: Option<Foreign>,
     foreign_runs: Option<Child>,

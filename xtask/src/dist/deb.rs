@@ -73,7 +73,7 @@ pub(super) fn package(
     Ok(package)
 }
 
-/// The packages that the program depends on, from the libraries that it links.
+/// The program's dependencies, from the libraries that it links.
 fn depends(stage: &Path, processor: Processor) -> Result<String> {
     let objdump = format!("{}objdump", processor.tools()?);
     let linked = said(

@@ -1,4 +1,4 @@
-//! `cargo xtask guests`: virtual machines whose disk is an array that this machine serves.
+//! `cargo xtask guests`: virtual machines whose disk is an array served by this machine.
 //!
 //! ```text
 //! mod          choice of scenes; their common parts

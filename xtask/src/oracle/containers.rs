@@ -1,7 +1,7 @@
 //! Containers with foreign metadata, made by the real mdadm: Intel's (IMSM) and DDF. Their volumes
-//! have every level that braid reads in containers, healthy and in states that rescue must judge.
+//! have every level that braid reads in containers, healthy and in states for rescue to judge.
 //!
-//! Stands beside `states`; fixtures go to `oracle/containers`. Containers differ from md's own
+//! Stands next to `states`; fixtures go to `oracle/containers`. Containers differ from md's own
 //! arrays in two ways. mdadm wants whole disks, so each member is a loop device over its region.
 //! And one disk is in several volumes, so a member's data area begins at its first sector and holds
 //! all volumes. Volume N is stamped with generation N, so that a sector's stamp identifies its
@@ -15,7 +15,7 @@ use super::guest::{Case, Ending};
 const IMSM_SECTORS: u64 = 49_152;
 /// Sectors of a disk with DDF, which reserves 32 MiB at the end of each disk.
 const DDF_SECTORS: u64 = 81_920;
-/// Size of the data area, which begins at the first sector; both formats keep metadata behind it.
+/// Size of the data area, which begins at the first sector; both formats keep metadata after it.
 const DATA_KIB: u64 = 7168;
 
 /// A story: name, metadata, members, shell, and its purpose.

@@ -98,7 +98,7 @@ fn raw(
 type Sums = BTreeMap<u64, Vec<usize>>;
 
 /// For each member, its sectors that are no repeated word and equal the sum of the other members.
-/// At each place only the last such member has a sum; the others define it.
+/// At each place only the last such member has a sum; the members before it define the sum.
 fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) -> Vec<Sums> {
     let mut all = vec![Sums::new(); images.len()];
     let sectors = columns.iter().map(Vec::len).min().unwrap_or(0);
@@ -263,7 +263,7 @@ fn write(facts: &[(String, String)], fixture: &Fixture) -> Result<String> {
 /// A row of zeroes at least this long gets a line of its own.
 const ZEROES_MIN: usize = 12;
 
-/// Pieces of bytes between long rows of zeroes, with their offsets.
+/// Runs of bytes between long rows of zeroes, with their offsets.
 fn pieces(bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut pieces: Vec<(usize, usize)> = Vec::new();
     for at in (0..bytes.len()).filter(|at| bytes[*at] != 0) {

@@ -105,7 +105,7 @@ pub(crate) fn extract(drive: &File, regions: &[Region], folder: &Path) -> Result
     Ok(())
 }
 
-/// Copies bytes into a file that has a hole at that place.
+/// Copies bytes into `target`, which has a hole at that place.
 fn copy(source: &File, from: u64, target: &File, to: u64, bytes: u64) -> Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut done = 0;

@@ -167,7 +167,7 @@ fn direct(turner: &mut Turner) {
         spec.making = Making::PatchedLinear;
         spec.name = format!("raid0-3-64k-m0.90-unequal-default-{word}");
     }
-    // A chunk that is no power of two, which only raid0 may have.
+    // A chunk that is no power of two: only raid0 allows it.
     turner.add(Level::Raid0, None, ("1.2", 12), &[6232; 3]);
 }
 

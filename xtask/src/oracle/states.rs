@@ -1,6 +1,6 @@
 //! Arrays in the states that assembly must judge, each made by a short story with the real md.
 //!
-//! Stands beside `golden`, which holds healthy arrays. Writes after an event are stamps of
+//! Stands next to `golden`, which holds healthy arrays. Writes after an event are stamps of
 //! generation 2 and later, so that a stale member is visible by its content.
 
 use super::drive::Member;

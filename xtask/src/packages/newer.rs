@@ -1,5 +1,5 @@
-//! Newer packages from the distribution's backports, unpacked and not installed: `qemu-utils`
-//! beside the installed QEMU, and a kernel with ublk_drv.
+//! Newer packages from the distribution's backports, unpacked and not installed: `qemu-utils` in
+//! addition to the installed QEMU, and a kernel with ublk_drv.
 //!
 //! apt gets lists of its own, so that the system's lists stay unchanged. A failure to fetch is
 //! printed and ends nothing: tests that need the package are skipped with the reason.
@@ -16,8 +16,8 @@ const FOLDER: &str = "target/newer-qemu";
 /// Folder of the unpacked kernel with ublk_drv.
 const KERNEL_FOLDER: &str = "target/newer-kernel";
 
-/// The package that depends on the newest kernel for clouds, which has the driver and a third of
-/// the usual size.
+/// The package that depends on the newest kernel for clouds: it has the driver, and a third of the
+/// usual size.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Unpacks QEMU if the installed one is too old.

@@ -373,7 +373,7 @@ fn defines_type(code: &str, name: &str) -> bool {
     })
 }
 
-/// The place of a method's call, by the name of the value.
+/// The place of a method's call, by the name of the method's value.
 fn call(module: &Module<'_>, code: &str, method: &Method) -> Option<usize> {
     let own = inherent_impls(&module.code).iter().any(|(_, name)| *name == method.type_name)
         || defines_type(&module.code, &method.type_name);

@@ -1,7 +1,7 @@
 //! Rules about crates: permitted dependencies.
 //!
-//! Reads `cargo metadata`, so it sees dependencies behind features and renames. The table below is
-//! the drawing in ARCHITECTURE.md, one row for each crate.
+//! Reads `cargo metadata`, so it sees dependencies of features, and renamed ones. The table below
+//! is the drawing in ARCHITECTURE.md, one row for each crate.
 //!
 //! Normal and build dependencies follow the table. Dev-dependencies may also name pure crates, but
 //! no others: a pure crate's tests stay pure.
@@ -129,7 +129,7 @@ const ROWS: [Row; 45] = [
         registry: &["landlock", "libc", "rustix", "seccompiler", "thiserror"],
     },
     Row { name: "braid-member", workspace: &["braid-block-ioctl"], registry: ANY },
-    // Names for the shared state of threads, with the model checkers behind them.
+    // Names for the shared state of threads, backed by the model checkers.
     Row { name: "braid-concurrency", workspace: &[], registry: &["loom", "shuttle"] },
     Row { name: "braid-ring", workspace: &["braid-concurrency"], registry: ANY },
     // Threads around a machine of states. It knows no RAID, so that the lab measures it alone.
@@ -192,7 +192,8 @@ const ROWS: [Row; 45] = [
     },
     // Knows values and HTTP; its caller provides the content.
     Row { name: "braid-control", workspace: &[], registry: ANY },
-    // Runs beside the server, outside the data path: notices, and the places that they are sent to.
+    // Runs next to the server, outside the data path: notices, and the places that they are sent
+    // to.
     Row {
         name: "braid-events",
         workspace: &["braid-console", "braid-control", "braid-geometry", "braid-runtime"],

@@ -66,7 +66,7 @@ fn is_value(code: &str, at: usize, end: usize) -> bool {
     is_bug(bug) && values.starts_with(&kept) && code[close..].trim_start().starts_with(';')
 }
 
-/// The text in the parentheses at `open`, without white space, and the offset behind the
+/// The text in the parentheses at `open`, without white space, and the offset after the
 /// parentheses.
 fn arguments(code: &str, open: usize) -> Option<(String, usize)> {
     let mut depth = 0_usize;
@@ -83,7 +83,7 @@ fn arguments(code: &str, open: usize) -> Option<(String, usize)> {
     None
 }
 
-/// The first brace behind `from` that opens outside of parentheses.
+/// The first brace after `from` that opens outside of parentheses.
 fn opening_brace(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(from) {

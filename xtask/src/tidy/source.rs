@@ -107,7 +107,7 @@ impl Source {
     }
 }
 
-/// The offset behind the item that starts at `start`: behind its closing brace, or its semicolon.
+/// The offset after the item that starts at `start`: after its closing brace, or its semicolon.
 pub(super) fn block_end(code: &str, start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut square = 0_usize;
@@ -175,7 +175,7 @@ fn classify(text: &str) -> Vec<Kind> {
 fn mark(stream: TokenStream, text: &str, kinds: &mut [Kind]) {
     for tree in stream {
         let all = tree.span().byte_range();
-        // The tokens that stand for a documentation comment have that comment's place.
+        // A documentation comment's tokens have the comment's place.
         if text[all.clone()].starts_with("//") || text[all.clone()].starts_with("/*") {
             continue;
         }

@@ -59,8 +59,7 @@ const ORDERED: [&str; 9] = [
     "sim",
 ];
 
-/// Words behind a fence for which rustdoc takes the block for Rust code; without a word it does
-/// too.
+/// Words after a fence for which rustdoc takes the block for Rust code; without a word it does too.
 const EXAMPLES: [&str; 8] = [
     "rust",
     "no_run",

@@ -19,7 +19,7 @@ use crate::packages;
 /// inserts the last one.
 const MODULES: [&str; 1] = ["ublk_drv"];
 
-/// This machine's programs that the guest gets beside braid.
+/// This machine's programs that the guest gets in addition to braid.
 const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdiscard"];
 
 /// The last line of the guest's script.

@@ -5,8 +5,8 @@
 //!         -> apply: make files, save overwritten bytes, wipe, zero, superblocks -> look again
 //! ```
 //!
-//! It does not resync. Members that existed before and were not zeroed get superblocks that say so,
-//! as mdadm writes them, and the command tells the operator.
+//! It does not resync. Like mdadm it marks members that existed before and were not zeroed in their
+//! superblocks, and tells the operator.
 //!
 //! Invariants:
 //! - with `-n`, or refused, not one byte changes (`tests/create_refusals.rs`);

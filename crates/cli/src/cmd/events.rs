@@ -1,6 +1,6 @@
 //! `braid events`: prints recent events of arrays, and with `-f` new ones.
 //!
-//! It reads the history in the state folder, which needs no server. With `-f` it also listens to
+//! It reads the history in the state folder, so it needs no server. With `-f` it also listens to
 //! running arrays over their control sockets, which needs no history.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ enum StreamMessage {
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let path = args.array.as_deref().filter(|word| word.contains('/'));
-    // Only the server behind a socket knows the array's UUID.
+    // Only the server at a socket knows the array's UUID.
     let uuid = path.map(|path| running::find(path).map(|found| found.array.uuid)).transpose()?;
     let (state_dir, array) = (&globals.state_dir, uuid.as_deref().or(args.array.as_deref()));
     let kept = match histories(state_dir, array) {

@@ -6,8 +6,8 @@
 //!                                                  \--> assemble -> verdicts, array or refusal
 //! ```
 //!
-//! A member that cannot be opened or read is reported in its place, and the others are examined all
-//! the same. The command fails with that error only if no member could be read.
+//! An unreadable member is reported in its place, and the other members are examined all the same.
+//! The command fails with that error only if no member could be read.
 //!
 //! Exit status: 0 an array could be served and is healthy; 3 something needs attention (degraded,
 //! stale, damaged, refused, ...); 10 no md superblock on any of them (`tests/examine.rs`).

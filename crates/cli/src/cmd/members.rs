@@ -250,7 +250,7 @@ fn tell(answer: &MembersAnswer, globals: &Globals, words: impl FnOnce() -> Strin
     if globals.json {
         outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
     } else {
-        // These lines contain commands with device names, so they are made printable.
+        // The lines contain commands with device names, so they are made printable.
         words().lines().for_each(|line| outln!("{}", printable(line)));
     }
 }
@@ -369,7 +369,7 @@ fn failed(answer: &MembersAnswer, word: &str) -> String {
         (_, 1.., true) => {
             lines.push(format!("  a spare waits; start the rebuild:  braid resume {word}"));
         }
-        // A spare that waits, or that took the slot meanwhile.
+        // A spare waits, or has taken the slot meanwhile.
         _ => {
             lines.push("  a spare takes its place by itself, and is rebuilt".to_owned());
             lines.push(format!("  wait for the end:  braid wait {word} --for rebuild"));

@@ -127,7 +127,7 @@ fn stopped_first(error: CliError, record: &Record) -> CliError {
 }
 
 /// The record to undo. Without a number it is the newest; if that is an interrupted undo, the
-/// record that the undo was putting back.
+/// record that it was to put back.
 fn find(args: &Args, globals: &Globals) -> Result<RecordFile, CliError> {
     let find = |number| {
         let record_file = undo::find(&globals.state_dir, number);

@@ -52,11 +52,11 @@ enum For {
 /// The judgement of one look.
 #[derive(Debug, PartialEq, Eq)]
 enum Judgement {
-    /// The array has reached the state, and whether the outcome is good.
+    /// The array has reached the awaited state, and whether the outcome is good.
     So { is_well: bool, text: String },
-    /// The array has not reached the state yet.
+    /// The array has not reached the awaited state yet.
     NotYet(String),
-    /// The array cannot reach the state without an operator.
+    /// The array cannot reach the awaited state without an operator.
     Never(Why),
 }
 
@@ -295,8 +295,8 @@ mod tests {
     use super::*;
     use braid_discovery::status::sample::{slot, tank};
 
-    /// A RAID-6 whose slot 3 has this state, and a spare beside it, which replaces the member in
-    /// slot 1 or waits for any slot.
+    /// A RAID-6 with a spare and with slot 3 in this state. The spare replaces the member in slot
+    /// 1, or waits for any slot.
     fn waited_for(last: SlotState, state: SlotState, replaces: Option<u16>) -> Array {
         let mut array = tank(&[Ok, Ok, Ok, last]);
         array.slots.push(Slot { slot: None, replaces, ..slot(0, state) });

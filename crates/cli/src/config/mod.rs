@@ -375,7 +375,7 @@ impl File<'_> {
         }
     }
 
-    /// The value, as it would stand on a command line.
+    /// The setting's value, as it would stand on a command line.
     fn word(&self, name: &str, value: &Value<'_>) -> Result<String, FileError> {
         match value.get_ref() {
             DeValue::String(word) => Ok(word.to_string()),

@@ -1,7 +1,7 @@
 //! Entries of systemd's journal in its native protocol: one datagram each, with searchable fields.
 //!
-//! `MESSAGE` holds the text with the fields behind it, for reading. Each field also stands alone,
-//! as `BRAID_` and its name, for searching: `journalctl BRAID_MEMBER=/dev/sdc`.
+//! `MESSAGE` holds the text and then the fields, for reading. Each field also stands alone, as
+//! `BRAID_` and its name, for searching: `journalctl BRAID_MEMBER=/dev/sdc`.
 
 use std::fmt::{Debug, Write};
 use std::io;
@@ -86,9 +86,9 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
 #[derive(Default)]
 struct Fields {
     message: String,
-    /// The other fields, as text.
+    /// Fields other than the message, as text.
     text: String,
-    /// The other fields, as the journal's fields.
+    /// Fields other than the message, as the journal's fields.
     bytes: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! A bitmap file beside the members, with braid's own log in it for levels with parity: created,
+//! A bitmap file outside of members, with braid's own log in it for levels with parity: created,
 //! served, killed, dropped, lost; and the errors of unsuitable files.
 
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -43,7 +43,7 @@ pub(crate) fn block(number: u64, seed: u8) -> Vec<u8> {
     crate::kit::random_bytes(number << 8 | u64::from(seed), BLOCK_BYTES)
 }
 
-/// A client that writes and flushes block after block, until told to end, or its server ends.
+/// A client that writes and flushes block after block, until `is_over` is set or its server ends.
 pub(crate) fn writes(
     served: &ServerProcess,
     blocks: &Blocks,

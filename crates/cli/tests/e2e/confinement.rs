@@ -92,7 +92,8 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     ok(&array, &["replace", "tank", "2", "--with", &other]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert_eq!(status(&array)["slots"][2]["member"], other.as_str());
-    // The server still has the failed device open: `braid` can open it after its removal.
+    // The server still has the failed device open, so `add` is refused: `braid` can open it only
+    // after its removal.
     ok(&array, &["fail", "tank", &other]);
     let refused = array.braid(&["add", "tank", &other], &[]);
     let problem: Value = serde_json::from_str(refused.stdout.trim()).expect("JSON");

@@ -1,5 +1,5 @@
-//! Reports beside standard output: history, hooks, metrics, service manager. Also the sockets that
-//! the service manager passes on.
+//! Reports outside of standard output: history, hooks, metrics, service manager. Also the sockets
+//! that the service manager passes on.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -112,7 +112,7 @@ const CASES: [ExpectedReport; 5] = [
     },
 ];
 
-/// Writes and flushes until told to end, so that the array stays active; errors are allowed.
+/// Writes and flushes until `ends` is set, so that the array stays active; errors are allowed.
 fn keep_busy(socket: &std::path::Path, begun: &Barrier, ends: &AtomicBool, flushes: bool) {
     let mut client = Client::connect(socket, PATIENCE);
     for cookie in 0.. {

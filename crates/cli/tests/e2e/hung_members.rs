@@ -3,7 +3,7 @@
 //! answers again.
 //!
 //! The members are files on a FUSE file system that hangs on request. A thread that waits for a
-//! hanging member is stuck in the kernel, and no signal ends that. A worker that waited would be
+//! hanging member is stuck in the kernel, even when a signal arrives. A worker that waited would be
 //! lost, with its clients and members.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -288,7 +288,7 @@ fn a_copy_is_filled_from_the_others() {
     }
 }
 
-/// A copy that ended early, with and without its map, or a disk behind a bridge that hides its end.
+/// A copy ended early (with and without its map), or a bridge hides the end of the disk.
 #[test]
 fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
     let array = Array::create(RAID_5);

@@ -45,7 +45,7 @@ fn with_spare(shape: Shape) -> Array {
     Array::create_with("tank", shape, "16M", &["--spare", "1"])
 }
 
-/// Changes eight sectors of a member's data area behind the server's back.
+/// Changes eight sectors of a member's data area without the server's knowledge.
 fn spoil(array: &Array, slot: usize, byte: u8) {
     let member = std::fs::OpenOptions::new().write(true).open(&array.members[slot]);
     member.and_then(|file| file.write_all_at(&[byte; 4096], 12 << 20)).expect("a member");

@@ -1,5 +1,5 @@
-//! Parity logs, md's and braid's own, that are added and dropped while clients write, and the
-//! errors where that is impossible.
+//! Parity logs, md's and braid's own: added and dropped while clients write, and the errors where
+//! that is impossible.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -95,7 +95,7 @@ fn a_log_that_was_given_up_is_not_believed() {
     }
 }
 
-/// The bitmap beside braid's own log can change the size of its bits.
+/// With braid's own log, too, the bitmap can change the size of its bits.
 #[test]
 fn bits_beside_a_log_are_made_anew() {
     let array = Array::create_with("tank", RAID_6, "16M", &["--consistency", "log"]);

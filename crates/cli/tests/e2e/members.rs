@@ -492,7 +492,7 @@ fn what_members_cannot_do_is_refused_and_changes_nothing() {
             assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
         }
     }
-    // The same device cannot be added twice.
+    // A device cannot be added twice.
     done(&array, &["add", "tank", text(&new)]);
     refused(&array, &["add", "tank", text(&new)], "B057", 12);
     refused(&array, &["add", "tank", text(&hard)], "B057", 12);

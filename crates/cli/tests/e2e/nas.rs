@@ -25,7 +25,7 @@ mod lvm;
 const SECTOR: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// A partition of a disk: its first sector, its length in sectors, and pieces of data in it.
+/// A partition of a disk: its first sector, its length in sectors, and runs of data in it.
 struct Slice {
     start: u64,
     sectors: u64,

@@ -1,8 +1,8 @@
 //! Operators' mistakes, typed as they were reported: none of them loses a byte.
 //!
 //! Each mistake comes from reports about mdadm, md and zpool: an array created over instead of
-//! started, the wrong disk pulled, failed, added or forgotten, a stale disk put back, a copy beside
-//! the original. At the end braid's own remedy must read back all written data; a refusal must
+//! started, the wrong disk pulled, failed, added or forgotten, a stale disk put back, a copy named
+//! with the original. At the end braid's own remedy must read back all written data; a refusal must
 //! change nothing.
 
 use std::fs::OpenOptions;

@@ -176,7 +176,7 @@ fn a_replay_makes_parity_on_the_members_fit_and_may_be_done_again() {
 /// Size of the blocks; every second one is written.
 const BLOCK: usize = 4096;
 
-/// Checks that every block in flight is old or new, and that every other block is unchanged.
+/// Checks that blocks in flight are old or new, and all other blocks unchanged.
 #[track_caller]
 fn assert_nothing_lost(found: &[u8], (before, after): (&[u8], &[u8]), may_be_torn: bool) {
     let blocks = found.chunks(BLOCK).zip(before.chunks(BLOCK)).zip(after.chunks(BLOCK));

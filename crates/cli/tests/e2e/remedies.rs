@@ -2,7 +2,7 @@
 //!
 //! `remedies_served` covers the refusals of a running array. The kit tries each remedy that only
 //! reads, wherever a test makes braid refuse (`kit/remedies.rs`). This file covers three kinds of
-//! other remedies: those that change or destroy, those that the operator completes, and those of
+//! other remedies: those that change or destroy, those with a blank for the operator, and those of
 //! refusals in no other test.
 
 use std::fs::{File, OpenOptions, Permissions};

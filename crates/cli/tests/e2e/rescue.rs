@@ -75,7 +75,8 @@ fn read_export(array: &Array, served: &ServerProcess, name: &str) -> Vec<u8> {
     fs::read(&path).expect("what was copied")
 }
 
-/// Reads the array in pieces: each is right, or at risk and fails. Returns the numbers of both.
+/// Reads the array block by block: each is right, or at risk and fails. Returns the numbers of
+/// both.
 pub(crate) fn right_or_at_risk(
     served: &ServerProcess,
     content: &[u8],
@@ -721,7 +722,7 @@ fn a_copy_beside_its_member_is_left_out_by_hand() {
     assert!(contents(&all) == before, "a member was written");
 }
 
-/// Every call that opens a member opens it read-only, and no call that writes names one.
+/// Every open of a member is read-only, and no call that writes names a member.
 #[test]
 fn no_write_reaches_a_member() {
     needs!("strace", "nbdcopy");

@@ -162,7 +162,7 @@ impl Both {
         for (slot, whole) in widest.iter().enumerate() {
             let mut image = whole.clone();
             let start = bytes(self.data_offset);
-            // The rest is noise.
+            // Sectors without data of the array hold noise.
             let noise = random_bytes(91 + slot as u64, image.len() - start);
             image[start..].copy_from_slice(&noise);
             if let Some(old) = old.get(slot) {
@@ -358,12 +358,12 @@ fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> 
     head
 }
 
-/// A chunk size that changes in place, with mdadm's copies of the regions that md overwrites.
+/// A chunk size that changes in place, with mdadm's copies of the overwritten regions.
 fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
     let both = Both::new(RAID_5_OF_4, RAID_5_LONGER);
     let position = 4 * 3 * 256;
     let array = both.at(position, 0);
-    // md was at work behind the checkpoint: the content there fits neither shape.
+    // md was at work after the checkpoint: the content there fits neither shape.
     let piece = 3 * 256;
     let ahead = both.data_offset + RAID_5_LONGER.rows_sectors(position);
     for path in &array.members {
@@ -388,7 +388,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     // md continues unless stopped, and records its position only every ten seconds.
     let rest = both.content.len() as u64 - position * 512;
     assert_eq!(risk["length_bytes"], rest, "{found:#}");
-    // Without its backup, data behind the checkpoint is not returned, and the rest is right.
+    // Without its backup, data after the checkpoint is not returned, and data before it is right.
     let served = ServerProcess::rescued(&array, &["--read-only"], &array.members);
     let (right, failed) = right_or_at_risk(&served, &both.content, &found);
     assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
@@ -575,7 +575,7 @@ fn a_backup_of_another_array_or_time_is_refused() {
     served.stop();
     let ran = array.braid(&["rescue", "--discard"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    // Torn while written: the head before the data differs from the one behind.
+    // Torn while written: the head before the data differs from the head after.
     let mut torn = backup(&uuid, seconds, parts, &both.content);
     torn[40] = 16;
     put(torn);

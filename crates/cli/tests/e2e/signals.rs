@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::kit::{Array, RAID_1, RAID_5, needs};
 
-/// All signals except those that no process can catch, and those that mean a fault of the process.
+/// All signals except the uncatchable ones, and those that mean a fault of the process.
 fn sendable() -> impl Iterator<Item = i32> {
     const NOT_OURS: [i32; 12] = [
         Signal::KILL.as_raw(),

@@ -62,7 +62,7 @@ fn an_image_that_is_not_raw_is_made_raw_before_anything_is_solved() {
             "{name}"
         );
         fs::remove_file(&within).expect("ours");
-        // The image beside a sound member is reported, too.
+        // If the image is named together with a sound member, it is reported, too.
         let told =
             array.run_braid(["rescue", text(sound), text(&image)].map(str::to_owned).to_vec());
         assert!(told.stdout.contains(&format!("is {kind}: {what}")), "{}", told.stdout);

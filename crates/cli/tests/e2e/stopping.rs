@@ -26,7 +26,7 @@ fn assert_kept(array: &Array, served: &ServerProcess, kept: &[u8], what: &str) {
     assert_same(&served.read_all(array)[..KEPT_BYTES], kept, what);
 }
 
-/// A member's content behind its superblock, bitmap and logs.
+/// A member's content after its superblock, bitmap and logs.
 fn data_of(array: &Array) -> Vec<u8> {
     let last = array.members.last().expect("a member");
     std::fs::read(last).expect("a member").split_off(1 << 20)

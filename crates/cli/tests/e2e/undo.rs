@@ -40,7 +40,7 @@ fn made_over(array: &Array, more: &[&str]) -> Vec<Vec<u8>> {
     before
 }
 
-/// Checks that the command is refused with this code and cause, and that nothing changes.
+/// Checks that the command is refused with this code and cause, and changes nothing.
 #[track_caller]
 fn assert_refused(array: &Array, words: &[&str], code: &str, why: &str) -> Value {
     let members: Vec<PathBuf> = array.present();
@@ -329,7 +329,7 @@ fn an_undo_of_which_a_part_was_done_does_the_rest() {
     let array = Array::create(RAID_5);
     let old = made_over(&array, &[]);
     std::fs::write(&array.members[0], &old[0]).expect("a member");
-    // One device is half done: its superblock is back, the sectors behind it are not.
+    // One device is half done: its superblock is back, the sectors after it are not.
     put(&array.members[1], SUPERBLOCK_BYTES, &old[1][4096..4608]);
     let undone = done(&array, &["undo"]);
     let effects = undone["members"].as_array().expect("members").iter();

@@ -473,8 +473,8 @@ fn a_journal_that_makes_no_sense_is_refused() {
     assert!(cut.examined()["error"].as_str().is_some(), "{}", cut.examined());
 }
 
-/// Writes pieces one after the other, then kills the server. Returns the bytes that were
-/// acknowledged, and those that were submitted.
+/// Writes block after block, then kills the server. Returns the numbers of acknowledged and of
+/// submitted bytes.
 fn writes_until_it_is_killed(served: ServerProcess, at: usize, bytes: &[u8]) -> (usize, usize) {
     const EACH: usize = 20_000;
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));

@@ -99,7 +99,7 @@ fn a_read_only_disk_is_not_taken_in() {
         refused(&array, verb, "B054", 1);
     }
     refused(&array, &["create", "other", "--level", "1", &word, "missing"], "B054", 1);
-    // A spare that becomes write-protected fails, with that cause.
+    // A spare fails when it becomes write-protected, with that cause.
     may_be_written(&loops.0[0], true);
     assert!(array.braid(&["spare", "tank", &word], &[]).status.success());
     may_be_written(&loops.0[0], false);

@@ -23,7 +23,7 @@ use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out
 pub struct ServerConfig {
     /// The members, in any order; others are recognised and left alone.
     pub members: Vec<PathBuf>,
-    /// The file with the array's bitmap, if its members do not have it.
+    /// The array's bitmap file; `None` if its bitmap is on members, or it has none.
     pub bitmap_file: Option<PathBuf>,
     /// Serve every array of the members, even an array without some of its members.
     pub all: bool,

@@ -154,8 +154,8 @@ fn crash(
     Ok(CrashImages { name, kind, images, by_braid })
 }
 
-/// Counts wrong sectors among those that the interrupted writes spare, and all unreadable sectors,
-/// which are zeroes.
+/// Counts wrong sectors outside of interrupted writes, and all unreadable sectors, which are
+/// zeroes.
 fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     let (wrong, _) = pattern::wrong(OLD, NEW, 0, content);
     let (mut unread, mut of_them_untouched) = (0, 0);

@@ -93,7 +93,7 @@ fn both(program: &Program, images: &[PathBuf]) -> Result<(usize, Vec<Fields>)> {
     Ok((count, all))
 }
 
-/// Checks that `ours` has the same fields and values as an array that md made.
+/// Checks that `ours` has the same fields and values as md's array.
 fn like(ours: &[Fields], theirs: &[PathBuf]) -> Result<usize> {
     let mut count = 0;
     for (slot, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
@@ -140,7 +140,7 @@ fn examine(image: &Path) -> Result<Fields> {
         .collect())
 }
 
-/// Checks that braid prints each field that mdadm prints, with the same value.
+/// Checks that braid prints all of mdadm's fields, with the same values.
 fn agree(fields: &Fields, superblock: &Value) -> Result<usize> {
     let expected = words_of(superblock)?;
     let mut count = 0;
@@ -215,7 +215,7 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// Fields that only version 0.90 has, or that have KiB only there.
+/// Fields of version 0.90 only, and fields in KiB only there.
 fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     let mut words = BTreeMap::new();
     words.insert("UUID", text(&array["uuid"]));
@@ -230,7 +230,7 @@ fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// Fields that only version 1 has, or that have sectors only there.
+/// Fields of version 1 only, and fields in sectors only there.
 fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let (array, device) = (&superblock["array"], &superblock["device"]);
     let state = &superblock["state"];

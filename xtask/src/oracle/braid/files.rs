@@ -163,7 +163,7 @@ fn count_bits(killed: &KilledArray, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// Arrays that braid made with its log in a file, and that it was writing when it was killed.
+/// Arrays of braid with its log in a file; braid was killed during writes.
 fn of_braid(
     program: &Program,
     name: &str,

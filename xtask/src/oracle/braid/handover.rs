@@ -71,7 +71,7 @@ struct Handover<'a> {
 
 struct StartedJob<'a> {
     handover: &'a Handover<'a>,
-    /// One image for each slot, and behind them the image of a replacement.
+    /// One image for each slot, then the image of a replacement.
     images: Vec<PathBuf>,
     /// The offset in the superblocks, in sectors; `None` if they cannot have one.
     offset: Option<u64>,

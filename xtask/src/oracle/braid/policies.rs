@@ -108,7 +108,7 @@ fn own_by_braid(
     Ok([("own-crashed", crashed, sha256.clone()), ("own-stopped", stopped, sha256)])
 }
 
-/// Checks that md, which does not see the log, resyncs after the crash and reads the same.
+/// md does not see the log. Checks that it resyncs after the crash and reads the same content.
 fn own_taken_by_md(
     bench: &Bench,
     own: &[(&'static str, Vec<PathBuf>, String)],

@@ -73,7 +73,7 @@ impl Program {
         self.serve(&[], images, &command)
     }
 
-    /// The program with a state folder beside the images, which each run makes anew.
+    /// The program, with a state folder in the images' folder, made anew for each run.
     fn command(&self, images: &[PathBuf]) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(folder) = images.first().and_then(|image| image.parent()) {
@@ -92,7 +92,7 @@ impl Program {
         output(&mut set).map(drop).context("braid set")
     }
 
-    /// Runs `braid undo` of the last command on arrays beside these images. A linear array cannot
+    /// Runs `braid undo` of the last command on arrays in the images' folder. A linear array cannot
     /// show whether clients wrote since, so an option asserts that none did.
     pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
         let undo = output(self.command(images).args(["undo", "--nobody-wrote"]));

@@ -148,7 +148,7 @@ fn rebuilt(
     are_whole(bench, cases, (&folder.join("rebuilt"), what), tally)
 }
 
-/// A case in which md reads the stream that braid wrote, and checks.
+/// A case in which md reads the stream of braid's writes, and checks.
 fn case(name: &str, images: &[PathBuf], stream: u64) -> Result<Case> {
     let script = format!(
         "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {stream} {stream})\"\nscrub mismatch_cnt\nmdadm --stop $A\n",

@@ -1,4 +1,5 @@
-//! Arrays that md makes in the guest and that then break: scripts, boots, and saved results.
+//! Arrays that md makes in the guest, and mishaps that break them: scripts, boots, and saved
+//! results.
 
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 //! Each is a short story in shell, with the functions of `words.sh`. braid gets the arguments that
 //! docs/rescue.md gives for the case, and no other knowledge. mdadm gets the advice of its manual
 //! and the usual web pages: first to assemble by force. Second to create the array again with the
-//! defaults, in that order of disks that turns out to be right.
+//! defaults, in the order of disks that proves right.
 
 use super::super::guest::Ending;
 

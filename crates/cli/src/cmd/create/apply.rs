@@ -70,7 +70,7 @@ impl Drop for TakeBack<'_> {
 }
 
 impl TakeBack<'_> {
-    /// Takes everything back, once. Returns the members on which that failed.
+    /// Takes everything back, once. Returns members whose old bytes could not be put back.
     fn take_back(&mut self) -> Vec<&str> {
         if std::mem::replace(&mut self.is_done, true) {
             return Vec::new();

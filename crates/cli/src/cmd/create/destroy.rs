@@ -22,8 +22,8 @@ pub(super) struct NamedThing {
     pub(super) members: Vec<String>,
 }
 
-/// Checks that every recognised thing was named, that nothing else was, and that each name means
-/// one thing. Returns all things, each under the name that was given.
+/// Checks that the names cover every recognised thing and nothing else, and each means one thing.
+/// Returns all things, each under the name that was given.
 pub(super) fn check(args: &Args, opened: &[Candidate]) -> Result<Vec<(String, Thing)>, CliError> {
     let things: Vec<Thing> = opened.iter().flat_map(things_on).collect();
     for name in &args.destroy {

@@ -108,8 +108,8 @@ pub(super) enum Consistency {
     Lockless(BitmapSuperblock),
     /// md's partial parity logs restore parity, with any member missing.
     Ppl,
-    /// braid's own logs restore parity, also with members missing. If there is room, a bitmap
-    /// beside them lets a returning member catch up.
+    /// braid's own logs restore parity, also with members missing. If there is room, a bitmap in
+    /// addition lets a returning member catch up.
     Log(OwnLogPlace, Option<BitmapSuperblock>),
     /// Writes in the write journal are replayed, also with a member missing. The field is the
     /// sequence of the journal's first block.
@@ -214,8 +214,8 @@ pub(super) struct Plan {
     pub(super) superblocks: Vec<Superblock>,
     /// Destroyed things, each once.
     pub(super) destroyed: Vec<NamedThing>,
-    /// Things that the operator named to destroy and that stay, because they are within the data
-    /// areas (`--assume-clean`).
+    /// Things named to be destroyed that stay, because they are within the data areas
+    /// (`--assume-clean`).
     pub(super) kept: Vec<NamedThing>,
     pub(super) args: Args,
 }
@@ -226,7 +226,7 @@ impl Plan {
     }
 
     /// The sectors of a member on which foreign signatures stay. With `--assume-clean` that is its
-    /// data area, because its bytes are then the contents of an array that is made again.
+    /// data area, which then holds the contents of an array made again.
     pub(super) fn kept_sectors(&self, member: &PlannedMember) -> Range<u64> {
         match member.is_journal {
             true => 0..0,
@@ -492,7 +492,7 @@ fn sync(
     let is_bare = match geometry.level() {
         Level::Linear | Level::Raid0 => true,
         Level::Raid1 => lost + 1 == geometry.slots(),
-        // As under mdadm: if no redundancy is left to compare, there is nothing to resync.
+        // The rule is mdadm's: if no redundancy is left to compare, there is nothing to resync.
         Level::Raid4 | Level::Raid5 | Level::Raid6 => lost == geometry.lost_max(),
         Level::Raid10 => false,
     };
@@ -686,7 +686,7 @@ fn in_file(
     }
 }
 
-/// Checks that braid's own logs have room beside the bitmap that superblocks name.
+/// Checks that braid's own logs have room next to the bitmap in `superblocks`.
 fn own_logs(
     args: &Args,
     superblocks: &[Superblock],

@@ -94,7 +94,7 @@ fn a_signature_that_cannot_be_wiped_undoes_the_others() {
 
 #[test]
 fn a_failed_flush_undoes_everything() {
-    // The bytes are back, but may not be on stable storage.
+    // The old bytes are back, but may not be on stable storage.
     let words = "the old bytes may not be back on: ";
     failure_is_undone("-l 5", Fault::everywhere(Operation::Flush).times(1), words);
 }

@@ -36,7 +36,7 @@ pub(super) struct Region {
     pub(super) content: Vec<u8>,
 }
 
-/// Requests that the clients made, and the bytes that these moved.
+/// Requests of the clients, and the bytes that they moved.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Count {
     pub(super) requests: u64,

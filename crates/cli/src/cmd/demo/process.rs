@@ -1,5 +1,5 @@
-//! Runs this program as an operator would: commands that end, and a `braid serve` whose events the
-//! demo reads while it runs.
+//! Runs this program as an operator would: commands that end, and a running `braid serve` whose
+//! events the demo reads.
 //!
 //! A server is killed when its owner leaves scope, so that an error leaves no process behind.
 

@@ -275,7 +275,7 @@ impl<'a> Story<'a> {
         self.folder.join("kept").join(format!("disk{slot}"))
     }
 
-    /// A command line of `braid`: the state folder beside the members, the words, the members.
+    /// A command line of `braid`: the demo's state folder, `words`, the members.
     fn words(&self, words: &[&str]) -> Vec<String> {
         let state = self.folder.join("state").to_string_lossy().into_owned();
         let words = ["--state-dir", &state, "--json"].into_iter().chain(words.iter().copied());
@@ -292,7 +292,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// A region for each client, evenly spread behind the image.
+/// A region for each client, evenly spread after the image.
 fn regions(capacity_bytes: u64) -> Vec<Region> {
     let image_bytes = IMAGE_BYTES as u64;
     let distance = capacity_bytes.saturating_sub(image_bytes) / CLIENTS as u64;

@@ -1,7 +1,7 @@
 //! One superblock, field by field: in words, and as JSON.
 //!
-//! The order follows an operator's questions: which array, what shape, which part of it, how it was
-//! left, and what else the member holds.
+//! The order follows an operator's questions: the array, its shape, the member's part of it, the
+//! state at its stop, and the member's other contents.
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, layout_name};
@@ -192,7 +192,7 @@ pub(super) fn bitmap_file_lines(file: &BitmapFile) -> Vec<Line> {
     lines
 }
 
-/// Lines about the member's logs, which are stored beside its superblock.
+/// Lines about the member's logs, which are stored next to its superblock.
 pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     let mut lines = Vec::new();
     match &member.bad_blocks {

@@ -113,7 +113,7 @@ impl CopyRun<'_> {
         let number = identity.device.filter(|_| identity.kind == MemberKind::BlockDevice);
         let is_offline = number.is_some_and(|number| {
             let of = format!("/sys/dev/block/{}:{}", number.major, number.minor);
-            // The second path is for a partition: the state belongs to its disk.
+            // The second path is for a partition: a partition has its disk's state.
             let states = ["device/state", "../device/state"].map(|state| format!("{of}/{state}"));
             let mut said = states.iter().filter_map(|state| std::fs::read_to_string(state).ok());
             said.any(|state| !["running", "live"].contains(&state.trim()))

@@ -191,7 +191,7 @@ fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
     None
 }
 
-/// A free file name beside a taken one.
+/// A free file name in the folder of a taken one.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u32| {
         let mut name = path.as_os_str().to_owned();

@@ -37,7 +37,7 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// The inputs of a page besides the array.
+/// The inputs of a page other than the array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
     /// The operator's name for the array.

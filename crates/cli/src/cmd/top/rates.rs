@@ -8,7 +8,7 @@ use braid_control::model::{Array, Elevators, MemberRates, Rates};
 
 use super::poller::{ArrayAnswers, ArraysSnapshot};
 
-/// The rates of the array behind a socket.
+/// The rates of the array at a control socket.
 pub(super) fn between(
     before: &ArraysSnapshot,
     now: &ArraysSnapshot,

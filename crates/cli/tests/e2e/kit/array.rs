@@ -68,7 +68,7 @@ impl Array {
         (Self::create_in(folder, "tank", shape, member_size, &more), journal)
     }
 
-    /// Makes `tank` with a bitmap file beside the members; also returns the file.
+    /// Makes `tank` with a bitmap file outside of members; also returns the file.
     pub(crate) fn create_with_file(shape: Shape, more: &[&str]) -> (Self, PathBuf) {
         let folder = Self::folder();
         let file = folder.path().join("tank.bitmap");

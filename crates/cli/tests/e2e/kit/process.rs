@@ -1,4 +1,4 @@
-//! Runs other programs with a deadline, or beside the test.
+//! Runs other programs with a deadline, or while the test goes on.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -84,7 +84,8 @@ impl CommandEnv {
     }
 }
 
-/// The command with this label in a refusal. A caller that runs it [notes](note) that.
+/// The command with this label in a refusal. A caller that runs the command [notes](note) the
+/// label.
 #[track_caller]
 pub(crate) fn offered(error: &Value, label: &str) -> String {
     let mut remedies = error["remedies"].as_array().into_iter().flatten();

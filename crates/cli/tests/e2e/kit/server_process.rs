@@ -47,7 +47,7 @@ impl ServerProcess {
         Self::start_by(&["rescue", "--serve"], "true", array, options, members)
     }
 
-    /// [`Self::start`] in a shell that has run `setup`, which may set limits.
+    /// [`Self::start`] in a shell after `setup`, which may set limits.
     pub(crate) fn start_under(
         setup: &str,
         array: &Array,

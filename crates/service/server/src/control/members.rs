@@ -79,7 +79,7 @@ struct RequestContext<'a> {
     word: String,
     ground: Ground,
     members: Vec<CurrentMember>,
-    /// The array from which the device comes, if it was a spare there.
+    /// The array that gave the device, if the device was another array's spare.
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
     devices: RequestDevices,

@@ -32,7 +32,7 @@ fn what_could_not_be_made_is_told_with_what_to_type() {
     assert!(advice[0].problem.contains("8 sectors (4 KiB) of /dev/sdc (slot 1)"), "{advice:?}");
     assert!(advice[0].now.contains("until they are rewritten"), "{advice:?}");
     assert_eq!(advice[0].command.as_deref(), Some("braid check tank"));
-    // The other members cannot give the listed sectors that are left: the advice is `--retry-bad`.
+    // The other members cannot give the remaining listed sectors: the advice is `--retry-bad`.
     let check = LastJob { named_sectors: 8, ..last(JobKind::Check, JobResult::Completed, 0) };
     array.last_jobs = vec![check];
     let advice = self::advice(&array, "tank");
