@@ -202,7 +202,7 @@ impl Model {
         found
     }
 
-    /// The legal version that these bytes are; an error if they are none.
+    /// The legal version with the bytes `found`; an error if no version has them.
     fn find(&mut self, sector: usize, found: &[u8], end: End) -> Result<u32> {
         self.tally.sectors += 1;
         let allowed = self.allowed(sector, end);

@@ -64,7 +64,7 @@ fn what_scan_writes_is_served_by_its_name() {
     let file = array.path("etc/tank.toml");
     let text = std::fs::read_to_string(&file).expect("a file");
     assert_eq!(Some(&*text), written["arrays"][0]["text"].as_str());
-    // A second scan leaves it unchanged.
+    // A second scan leaves the file unchanged.
     std::fs::write(&file, text.clone() + "[policy]\njob-floor = \"3M\"\n").expect("a file");
     assert_eq!(scan(&["--write"])["arrays"][0]["written"], false);
     let server = served(&array, &["--name", "tank", "--config-dir", &etc]);
@@ -341,7 +341,7 @@ fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     wrong.is("B096", 2);
     let cause = wrong.json["cause"].as_str().expect("a cause");
     assert!(cause.contains("line 4") && cause.contains("is 'read-only' meant?"), "{cause}");
-    // A scan does not overwrite it.
+    // A scan does not overwrite the file.
     let file = array.path("etc/tank.toml");
     let before = std::fs::read_to_string(&file).expect("a file");
     let pattern = array.path("m*").display().to_string();

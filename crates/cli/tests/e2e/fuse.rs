@@ -45,7 +45,7 @@ fn serve(array: &Array, transport: FuseTransport, members: &[PathBuf]) -> Server
     let disk = disk(array);
     let only_one = SWITCHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = std::fs::read_to_string(SWITCH).unwrap_or_default();
-    // If it cannot be written there is only one transport.
+    // If the switch cannot be written, the kernel has only one transport.
     let _ = std::fs::write(SWITCH, if transport == FuseTransport::Rings { "Y" } else { "N" });
     let served = array.serve_with(&["--fuse", disk.to_str().expect("text")], members);
     let _ = std::fs::write(SWITCH, before);

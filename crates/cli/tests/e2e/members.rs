@@ -594,7 +594,7 @@ fn an_array_of_this_uuid_that_was_used_apart_is_not_written_over() {
     let command = refused(&array, &["add", "tank", text(&array.members[1])], "B012", 12);
     assert!(command.starts_with("braid examine"), "{command}");
     assert!(before == std::fs::read(&array.members[1]).expect("a member"));
-    // If the operator names it for destruction, it is added.
+    // If the operator names the content for destruction, the device is added.
     let words = ["add", "tank", text(&array.members[1]), "--destroy", "tank"];
     done(&array, &words);
     wait_for_rebuild(&array);

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Offset in a superblock 1.x of the bad-block log's shift, length and place.
 const LOG_AT: usize = 185;
-/// Bytes of these three fields.
+/// Bytes of the three fields above.
 const LOG_LENGTH: usize = 7;
 
 /// A served array, and spare devices.

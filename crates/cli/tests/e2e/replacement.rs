@@ -175,7 +175,8 @@ fn what_cannot_be_replaced_is_refused_and_says_what_to_do() {
     served.stop();
 }
 
-/// Regression: hundreds of its read errors were corrected, and no warning came before it died.
+/// Regression: hundreds of a member's read errors were corrected, and no warning came before the
+/// member died.
 #[test]
 fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
     needs!("nbdcopy");

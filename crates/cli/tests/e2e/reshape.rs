@@ -395,7 +395,8 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     served.stop();
     let refused = array.refused(&["rescue", "--serve"], &array.members);
     refused.is("B031", 12);
-    // With the backup its parts are returned; the first one begins before the checkpoint.
+    // With the backup, the data of its parts is returned; the first part begins before the
+    // checkpoint.
     let parts = [position - piece..position + piece, position + piece..position + 2 * piece];
     let file = array.path("backup");
     fs::write(&file, backup(&uuid, seconds, parts.clone(), &both.content)).expect("a file");

@@ -68,7 +68,7 @@ fn both_are_listed_and_hold_their_own_bytes() {
     }
     assert!(!run("nbdinfo", [at(&served, "other")]).status.success());
     served.stop();
-    // Served alone, each has its written data.
+    // Served alone, each array has its written data.
     let served = tank.serve();
     let said = ok("qemu-io", ["-f", "raw", "-c", "read -P 1 1M 3M", &served.uri]);
     assert!(!said.contains("failed"), "{said}");

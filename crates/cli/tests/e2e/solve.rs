@@ -154,7 +154,7 @@ fn what_was_solved_is_committed_and_taken_back() {
     assert!(before == read(), "a member was written");
     let ran = array.braid(&["rescue", "--solve", "--commit"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    // After the commit it is a normal array.
+    // After the commit the array is a normal one.
     let served = array.serve_with(&["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "after the commit");
     served.stop();

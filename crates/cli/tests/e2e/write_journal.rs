@@ -167,7 +167,7 @@ fn examined(array: &Array, journal: &PathBuf) -> Value {
 }
 
 impl CutOff {
-    /// Members without these, and the journal.
+    /// Members except those in `without`, and the journal.
     fn with_journal(&self, without: &[usize]) -> Vec<PathBuf> {
         let mut members = self.array.without(without);
         members.push(self.journal.clone());

@@ -52,7 +52,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(served.read_all(&array) == bytes);
     served.stop();
     array.follow(&refusal.json, "If only the kernel's flag is set");
-    // The disk becomes write-protected while it is served.
+    // A disk becomes write-protected while its array is served.
     let mut served = array.serve_with(&[], &loops.0);
     may_be_written(disk, false);
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));

@@ -71,8 +71,8 @@ impl Event {
 enum WorkerMessage {
     /// An operation has ended.
     Finished { token: Token, outcome: Outcome },
-    /// Memory may be free. If the index names another connection by now, an extra look does no
-    /// harm.
+    /// The connection's bell has rung: memory may be free. If `index` names another connection by
+    /// now, advancing that one does no harm.
     Memory { index: usize },
 }
 

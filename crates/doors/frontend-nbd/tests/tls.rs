@@ -1,4 +1,4 @@
-//! TLS: which clients it admits and which it refuses, and that all else works as without it.
+//! TLS: the admitted and the refused clients; all else works as without TLS.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -1,7 +1,6 @@
 //! The crate's interface: it opens an array as a block device, and closes it.
 //!
-//! It makes a device, or takes over one that a killed server of this array left, which
-//! `device_claim` found.
+//! It makes a device, or takes over the device of a killed server, which `device_claim` found.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -163,7 +162,7 @@ impl Device {
         self.queues.join();
         match self.control.delete(self.id, !was_in_use) {
             Ok(()) => {}
-            // Another process has deleted it.
+            // Another process has deleted the device.
             Err(error) if is(&error, &[Errno::NODEV, Errno::INVAL]) => {}
             Err(error) => {
                 tracing::warn!(target: "braid_frontend_ublk", %error, "the device was not deleted");

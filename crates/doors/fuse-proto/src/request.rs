@@ -22,7 +22,7 @@ pub enum ParseError {
     /// The length in the head is wrong.
     #[error("a message of {bytes} bytes says that it has {said}")]
     Length {
-        /// The length in its head.
+        /// The length in the message's head.
         said: u32,
         /// The message's actual bytes.
         bytes: usize,

@@ -1,9 +1,9 @@
 //! A blocking client of NBD over a Unix socket: one request at a time ([`Client::read`] and its
 //! like), or many in flight ([`Client::send`], [`Client::hear`]).
 //!
-//! Where it stands: around `braid-nbd-proto`'s client half, which validates requests and catches a
-//! server that sends bytes twice or claims success with bytes missing. This crate has the socket,
-//! its timeout, and the buffers for data.
+//! Where it stands: around `braid-nbd-proto`'s client half, which validates requests and catches
+//! false answers: bytes sent twice, or success with bytes missing. This crate has the socket, its
+//! timeout, and the buffers for data.
 //!
 //! ```text
 //!   send ─ session: header ─▶ socket        socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer

@@ -29,7 +29,7 @@ pub enum ParseError {
     /// A range outside the device.
     #[error("{sectors} sectors from {first} on do not lie within the device")]
     Range {
-        /// The first sector.
+        /// The first sector of the range.
         first: u64,
         /// The number of sectors.
         sectors: u32,

@@ -136,7 +136,7 @@ pub struct Description {
     pub op_flags: u32,
     /// The number of sectors.
     pub nr_sectors: u32,
-    /// The first sector.
+    /// The first sector of the range.
     pub start_sector: u64,
     /// Address of the payload, if the server gave one.
     pub addr: u64,

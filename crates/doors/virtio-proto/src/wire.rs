@@ -70,7 +70,7 @@ pub struct Head {
     pub kind: U32,
     /// No meaning.
     pub reserved: U32,
-    /// The first sector.
+    /// The first sector of the range.
     pub sector: U64,
 }
 
@@ -81,7 +81,7 @@ pub const HEAD_BYTES: u32 = 16;
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Range {
-    /// The first sector.
+    /// The first sector of the range.
     pub sector: U64,
     /// The number of sectors.
     pub sectors: U32,

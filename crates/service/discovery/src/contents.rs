@@ -57,7 +57,7 @@ impl Thing {
         self.names.last().expect("every thing has a name")
     }
 
-    /// Whether this is one of its names.
+    /// Whether `name` is one of the thing's names.
     pub fn answers(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
@@ -92,7 +92,7 @@ impl Existing {
         Ok(Self { device, snippets, probe })
     }
 
-    /// Whether its first and last bytes are all zero.
+    /// Whether the device's first and last bytes are all zero.
     pub fn is_zero(&self) -> bool {
         self.snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0))
     }

@@ -95,7 +95,7 @@ pub fn command_again(control: &Path) -> Option<String> {
 /// A running array and its control socket.
 #[derive(Clone, Debug)]
 pub struct RunningArray {
-    /// The path of its control socket.
+    /// The path of the control socket.
     pub control: PathBuf,
     /// The array's answer.
     pub array: Array,
@@ -127,7 +127,7 @@ impl RunningArray {
 /// A socket where no array answered, and why.
 #[derive(Debug)]
 pub struct Silent {
-    /// The path of its control socket.
+    /// The path of the control socket.
     pub control: PathBuf,
     /// The cause.
     pub error: CliError,

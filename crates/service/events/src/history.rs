@@ -247,7 +247,8 @@ impl History {
     /// Writes an event durably, after those that are still unwritten.
     ///
     /// # Errors
-    /// It cannot be written; it stays in memory for the next append, or for [`Self::write_again`].
+    /// The event cannot be written; it stays in memory for the next append, or for
+    /// [`Self::write_again`].
     pub fn append(&mut self, event: &Event) -> Result<(), HistoryError> {
         self.log.unwritten.push_back(line_of(event));
         self.write_again()

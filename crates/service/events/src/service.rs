@@ -128,7 +128,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A thread that hangs with its heart is left running.
+        // A thread that waits for a hanging heart is left running: a join would hang, too.
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }

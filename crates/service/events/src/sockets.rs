@@ -35,7 +35,7 @@ pub enum InheritedError {
     Kind {
         /// The descriptor's number among those passed on, from 0.
         number: usize,
-        /// The error that shows it.
+        /// The error of taking the descriptor as a listening stream socket.
         #[source]
         source: io::Error,
     },

@@ -531,7 +531,7 @@ mod tests {
         let ways: Vec<(Box<dyn Deliver>, Backoff)> =
             vec![(Box::new(Into(sender)), Backoff::default())];
         let teller = Teller::start(identity(), Some(history), ways, &listener).expect("a thread");
-        // Remove its folder; the teller notices when the file is full.
+        // Removes the history's folder; the teller notices when the file is full.
         std::fs::remove_dir_all(&folder).expect("a folder");
         let long = "x".repeat(30_000);
         let tell = |message: &str| teller.voice().tell(Change::now(Kind::Fail, message));

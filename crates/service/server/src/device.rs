@@ -28,7 +28,7 @@ const THREADS: usize = 4;
 
 /// A device to serve, readable and writable at any byte.
 pub struct Device {
-    /// Name of its export.
+    /// Name of the device's export.
     pub name: String,
     /// UUID of the array that the device stands for.
     pub uuid: [u8; 16],
@@ -38,7 +38,7 @@ pub struct Device {
     pub device: Arc<dyn Member>,
     /// Writes are refused.
     pub read_only: bool,
-    /// Smallest block that its users may write, if it declares one.
+    /// Smallest block that clients may write, if the device declares one.
     pub logical_block_bytes: Option<u32>,
 }
 

@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct EventConfig {
     /// A shell command to run for each event.
     pub on_event: Option<String>,
-    /// Seconds after which the server ends that command.
+    /// Seconds until the server ends that command.
     pub on_event_timeout: u64,
     /// An address to POST each event to.
     pub webhook: Option<String>,

@@ -109,7 +109,7 @@ mod tests {
         arrays.exports[0].submit(write, Completion::from_fn(tell));
         assert_eq!(told.recv(), Ok(Ok(())));
         assert!(arrays.stop(Duration::from_secs(20)), "all is durable");
-        // The device's threads drop it when their queue is gone.
+        // The device's threads drop the overlay when their queue is gone.
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let again = loop {
             match Overlay::open(below(), folder.path(), "array-7", 7) {

@@ -10,7 +10,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_argument;
 
-/// Certificates, and which clients need them.
+/// Certificates, and the clients that need them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsConfig {
     /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and optionally ca-crl.pem.

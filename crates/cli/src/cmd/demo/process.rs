@@ -111,7 +111,7 @@ pub(super) fn passed_on(command: &str, values: &[Value]) -> CliError {
 /// A running `braid serve --json`.
 pub(super) struct Serve {
     child: Child,
-    /// Lines of its standard output.
+    /// Lines of the server's standard output.
     lines: Receiver<Value>,
     seen: Vec<Value>,
     interrupt: Interrupt,

@@ -95,7 +95,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         }
         StartOutcome::With(code) => {
             if begin == 0 {
-                // Everything in it is printed here, so the file is no longer needed.
+                // The file's content is printed here, so the file is no longer needed.
                 let _ = std::fs::remove_file(&path);
             }
             if globals.json {

@@ -195,7 +195,8 @@ impl Array {
         let before = contents(members);
         let refusal = Refusal::of(&self.braid(words, members));
         assert!(before == contents(members), "a refusal changed a member");
-        // Runs it again for a person: the code, the cause and a remedy are on standard error.
+        // Runs the command again for a person: the code, the cause and a remedy are on standard
+        // error.
         let mut line = self.command_line(words, members);
         line.remove(0);
         let text = self.run_braid(line);

@@ -37,7 +37,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts it and waits for its "serving".
+    /// Starts the server and waits for its "serving".
     pub(crate) fn start(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
         Self::start_under("true", array, options, members)
     }

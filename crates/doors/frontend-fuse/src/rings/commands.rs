@@ -216,6 +216,6 @@ fn with_length(command: squeue::Entry128, length: u32) -> squeue::Entry128 {
     // SAFETY: an entry is 128 bytes of the kernel's layout without padding; any bytes are valid.
     let mut bytes: [u8; 128] = unsafe { std::mem::transmute(command) };
     bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_ne_bytes());
-    // SAFETY: as above, in the other direction.
+    // SAFETY: an entry has the same 128 bytes, without padding; any bytes are valid.
     unsafe { std::mem::transmute(bytes) }
 }

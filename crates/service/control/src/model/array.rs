@@ -43,8 +43,8 @@ pub struct Array {
     pub copies_in_doubt: bool,
     /// One row for each slot, in order, with or without a member, then one for each spare.
     pub slots: Vec<Slot>,
-    /// Members that failed since the array was started, were not removed, and whose slot another
-    /// member has. Each row has the member's former slot; null for a former spare.
+    /// Members that failed since the array was started and were not removed, while another member
+    /// has their slot. Each row has the member's former slot; null for a former spare.
     #[serde(default)]
     pub replaced: Vec<Slot>,
     /// The current job, if any, then a check that waits for it.

@@ -18,8 +18,8 @@ pub enum JobKind {
     Recovery,
     /// Copies a member that still serves to its replacement.
     Replace,
-    /// Reads everything and reports where redundancy disagrees, and which member is wrong if that
-    /// is known. A check that repairs has this kind, too: [`Found::repairs`].
+    /// Reads everything and reports where redundancy disagrees, with the wrong member if known. A
+    /// check that repairs has this kind, too: [`Found::repairs`].
     Check,
 }
 

@@ -392,7 +392,7 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
 
 fn found(array: &Array, word: &str) -> Option<Advice> {
     let last = array.last_job(JobKind::Check)?;
-    // If a check runs, it will report anew.
+    // A running check reports anew, so the last check's findings need no advice.
     let is_so = last.differing_sectors > 0
         && !last.found.is_repaired()
         && array.job(JobKind::Check).is_none();

@@ -53,7 +53,7 @@ pub struct Overwrite<'a> {
     pub path: &'a Path,
     /// The device, open.
     pub device: &'a dyn Member,
-    /// Whether the command creates it.
+    /// Whether the command creates the device.
     pub is_made: bool,
     /// The present bytes at the start and the end of the device.
     pub ends: &'a [Snippet],

@@ -40,7 +40,7 @@ pub struct Device {
     pub path: PathBuf,
     /// The device's persistent names, which survive a renumbering of disks.
     pub names: Vec<PathBuf>,
-    /// Whether the command created it: if it is gone, it needs no undo.
+    /// Whether the command created the device; if the device is gone, it needs no undo.
     pub is_made: bool,
     /// The kernel's number of the device, for the operator.
     pub number: Option<String>,
@@ -80,7 +80,7 @@ pub enum Damage {
     /// The head is not a record's.
     #[error("it does not begin like a record")]
     Head,
-    /// A newer braid wrote it.
+    /// A newer braid wrote the record.
     #[error("it is of format {0}, which a newer braid wrote")]
     Format(u64),
     /// The file's length differs from the length in its head.

@@ -107,7 +107,7 @@ impl Board {
     /// Sets the interval, once it is saved.
     ///
     /// # Errors
-    /// It cannot be saved: nothing is changed.
+    /// The interval cannot be saved: nothing is changed.
     pub(crate) fn set_check_every(
         &self,
         every_seconds: Option<u64>,

@@ -42,7 +42,7 @@ struct Candidate {
     things: Vec<Thing>,
     /// Stale data of this array on the device.
     old: Vec<Thing>,
-    /// The slot that it had as a member of this array.
+    /// The device's former slot, if it was a member of this array.
     had_slot: Option<u16>,
     /// The newest superblock of this array on the device.
     found: Option<Superblock>,
