@@ -11,7 +11,7 @@
 //! its own sends them, so that keys work while a server is slow.
 //!
 //! Invariants
-//! - However it ends, the terminal is restored, and messages are printed after that
+//! - However `braid top` ends, the terminal is restored, and messages are printed after that
 //!   `[check: q_ends_it_and_the_terminal_is_as_it_was, a_server_that_stops_ends_it_with_an_error]`.
 
 mod page;

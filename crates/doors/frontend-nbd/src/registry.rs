@@ -11,6 +11,8 @@
 //!                     └─ evicted: socket cut ──► lingering ──► gone ◄────────────────────────────────┘
 //! ```
 //!
+//! The registry counts an evicted connection as *lingering* until its thread has ended.
+//!
 //! Invariants
 //! - The evicted connection is the negotiating one silent longest; or, with an idle limit, the one
 //!   idle longest beyond it: `tests::the_longest_silent_negotiator_goes`,

@@ -4,9 +4,9 @@
 //!   client: a request's first bytes ──sendmsg, SCM_RIGHTS──▶ server: recvmsg ──▶ taken with the request's head
 //! ```
 //!
-//! They belong to the request whose first bytes they come with; the server closes those that no
-//! request takes. The peer is the same user or root (the server checks), but the number of waiting
-//! descriptors is bounded.
+//! Descriptors belong to the request with whose first bytes they come. The server closes
+//! descriptors that no request takes. The peer is the same user or root (the server checks), but
+//! the number of waiting descriptors is bounded.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

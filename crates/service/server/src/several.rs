@@ -7,7 +7,7 @@
 //! ```text
 //!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`shared_server`]: joins ─▶ one server, an export each
 //!                                              │ cannot be served                                   │
-//!                                              └─▶ said; the others go on                 signal: all stop; `braid stop`: one
+//!                                              └─▶ reported; other arrays go on           signal: all stop; `braid stop`: one
 //! ```
 //!
 //! Without further options, several arrays are served only if each has all its members: then the

@@ -16,6 +16,9 @@
 //!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
 //!
+//! The capitalised names are `Stage`s. While draining, the connection reads no more requests and
+//! sends the replies of those in flight.
+//!
 //! A client that has sent half a payload, or takes no reply, must move a stride before its deadline
 //! ([`progress`]; `limits.rs` has the length). `registry.rs` chooses the connection that makes room
 //! for another. A wait for the export or the budget has no deadline.

@@ -3,7 +3,7 @@
 //! ```text
 //!              receive ──▶ plain ──▶ inner        as long as less than [`HELD_BYTES_MAX`] waits for the connection
 //!   client                                          to take it
-//!              flush ◀── records ◀── inner        as long as the client has taken what was made of the last
+//!              flush ◀── records ◀── inner        once the client has taken all earlier records
 //! ```
 //!
 //! So the thread stops reading from a client that sends more than its connection takes, as the

@@ -5,6 +5,9 @@
 //!               └─ its place is wanted, and it has had [`WAITING_LEAST`] ─▶ cut
 //! ```
 //!
+//! A client is *waiting* until its handshake is over. A *cut* client's socket is shut down, and its
+//! thread has not ended yet.
+//!
 //! Invariants
 //! - Peers that finish no handshake keep no client out, also if they come again
 //!   `[check: half_handshakes_keep_no_client_out]`.

@@ -17,6 +17,8 @@
 //!                                             └─► Data ◄────┘  (the caller's bytes)
 //! ```
 //!
+//! Each name is the part of the stream that the session expects next; `Phase` divides some further.
+//!
 //! Invariants
 //! - A READ succeeds only if each byte arrived exactly once: `coverage::tests`, `tests/client.rs`.
 //! - Any bytes give events or a [`ClientClose`], never a panic: fuzz target `nbd_client`.

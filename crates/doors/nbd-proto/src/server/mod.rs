@@ -24,6 +24,9 @@
 //!                                           └────────── Payload   (the caller's bytes)   │
 //! ```
 //!
+//! Each name is the part of the stream that the session expects next (`Phase`). It throws away the
+//! bytes of OptionSkip and Discard.
+//!
 //! How to drive it: poll events until none is left. Then, if [`ServerSession::payload_pending`] is
 //! not zero, move that many bytes from the socket to the WRITE's buffer and report them with
 //! [`ServerSession::payload_consumed`]. Else give the received bytes to

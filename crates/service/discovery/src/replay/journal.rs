@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   assembled, with its journal ─▶ serve --read-only   blocks in memory, laid over the members where they differ; nothing changes
-//!                               └▶ replay              blocks on the members, flushed; then the journal restarts behind its content,
+//!                               └▶ replay              blocks on the members, flushed; then the journal restarts after its content,
 //!                                                      and its old superblock is saved for `braid undo` first
 //! ```
 

@@ -1,8 +1,8 @@
 //! An operator's changes of members: whether each is allowed, and doing it.
 //!
 //! ```text
-//!   which member is meant (by its slot or its path) ─▶ may it? (the array says) ─▶ do it, tell it
-//!   devices ─▶ new_members: looked at, judged, nothing written ─▶ saved, wiped, members
+//!   the request's member, by slot or path ─▶ allowed? (the array decides) ─▶ do it, report it
+//!   devices ─▶ new_members: examined, judged, nothing written ─▶ saved, wiped, added
 //! ```
 //!
 //! The engine decides which members the array can do without, and when a spare takes a slot.

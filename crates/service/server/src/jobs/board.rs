@@ -1,8 +1,8 @@
 //! Job state for queries: progress and pace of the current job, and how the last jobs ended.
 //!
 //! ```text
-//!   notices (began, ended) ──▶ board ──▶ status, and whether a person may ask for more
-//!   sampler, while a job is there ──▶ how far it is, four times a second: its pace
+//!   notices (began, ended) ──▶ board ──▶ status; may an operator request another job?
+//!   sampler, while a job exists ──▶ the job's progress, four times a second
 //! ```
 //!
 //! The engine has no clock and forgets a finished job. The state folder also keeps the last results
