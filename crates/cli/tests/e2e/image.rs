@@ -452,7 +452,7 @@ fn who_lies_is_named() {
     served.stop();
     let all = said(&array.braid(&["rescue", "--check"], &array.members), 0);
     assert_eq!((&all["differing_sectors"], &all["completed"]), (&0.into(), &true.into()));
-    // With an overlay, the members are not the array's content.
+    // With an overlay, the members alone do not have the array's content, so `--check` is refused.
     ServerProcess::rescued(&array, &[], &array.members).stop();
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
     assert!(array.braid(&["rescue", "--discard"], &array.members).status.success());
@@ -473,7 +473,7 @@ fn who_lies_is_named() {
     array.refused(&["rescue", "--check"], &fewer).is("B043", 12);
     let striped = Array::create(RAID_0);
     striped.refused(&["rescue", "--check"], &striped.members).is("B042", 12);
-    // While a resync is due, it would overwrite the differences.
+    // `--check` is refused while a resync is due: the resync would overwrite the differences.
     let served = array.serve_with(&["--jobs", "paused"], &array.members);
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(0, &random_bytes(78, 4096));

@@ -366,7 +366,7 @@ fn drill_21_the_start_of_a_member_is_written_over() {
     let served = array.serve();
     assert_same(&served.read_all(&array), &wanted, "from the others");
     let member: &Path = &array.members[1];
-    // After the zeroes no superblock is left, but data is.
+    // The zeroes erased the superblock, but not the data.
     let command = refused(&array, &["add", "tank", text(member)], "B012", 12);
     assert!(command.starts_with("braid examine "), "{command}");
     done(&array, &["add", "tank", "--destroy", "data", text(member)]);

@@ -75,7 +75,7 @@ impl Drop for Session {
     }
 }
 
-/// The page with the present output.
+/// The page, with the output that braid prints now.
 fn typed(page: &str) -> String {
     let mut is_console = false;
     let mut kept: Vec<&str> = Vec::new();

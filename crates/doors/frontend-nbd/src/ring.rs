@@ -166,7 +166,8 @@ impl Wake for WorkerConnections {
         let mut state = lock(&self.state);
         match Event::of(token) {
             (Event::Deadline, index) => {
-                // If the index names another connection by now, an extra look does no harm.
+                // If the index names another connection by now, an extra look at that one does no
+                // harm.
                 let Some(link) = state.links[index].as_mut() else { return };
                 let now = Instant::now();
                 if link.wakes_at.is_some_and(|at| at + LATE <= now) {

@@ -199,7 +199,7 @@ pub fn stopping() -> (StopTeller, StopListener) {
 impl StopTeller {
     /// Reports that the array has stopped and released its members, or has failed to.
     pub fn tell(self, outcome: StopOutcome) {
-        // No client may be waiting for the outcome.
+        // No error if no client waits for the outcome.
         self.0.send_replace(Some(outcome));
     }
 }

@@ -72,7 +72,7 @@ impl ReplayResult {
         }
     }
 
-    /// Array ranges whose parity could not be computed, as a present member is unreadable.
+    /// Array ranges whose parity could not be computed, because a present member is unreadable.
     pub fn unread(&self) -> &[Range<u64>] {
         match self {
             Self::Ppl(replayed) => &replayed.report.unread,

@@ -287,7 +287,7 @@ impl Teller {
     }
 
     /// Ends telling. Waiting changes are written, and hooks have `grace` for the events in their
-    /// queues; the rest is dropped and counted.
+    /// queues; events left after that are dropped and counted.
     pub fn end(mut self, grace: Duration) -> Counts {
         self.end_within(grace);
         self.voice().counts()

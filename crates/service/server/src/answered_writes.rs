@@ -61,8 +61,8 @@ impl AnsweredWrites {
     /// power cut loses the file.
     ///
     /// # Errors
-    /// The last server's file cannot be read. Or no new file can be made while its writes are
-    /// written.
+    /// The last server's file cannot be read. Or no new file can be made while the last server's
+    /// writes are written.
     pub(super) fn prepare(
         ready: &Ready,
         (options, names_mode): (&mut Options, bool),

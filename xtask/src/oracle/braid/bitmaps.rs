@@ -196,7 +196,7 @@ struct BitmapArray {
     slots: usize,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
-    /// Hash of the content, which is the same in both.
+    /// Hash of the array's content, equal in both copies.
     sha256: String,
 }
 

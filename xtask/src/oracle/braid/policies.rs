@@ -52,7 +52,7 @@ struct LogArray {
     name: &'static str,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
-    /// Hash of the content, which is the same in both.
+    /// Hash of the array's content, equal in both copies.
     sha256: String,
 }
 

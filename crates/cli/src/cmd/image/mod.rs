@@ -208,7 +208,7 @@ fn word(path: &Path) -> String {
     shell_word(&path.display().to_string()).into_owned()
 }
 
-/// The disk's unit of reading: it reads a whole one or fails.
+/// The disk's unit of reading: a read returns a whole unit or fails.
 fn sector_bytes(source: &dyn Member) -> u64 {
     let identity = source.identity();
     let size = match identity.kind {
