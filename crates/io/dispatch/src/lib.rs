@@ -58,8 +58,9 @@
 //!
 //! Nothing is shared: one load of the policy, and the entry is the device's. Switching while
 //! entries wait loses none of them. Entries in the lists or in the elevator go out under the policy
-//! in force when they are drained. The thread that left them drives that, or completions, or the
-//! switch itself, which is an event in the same lists [check: a_switch_of_policy_loses_nothing].
+//! in force when they are drained. The thread that left the entries drains them, or a completion
+//! does, or the switch itself, which is an event in the same lists
+//! [check: a_switch_of_policy_loses_nothing].
 #![forbid(unsafe_code)]
 
 mod combiner;

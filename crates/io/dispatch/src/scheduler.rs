@@ -61,7 +61,7 @@ pub struct Request {
     pub sectors: u32,
 }
 
-/// The right to be out at the member. It is returned once, when the whole vector has ended
+/// The right to be out at the member. The ticket is returned once, when the whole vector has ended
 /// ([`Scheduler::done`]).
 #[derive(Debug)]
 #[must_use]
@@ -98,7 +98,7 @@ pub struct State {
     pub queued: (u32, u32),
 }
 
-/// The member behind a scheduler: it takes entries, and decides whose turn it is.
+/// The member below a scheduler: it takes entries, and decides whose turn it is.
 pub trait Device<T> {
     /// Nanoseconds of a clock that never goes back.
     fn now_ns(&self) -> u64;

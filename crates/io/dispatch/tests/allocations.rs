@@ -14,7 +14,7 @@ static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Own = Scheduler<u64>;
 
-/// A device that keeps dispatches that are out in a preallocated vector. While the owner asks for
+/// A device that keeps its dispatches in flight in a preallocated vector. While the owner asks for
 /// the time, further insertions arrive, as many as `come` allows.
 struct PreallocatedDevice<'a> {
     out: RefCell<Vec<Ticket>>,

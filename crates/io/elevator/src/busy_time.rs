@@ -1,7 +1,7 @@
 //! Divides a member's busy time among its operations, from when they were sent and done.
 //!
-//! Place in the flow: beside a member's elevator, in the scheduler that drives it. Its results go
-//! to [`crate::Multiplexer::handle_served`].
+//! Place in the flow: in the scheduler that drives a member's elevator. Its results go to
+//! [`crate::Multiplexer::handle_served`].
 //!
 //! ```text
 //!  sent  r────────────┐            f───────────────────────┐
@@ -50,7 +50,7 @@ impl BusyTime {
         self.out = self.out.checked_sub(1).expect("what is done was sent");
         let left_ns = now_ns.saturating_sub(self.charged_ns);
         let took_ns = match self.out {
-            // The last operation that is out takes all the time that is left.
+            // The last operation in flight takes all the remaining time.
             0 => left_ns,
             _ => left_ns.min(now_ns.saturating_sub(sent_ns)),
         };

@@ -228,7 +228,7 @@ impl Elevator {
         (self.straight.is_empty() && !has_aged && !comes_by).then_some((class, direction))
     }
 
-    /// A dispatch is done. Its tag becomes free and no longer names a dispatch.
+    /// A dispatch is done. The dispatch's tag becomes free and no longer names a dispatch.
     pub fn handle_done(&mut self, tag: Tag) {
         self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
         self.nodes.free(tag.0);

@@ -99,7 +99,7 @@ impl Directions {
 pub enum QueuePosition {
     /// Among the other entries of its class, by sector and by age.
     Sorted,
-    /// Before all other entries of its class, behind earlier entries with this position.
+    /// Before all other entries of its class, but after earlier entries with this position.
     Head,
 }
 

@@ -45,7 +45,7 @@
 //! With [`Settings::takes_along`] both sides share one sweep, of the side whose turn it is. While
 //! writes are held, a write between the last read and the next goes before that read: it costs half
 //! of a way there and back. If reads are given time that the writes leave unused, they begin where
-//! the arm is, behind the last write, and not where reads had stopped. The sweep of later writes
+//! the arm is, after the last write, and not where reads had stopped. The sweep of later writes
 //! goes on from there. No entry is taken along past an older one of its direction that has expired.
 //!
 //! # Merging

@@ -255,7 +255,7 @@ impl Multiplexer {
 
     /// The turn of a side that has waited for a period and a half. If both sides have, the one that
     /// has waited longer. If such a turn serves nothing for a period, as when a member stalls, that
-    /// side goes behind the other side.
+    /// side goes after the other side.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
         let passed = self.owed.filter(|(_, until_ns)| *until_ns <= now_ns);
         if let Some((side, _)) = passed {

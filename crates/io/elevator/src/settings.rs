@@ -29,9 +29,9 @@ pub struct Settings {
     pub write_expiry_ns: u64,
     /// Nanoseconds after which an entry is served before higher classes.
     pub aging_ns: u64,
-    /// Maximum nanoseconds for which a kind that is not allowed is held. After that one entry of
-    /// that kind goes all the same. A multiplexer bounds a hold to two of its periods over all
-    /// members; this setting bounds it for each member by itself.
+    /// Maximum nanoseconds for which reads or writes are held while it is not their turn. After
+    /// that time one entry of the held kind goes all the same. A multiplexer bounds a hold to two
+    /// of its periods over all members; this setting bounds it for each member by itself.
     pub hold_max_ns: u64,
     /// Maximum dispatches in one direction, in the order of sectors, before the direction is chosen
     /// again; at least 1.
@@ -75,7 +75,7 @@ impl Settings {
     /// Settings for a member that seeks and follows a [`crate::Multiplexer`]. Few dispatches are
     /// out at once, since those that are out when a slice ends take time of the next slice: 24
     /// reads of 7 ms would fill a whole period. Held reads expire late: a read served out of order
-    /// breaks the sweep for the reads behind it, and the multiplexer bounds a hold.
+    /// breaks the sweep for later reads, and the multiplexer bounds a hold.
     #[must_use]
     pub fn multiplexed() -> Self {
         Self {

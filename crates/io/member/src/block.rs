@@ -1,8 +1,8 @@
 //! A member that is a block device.
 //!
-//! Zeroing goes through `fallocate`, which on a block device is `BLKZEROOUT` with a flag that
-//! allows unmapping blocks; unlike the ioctl it needs no unsafe call. The kernel requires whole
-//! logical blocks, so an unaligned head or tail is written by hand (`tests/loop_device.rs`).
+//! Zeroing goes through `fallocate`. On a block device that is `BLKZEROOUT` with a flag to allow
+//! unmapping; unlike the ioctl it needs no unsafe call. The kernel requires whole logical blocks,
+//! so an unaligned head or tail is written by hand (`tests/loop_device.rs`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;

@@ -299,8 +299,8 @@ pub enum OpenError {
         /// The path as given.
         path: PathBuf,
     },
-    /// The file cannot be locked, which does not mean that another process has the lock. Without a
-    /// lock nothing keeps a second writer away.
+    /// The file cannot be locked, although perhaps no other process has the lock. Without a lock
+    /// nothing keeps a second writer away.
     #[error("{} cannot be locked: {}", .path.display(), errno_words(*.errno))]
     Unlockable {
         /// The path as given.

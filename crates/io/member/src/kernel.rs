@@ -375,7 +375,7 @@ fn disk_of(device: &Path) -> &Path {
 }
 
 /// Whether a hypervisor provides the disk, or all the disks below it. Linux calls such a disk
-/// rotational whatever is behind it, unless the hypervisor denies that.
+/// rotational whatever stores its data, unless the hypervisor denies that.
 fn is_virtual(disk: &Path) -> bool {
     let slaves = disk.join("slaves");
     let below: Vec<PathBuf> = entries(&slaves)

@@ -30,10 +30,10 @@ pub(crate) const COMMAND_LETTERS_MAX: usize = 60;
 /// Zeroes written in one call if the device cannot make zeroes itself.
 pub const ZERO_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The unit in which memory members allocate; an unwritten piece takes no memory.
+/// The unit in which memory members allocate; an unwritten unit takes no memory.
 pub const MEMORY_PIECE_BYTES: usize = 64 * 1024;
 
-/// Locks that a memory member's pieces are spread over.
+/// Locks that a memory member's allocation units are spread over.
 pub const MEMORY_SHARDS: usize = 16;
 
 const _: () = assert!(MEMBER_BYTES_MIN.is_multiple_of(SECTOR_BYTES));

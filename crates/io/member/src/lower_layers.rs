@@ -252,7 +252,7 @@ pub fn companion_paths(path: &Path) -> Vec<PathBuf> {
     layers.into_iter().map(|layer| layer.path).chain(nodes).collect()
 }
 
-/// The bytes that a path leads to, under the name of each device that shows them.
+/// The byte ranges that a path leads to, under the name of each device that shows them.
 #[derive(Debug, Clone)]
 pub struct Reach(Vec<DeviceRange>);
 
@@ -265,7 +265,7 @@ struct DeviceRange {
 }
 
 impl Reach {
-    /// The bytes to which the path leads now. If they cannot be found out, the result shares
+    /// The byte ranges to which the path leads now. If they cannot be found out, the result shares
     /// nothing with others.
     #[must_use]
     pub fn of(path: &Path) -> Self {

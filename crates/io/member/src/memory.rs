@@ -1,8 +1,8 @@
 //! A member in this process's memory: sparse, for tests and experiments.
 //!
-//! Bytes are in pieces of 64 KiB; an unwritten piece reads as zeroes and takes no memory. Pieces
-//! are spread over a fixed number of locks, so that threads on different pieces rarely wait for
-//! each other. A write that spans pieces is not atomic as a whole, as on a disk.
+//! The member allocates units of 64 KiB (`Piece`); an unwritten unit reads as zeroes and takes no
+//! memory. Units are spread over a fixed number of locks, so that threads on different units rarely
+//! wait for each other. A write that spans units is not atomic as a whole, as on a disk.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -14,12 +14,12 @@ use crate::{Identity, Member, MemberError, check_bounds};
 
 type Pieces = HashMap<u64, Piece>;
 
-/// Alignment of a piece in memory: a page, as for the memory of its readers and writers. If source
-/// and target differ slightly in their place within a page, a copy takes up to twice as long (`rep
-/// movsb` of AMD's Zen 3 and 4). An allocator's memory begins 16 bytes into a page.
+/// Alignment of an allocation unit in memory: a page, as for the memory of its readers and writers.
+/// If source and target differ slightly in their place within a page, a copy takes up to twice as
+/// long (`rep movsb` of AMD's Zen 3 and 4). An allocator's memory begins 16 bytes into a page.
 const PIECE_ALIGNMENT_BYTES: usize = 4 << 10;
 
-/// A piece of 64 KiB, the unit of allocation.
+/// The unit of allocation, 64 KiB.
 #[derive(Debug)]
 struct Piece {
     memory: Box<[u8]>,
@@ -50,10 +50,10 @@ pub struct MemoryMember {
     shards: Vec<RwLock<Pieces>>,
 }
 
-/// A part of a range that lies in one piece.
+/// The part of a byte range that falls into one allocation unit.
 struct Part {
     piece: u64,
-    /// Where the part begins in the piece.
+    /// Where the part begins in the unit.
     start: usize,
     /// Where the part begins in the caller's buffer.
     at: usize,

@@ -1,11 +1,11 @@
 //! Learns from the kernel (inotify) that a file or a device node lost its name, without polling.
 //!
-//! Place in the flow: beside members. Code that checks them from time to time
+//! Place in the flow: next to members. Code that checks members from time to time
 //! ([`crate::Member::has_vanished`]) need not do so while they are idle. A report only means that a
 //! check is due: a change of rights causes one as well.
 //!
-//! It does not see that a file is cut short, which the next read finds. Nor does it see changes
-//! that another machine makes to a file that it serves.
+//! It does not see that a file is cut short, which the next read finds. Nor, if another machine
+//! serves the file, does it see changes made there.
 
 use std::io;
 use std::mem::MaybeUninit;

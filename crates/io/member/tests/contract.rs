@@ -47,8 +47,8 @@ fn a_new_member_reads_as_zeroes_to_its_last_byte() {
 #[test]
 fn what_was_written_is_read_back_and_its_neighbours_are_untouched() {
     let (_folder, members) = members();
-    // Ranges with odd offsets and lengths: inside one 64 KiB piece of the memory member, across the
-    // border of two pieces, and at the member's end.
+    // Ranges with odd offsets and lengths: inside one 64 KiB allocation unit of the memory member,
+    // across the border of two units, and at the member's end.
     let ranges = [(0, 1), (511, 3), (65_535, 2), (65_000, 140_001), (SIZE_BYTES - 7, 7)];
     for (name, member) in &members {
         for (index, (offset_bytes, length)) in ranges.into_iter().enumerate() {
@@ -135,7 +135,7 @@ fn memory_is_given_back_by_zeroing_and_copied_from_bytes() {
     assert!(read(&member, 0, 199_680) == data[..199_680]);
     assert_eq!(member.allocated_bytes(), 4 * 65_536);
     member.zero(0, 199_680, true).expect("zero");
-    // The last piece is longer than the member, so the member's zeroes stay in memory.
+    // The last allocation unit is longer than the member, so the member's zeroes stay in memory.
     assert_eq!(member.allocated_bytes(), 65_536);
     assert!(member.can_zero_fast());
 }

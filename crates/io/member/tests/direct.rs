@@ -1,4 +1,4 @@
-//! Direct I/O beside buffered I/O on one member: both read the same bytes.
+//! Direct I/O together with buffered I/O on one member: both read the same bytes.
 
 use braid_member::{Access, DirectError, Member, MemoryMember, create_file, open};
 

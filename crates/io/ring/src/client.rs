@@ -109,7 +109,8 @@ impl From<u64> for Token {
 
 /// Receives the outcomes of many requests, each with its token, so that no request allocates.
 pub trait Receiver: Send + Sync {
-    /// Takes the outcome of one request, once, on any thread. It must not wait for the array.
+    /// Takes the outcome of one request, once, on any thread. The receiver must not wait for the
+    /// array.
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome);
 }
 

@@ -29,7 +29,7 @@ impl FileMemory {
     /// Stores bytes at `offset`.
     ///
     /// # Panics
-    /// If the bytes do not lie inside the mapping.
+    /// If the target range does not lie inside the mapping.
     #[allow(unsafe_code)]
     pub fn store(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len());

@@ -41,7 +41,7 @@ const ENTRY_BYTES_MAX: usize = 1 << 30;
 /// Maximum number of retries after `EAGAIN` from a file.
 const BUSY_MAX: u32 = 1000;
 
-/// One operation, and the structures beside its memory to which its entry points.
+/// One operation, and the structures, other than its memory, to which its entry points.
 struct Slot {
     pending: Option<PendingOperation>,
     vectors: SmallVec<[libc::iovec; 4]>,

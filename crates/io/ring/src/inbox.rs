@@ -82,7 +82,7 @@ impl<T> Inbox<T> {
         self.bell(&state)
     }
 
-    /// The pusher's duty after a push. Called under the lock, as the state's reference proves.
+    /// The pusher's duty after a push. Called under the lock, as the reference to `State` proves.
     fn bell(&self, _: &State<T>) -> Bell {
         if self.awakes() { Bell::Ring } else { Bell::Leave }
     }

@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: below all code that talks to devices and sockets. It knows files, sockets,
 //! buffers and moments; nothing of arrays, members or protocols. A thread gives work to a worker
-//! ([`Workers::post`]), and code that runs on a worker gives operations to that worker's own ring
+//! ([`Workers::post`]). Code on a worker gives operations to that worker's own ring
 //! ([`Worker::submit`]). The end of an operation arrives on the same worker, at a [`Handler`].
 //!
 //! ```text

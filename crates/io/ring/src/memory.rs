@@ -25,12 +25,12 @@ pub struct Lease {
     _keeper: Arc<dyn Keep>,
 }
 
-// SAFETY: only the kernel reaches the bytes, through the operation that has the lease. The caller
-// that made the lease promises that no thread touches them in conflict meanwhile.
+// SAFETY: only the kernel reaches the leased bytes, through the operation that has the lease. The
+// lease's maker promises that no thread touches them in conflict meanwhile.
 #[allow(unsafe_code)]
 unsafe impl Send for Lease {}
 
-// SAFETY: a shared lease has no methods that reach the bytes.
+// SAFETY: a shared lease has no methods that reach the leased bytes.
 #[allow(unsafe_code)]
 unsafe impl Sync for Lease {}
 
@@ -38,14 +38,15 @@ impl Lease {
     /// Leases bytes.
     ///
     /// # Safety
-    /// The bytes are initialised, and keep their address for as long as `keeper` is held. Until the
-    /// lease is dropped no other code writes the bytes, nor reads them if the operation fills them.
+    /// The leased bytes are initialised, and keep their address for as long as `keeper` is held.
+    /// Until the lease is dropped no other code writes them, nor reads them if the operation fills
+    /// them.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
         Self { start, length_bytes, _keeper: keeper }
     }
 
-    /// The address of the bytes.
+    /// The address of the leased memory.
     pub fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }
@@ -134,7 +135,7 @@ impl Segment {
         !matches!(self.memory, Memory::Constant(_))
     }
 
-    /// The address of the bytes beyond the first `skipped`, and their number.
+    /// The address of the segment's bytes beyond the first `skipped`, and their number.
     pub(crate) fn rest(&mut self, skipped: usize) -> (*mut u8, usize) {
         let from = self.range.start + skipped;
         assert!(from <= self.range.end, "no more is skipped than there is");

@@ -76,7 +76,7 @@ pub struct Payload {
 #[allow(unsafe_code)]
 unsafe impl Send for Payload {}
 
-// SAFETY: through a shared reference the bytes are only read.
+// SAFETY: through a shared reference the payload's bytes are only read.
 #[allow(unsafe_code)]
 unsafe impl Sync for Payload {}
 
@@ -406,7 +406,8 @@ impl Payload {
         Ok(())
     }
 
-    /// The address of the bytes; valid until the payload is dropped, wherever it is moved.
+    /// The address of the payload's bytes; valid until the payload is dropped, wherever it is
+    /// moved.
     pub fn as_non_null(&self) -> NonNull<u8> {
         // SAFETY: the address is within the payload's memory; an empty payload has a dangling
         // pointer and skips no bytes.
@@ -450,9 +451,9 @@ impl Deref for Payload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the start points to one live allocation of at least this length behind the
-        // skipped bytes. It has been initialised since it was made, and is borrowed with `self`. An
-        // empty payload has a dangling pointer, which a slice may have.
+        // SAFETY: the start points to one live allocation of at least this length after the skipped
+        // bytes. It has been initialised since it was made, and is borrowed with `self`. An empty
+        // payload has a dangling pointer, which a slice may have.
         unsafe { std::slice::from_raw_parts(self.as_non_null().as_ptr(), self.length_bytes) }
     }
 }

@@ -93,7 +93,7 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
     read_to_string(path).ok()
 }
 
-/// The bytes that a line `NAME 123 kB` states.
+/// The number of bytes that a line `NAME 123 kB` states.
 fn field_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)

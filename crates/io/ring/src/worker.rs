@@ -229,8 +229,7 @@ impl Worker {
             return;
         }
         // Checked only after this worker has marked itself as asleep. The thread that ends the last
-        // operation checks for sleepers after that operation's end, so one of the two sees the
-        // other.
+        // operation checks for sleepers afterwards, so one of the two sees the other.
         let is_idle = self.tasks.borrow().is_empty()
             && self.mailbox().inbox.sleep()
             && !self.shared.is_over();

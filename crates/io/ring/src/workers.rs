@@ -148,7 +148,7 @@ impl Mailbox {
     }
 }
 
-/// Threads with one ring each. Dropping the value stops them.
+/// Threads with one ring each. Dropping this value stops the workers.
 pub struct Workers {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,

@@ -69,8 +69,8 @@ struct State {
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
-    /// Copies of the shards' moments (0 for none), so that a turn that changes no moment takes no
-    /// lock.
+    /// Copies of the shards' moments (0 for none), so that a turn takes no lock unless it changes a
+    /// moment.
     shards: Vec<AtomicU64>,
     start: OnceLock<Start>,
 }
@@ -91,7 +91,7 @@ pub(crate) enum SleepEnd {
     Stopped,
     /// A moment of this place has come.
     Until(usize),
-    /// A moment or the state changed.
+    /// A moment changed, or the alarm's state.
     Disturbed,
 }
 

@@ -4,8 +4,9 @@
 //! them ([`crate::requests`]). The engine names bytes. The effects that are in flight never name
 //! overlapping runs if one of them writes. The engine's states keep that discipline: a stripe has
 //! either member requests or a computation in flight, never both on one block. A payload goes back
-//! to its client only once every piece is answered and released. The compiler cannot see this, so
-//! the access is `unsafe` in a few places, behind an interface that takes the engine's own names.
+//! to its client only once every piece of the request is answered and released. The compiler cannot
+//! see this, so the access is `unsafe` in a few places, under an interface that takes the engine's
+//! own names.
 //!
 //! An abandoned read is the exception: it may still write its run of the payload. Reconstruction
 //! fills the request's shadow buffer instead of that run. The request, with the client's payload,
@@ -105,8 +106,8 @@ impl ShardMemory {
         let buffer = self.resolve(span.buffer);
         let _guard = self.see(&buffer, span.length_bytes, Witness::read);
         // SAFETY: the engine has handed out an effect that reads this run, so no effect that writes
-        // the run is in flight. The client has lent its payload until every piece is answered and
-        // released.
+        // the run is in flight. The client has lent its payload until every piece of the request is
+        // answered and released.
         write(unsafe { self.bytes(&buffer, span.length_bytes) })
     }
 
@@ -202,8 +203,8 @@ pub(crate) fn read_all<R>(
     write(&mut buffers)
 }
 
-/// Lends the bytes that several member reads fill at once, also reads of several shards. `None` if
-/// a read was abandoned and its request has ended.
+/// Lends a run of bytes that several member reads fill at once, also reads of several shards.
+/// `None` if a read was abandoned and its request has ended.
 #[allow(unsafe_code)]
 pub(crate) fn write_all<'a, R>(
     spans: &[(&'a ShardMemory, Span)],

@@ -1,6 +1,6 @@
 //! The operator creates, resizes or drops a write-intent bitmap while the array runs.
 //!
-//! Place in the flow: above the volume, beside [`crate::operator`]. The array decides whether the
+//! Place in the flow: above the volume, next to [`crate::operator`]. The array decides whether the
 //! change is allowed ([`braid_engine::array::BitmapRefusal`]). The size of the bitmap follows from
 //! the room on the members, or in a bitmap file; this file looks at that room. A bitmap file is a
 //! member of the table but not of the array, and takes metadata requests only. No member joins
@@ -61,7 +61,7 @@ pub enum BitmapHome {
 }
 
 impl Volume {
-    /// The bitmap file beside the array, by its path, if it has one.
+    /// The path of the array's bitmap file, if the array has one.
     #[must_use]
     pub fn bitmap_file(&self) -> Option<PathBuf> {
         let id = self.core().look(Array::bitmap_file)?;

@@ -1,4 +1,4 @@
-//! The state that all threads of one array share, and its use: look a shard up, arm the alarm.
+//! The part of an array that all its threads share, and its use: look a shard up, arm the alarm.
 //!
 //! Place in the flow: above the parts that know nothing of each other (machines, memory, members,
 //! requests, the alarm). Below all that works with several of them: the executor, the steps of

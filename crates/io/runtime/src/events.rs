@@ -59,9 +59,9 @@ pub(crate) enum ArrayEvent {
     /// The speed of jobs is due for review.
     Pace,
     Timeout,
-    /// Whether losses are also written to a record beside the members.
+    /// Whether losses are also written to a record outside the members.
     KeepsRecord(bool),
-    /// The record beside the members has the update with this event count.
+    /// The record outside the members has the update with this event count.
     RecordKept(u64),
     Stop,
 }

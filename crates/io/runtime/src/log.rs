@@ -192,7 +192,8 @@ pub(crate) fn stopping() {
     info!(target: ARRAY, "array is being stopped");
 }
 
-/// Logs that a member that was away has ended all its operations, and does not come back by itself.
+/// Logs that a member has ended all its operations after being away, and does not come back by
+/// itself.
 pub(crate) fn stays_away(member: MemberId, why: &dyn std::fmt::Display) {
     warn!(target: ARRAY, member = member.0, %why, "a member stays away");
 }

@@ -9,8 +9,8 @@
 //!      ▲                                                                │
 //!      └───── a member gets a request, or the kernel reports a file ◀───┘
 //! ```
-//! A thread that gives a member a request notes that first, then checks whether looks rest. The
-//! thread that lets looks rest sets that first, then checks whether a member got a request. One of
+//! A thread notes first that it gives a member a request, then checks whether looks rest. The
+//! thread that lets looks rest notes that first, then checks whether a member got a request. One of
 //! the two sees the other [check: who_asks_and_who_rests_never_miss_each_other].
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -68,7 +68,7 @@ impl Looks {
         }
         self.calm.store(0, Ordering::Relaxed);
         self.rests.store(true, Ordering::SeqCst);
-        // A thread that notes a request just now may have seen that looks do not rest yet.
+        // A thread may have just noted a request, and seen that looks did not rest yet.
         let is_asked = self.was_asked.load(Ordering::SeqCst);
         if is_asked && self.wake() { Next::Look } else { Next::Rest }
     }

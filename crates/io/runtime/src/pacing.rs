@@ -1,6 +1,6 @@
 //! The speed of jobs: the rebuild governor ([`braid_pace`]), used from many threads.
 //!
-//! Place in the flow: beside [`crate::turns`]. While a job exists, the thread that owns the array
+//! Place in the flow: next to [`crate::turns`]. While a job exists, the thread that owns the array
 //! calls this file at every turn. Threads that serve clients count how long their requests took.
 //! This file wakes no thread itself: it returns the latest moment for the array's next turn.
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! # Cost
-//! Without a job, a request costs one relaxed load. Beside a job it costs two reads of the clock
-//! and two additions, to memory that few other threads add to. It takes no lock, no allocation, no
-//! system call. Counts only grow. The array's thread keeps the values it saw last, and resets
-//! nothing.
+//! Without a job, a request costs one relaxed load. While a job runs it costs two reads of the
+//! clock and two additions, to memory that few other threads add to. It takes no lock, no
+//! allocation, no system call. Counts only grow. The array's thread keeps the counts that it read
+//! last, and resets nothing.
 //!
 //! Reads and writes are timed. A flush takes as long as the writes before it, a trim or zeroes as
 //! long as the range. So these say little of the job's effect on clients.
@@ -41,7 +41,7 @@ const COPIES: usize = 8;
 const OFF: u8 = 0;
 /// A job runs and no client sends requests. The first request reports itself.
 const SILENT: u8 = 1;
-/// A job runs beside clients that send requests.
+/// A job runs while clients send requests.
 const HEARD: u8 = 2;
 
 /// One copy of the counts, on cache lines of its own.
@@ -64,7 +64,7 @@ struct Pacer {
     /// The counts when they were last read.
     seen: Vec<[u32; Latencies::BUCKETS]>,
     next_slice: Instant,
-    /// The state that clients' threads were last given.
+    /// The pacing state that clients' threads last received: `OFF`, `SILENT` or `HEARD`.
     state: u8,
 }
 
@@ -184,8 +184,8 @@ impl Pacing {
 }
 
 impl Pacer {
-    /// Sets the state for clients' threads. If one of them ended a silence meanwhile, the state
-    /// turns silent again, so that the next request reports itself once more.
+    /// Publishes the pacing state for clients' threads. If one of them ended a silence meanwhile,
+    /// this sets `SILENT` again, so that the next request reports itself once more.
     fn say(&mut self, state: u8, heard: &AtomicU8) {
         if std::mem::replace(&mut self.state, state) != state || state == SILENT {
             heard.store(state, Ordering::Release);

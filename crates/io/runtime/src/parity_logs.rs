@@ -1,9 +1,9 @@
 //! The operator creates parity logs, md's or braid's own, or drops them, while the array runs.
 //!
-//! Place in the flow: above the volume, beside [`mod@crate::bitmap`]. The array decides whether the
-//! change is allowed ([`LogRefusal`]). Place and size of logs follow from the room on the members;
-//! this file looks at that room. No member joins during the change, so that every member has a
-//! place [check: a_log_comes_and_goes_on_a_volume_that_is_written].
+//! Place in the flow: above the volume, next to [`mod@crate::bitmap`]. The array decides whether
+//! the change is allowed ([`LogRefusal`]). Place and size of logs follow from the room on the
+//! members; this file looks at that room. No member joins during the change, so that every member
+//! has a place [check: a_log_comes_and_goes_on_a_volume_that_is_written].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ impl Volume {
         Ok(self.core().look(|array: &Array| array.may_change_logs(is_own))?)
     }
 
-    /// Whether every member and spare has room for a log of this kind beside a bitmap of
+    /// Whether every member and spare has room for a log of this kind in addition to a bitmap of
     /// `bitmap_sectors` (0 for no bitmap).
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Volume {
         self.log_places(kind, bitmap_sectors).map(|_| ())
     }
 
-    /// Whether the current bitmap file has room for braid's own log beside its bitmap.
+    /// Whether the current bitmap file has room for braid's own log in addition to its bitmap.
     ///
     /// # Errors
     /// The file has no room.

@@ -42,8 +42,8 @@ pub(crate) struct Request {
     completion: Mutex<Option<Resumption>>,
 }
 
-/// A payload's shadow buffer. It takes the bytes reconstructed in place of abandoned reads, which
-/// may write the client's own buffer until they end (`braid_engine::buffer`).
+/// A payload's shadow buffer. It takes the bytes reconstructed in place of abandoned reads. Until
+/// those reads end, they may write the client's own buffer (`braid_engine::buffer`).
 pub(crate) struct Shadow {
     bytes: SharedBytes,
     /// Runs that are reconstructed or will be: offset and length.
@@ -65,13 +65,13 @@ impl Shadow {
 struct State {
     progress: Progress,
     pieces: Option<Split>,
-    /// Pieces that were acknowledged early and still need the payload. The number is below zero
-    /// while a piece's release has arrived before the piece's answer.
+    /// Pieces that were acknowledged early and still need the payload. The number is negative if a
+    /// piece's release arrived before the piece's answer.
     payload_users: i64,
     is_answered: bool,
     /// Whether abandoned reads may still write the client's own buffer.
     is_left: bool,
-    /// The member's failure behind the last piece that failed, if any.
+    /// The member's failure that made the last failed piece fail, if any.
     cause: Option<Cause>,
 }
 
@@ -285,7 +285,7 @@ impl Requests {
         (completion, payload)
     }
 
-    /// Notes that a piece that was acknowledged early no longer needs its request's payload.
+    /// Notes that a piece, acknowledged early, no longer needs its request's payload.
     pub(crate) fn release_payload(&self, id: RequestId) {
         let is_over = self.get(id).release_payload();
         if is_over && !flaw::has(Flaw::PayloadStays) {

@@ -26,7 +26,7 @@ enum Owner {
     Region(#[allow(dead_code)] Region),
 }
 
-// SAFETY: the bytes are owned, through `owner`, and bytes may move between threads.
+// SAFETY: `owner` owns the memory, and bytes may move between threads.
 #[allow(unsafe_code)]
 unsafe impl Send for SharedBytes {}
 
@@ -50,7 +50,7 @@ impl SharedBytes {
         Ok(Self { start, length_bytes, owner: Owner::Region(region), witness })
     }
 
-    /// Returns the payload, after its last use. Panics if the bytes were never a payload.
+    /// Returns the payload, after its last use. Panics if the memory was never a payload.
     pub(crate) fn into_payload(self) -> Payload {
         let _guard = self.witness.write(0, self.length_bytes);
         match self.owner {
@@ -87,7 +87,7 @@ impl SharedBytes {
         assert!(end.is_some_and(|end| end <= self.length_bytes), "a run lies inside its memory");
     }
 
-    /// A run of the bytes.
+    /// A part of this run.
     ///
     /// # Safety
     /// No thread writes any of these bytes while the reference lives.
@@ -98,7 +98,7 @@ impl SharedBytes {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), length) }
     }
 
-    /// A run of the bytes, for writing.
+    /// A part of this run, for writing.
     ///
     /// # Safety
     /// No other code reads or writes any of these bytes while the reference lives.

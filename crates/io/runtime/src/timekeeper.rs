@@ -121,8 +121,8 @@ impl Core {
         let thread = thread::Builder::new().name("braid-names".into()).spawn(hear)?;
         self.end.threads.lock().expect("starting does not panic").push(thread);
         let sentinel = self.end.sentinel.get_or_init(|| sentinel);
-        // The thread that stops the array ends only a sentinel that it finds, so this thread checks
-        // for a stop and ends its own.
+        // The thread that stops the array may not have found this thread's sentinel. So this thread
+        // checks for a stop and ends its own sentinel.
         if self.alarm.is_stopped() {
             sentinel.end();
         }

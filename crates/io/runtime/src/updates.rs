@@ -48,7 +48,8 @@ struct LatestUpdate {
     recorded: Option<RecordedUpdate>,
 }
 
-/// A function that receives the count of an update that must be kept before the array relies on it.
+/// A function that receives an update's event count. The update must be kept before the array
+/// relies on it.
 pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
 
 impl Updates {

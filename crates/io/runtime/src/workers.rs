@@ -63,8 +63,8 @@ impl Drivers {
         assert!(is_first, "workers are connected once");
     }
 
-    /// For a machine: the flag that says that a worker was woken for it, the index of that worker,
-    /// and the token that names the machine.
+    /// For a machine: the flag "a worker was woken for it", the index of that worker, and the
+    /// machine's token.
     fn scheduling(&self, machine: Machine) -> (&AtomicBool, usize, u64) {
         match machine {
             Machine::Shard(ShardIndex(index)) => {

@@ -1,8 +1,8 @@
 //! The admission of writes: keeps the writes that may not begin yet.
 //!
 //! The engine's [`request::WriteAdmission`], which knows no threads, decides which writes may
-//! begin. No thread waits here. A write that is not admitted is kept, and the thread that ends
-//! another write begins the writes that this end admits. An aligned write that finds no other write
+//! begin. No thread waits here. A write that is not admitted is kept. A thread that ends a write
+//! then begins the kept writes that may begin now. An aligned write that finds no other write
 //! waiting is admitted at once [check: an_unaligned_write_is_alone].
 //!
 //! One thread begins the admitted writes one after the other. A write that ends at once admits

@@ -1,7 +1,7 @@
 //! The operator adds a device as write journal while the array runs. [`Volume::change_logs`] drops
 //! the journal, as it drops parity logs; its device is then removed like any that is out.
 //!
-//! Place in the flow: above the volume, beside [`mod@crate::parity_logs`]. The array decides
+//! Place in the flow: above the volume, next to [`mod@crate::parity_logs`]. The array decides
 //! whether the change is allowed ([`LogRefusal`]). The size of the journal follows from the device
 //! [check: a_journal_comes_and_goes_on_a_volume_that_is_written].
 

@@ -160,7 +160,7 @@ fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
     });
     let stopped = counters.is_stopped.lock().expect("unpoisoned");
     let outcomes = read_all(&volume, 0, 16);
-    // Wait until the first read is in the device, so that all others queue behind it.
+    // Wait until the first read is in the device, so that all others queue after it.
     std::thread::sleep(Duration::from_millis(50));
     drop(stopped);
     for (block, outcome) in outcomes {

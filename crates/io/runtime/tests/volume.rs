@@ -284,7 +284,7 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
         let no_space = braid_member::MemberError::OutOfSpace { errno: 28 };
         let full = Fault::everywhere(Operation::Write).error(no_space);
-        // The fault begins behind the superblocks, which exist already: only the data area cannot
+        // The fault begins after the superblocks, which exist already: only the data area cannot
         // grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);
@@ -323,7 +323,8 @@ fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     write(&volume, 0, &[1; 4096], false);
     assert!(volume.stop().clean);
     let newest = superblock(0).state.events;
-    // The state after two updates that member 3 has missed: the first marked the array as active.
+    // Member 3's superblock becomes one event older than the others', and marks the array as
+    // active.
     let mut active = superblock(3);
     active.apply(&SuperblockUpdate {
         events: newest - 1,

@@ -11,7 +11,8 @@ use crate::{Device, Request, Scheduler, State, Ticket, Vector};
 
 const SCHEDULES: usize = 1_500;
 
-/// A device that passes vectors to the threads that end them, and holds reads until `reads` is set.
+/// A device that passes vectors to other threads, which end them, and holds reads until `reads` is
+/// set.
 struct HoldingDevice {
     out: shuttle::sync::mpsc::Sender<Vector>,
     seen: Mutex<Vec<u32>>,

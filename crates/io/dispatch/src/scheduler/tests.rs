@@ -97,8 +97,8 @@ fn tags_are_honoured_and_a_completion_lets_the_next_out() {
     assert_eq!(device.given(), [vec![1], vec![2]]);
     device.now_ns.set(15);
     device.end_first(&scheduler);
-    // The first read kept the member busy for ten. The second read waited behind the first for ten,
-    // then took five.
+    // The first read kept the member busy for ten. The second read waited ten for the first, then
+    // took five.
     assert_eq!(*device.served.borrow(), [(true, 10), (true, 5)]);
     (0..3).for_each(|_| device.end_first(&scheduler));
     let counters = scheduler.counters(&device);
@@ -195,7 +195,7 @@ fn a_device_that_ends_everything_at_once_does_not_recurse() {
     assert_eq!(scheduler.counters(&device).out, 0);
 }
 
-/// A device that passes every vector to a thread that ends it.
+/// A device that passes every vector to another thread, which ends it.
 struct ThreadedDevice {
     out: Mutex<mpsc::Sender<(Vector, Vec<u32>)>>,
     now_ns: AtomicU64,

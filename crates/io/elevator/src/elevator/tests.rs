@@ -59,7 +59,7 @@ fn who_is_held_goes_in_the_end() {
     assert_eq!(elevator.poll_dispatch(401 * MS, reads), None, "one by one");
 }
 
-/// An aged entry goes first, however many entries of higher classes come and age behind it.
+/// An aged entry goes first, however many entries of higher classes come and age after it.
 #[test]
 fn who_has_aged_goes_by_age() {
     let settings = Settings { aging_ns: 100 * MS, merge_sectors_max: 0, ..wide() };

@@ -295,7 +295,7 @@ impl Head {
         bytes
     }
 
-    /// `None` if the bytes are no head, or differ from the head that was written.
+    /// `None` if `bytes` are no head, or differ from the written head.
     fn of(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let head = Self {

@@ -17,8 +17,8 @@
 //! Superblocks and flushes bypass the scheduler and the line for room
 //! ([`crate::members::ring_admission`]). A member has at most one of each in flight, and their
 //! requesters wait. They must not wait for a slice or a tag. An error is answered only after its
-//! superblock. A flush is requested when the writes it covers have been answered, so it has nothing
-//! to be ordered behind. No other order is kept here: if one operation must precede another (data
+//! superblock. A flush is requested when the writes it covers have been answered, so it need not
+//! wait for any write. No other order is kept here: if one operation must precede another (data
 //! before parity, a forced write before its answer), the engine waits for the first to end.
 //!
 //! Invariants
@@ -241,7 +241,7 @@ impl<'a> Submitter<'a> {
         self.ticket_of(flight)
     }
 
-    /// The first part of a retried flight has ended. The remaining parts queue behind other work of
+    /// The first part of a retried flight has ended. The remaining parts queue after other work of
     /// the member's threads: a bad sector takes seconds, and superblocks must not wait.
     fn land_first(&self, mut flight: Flight, result: Result<(), MemberError>) {
         let Parts::Many(parts) = &mut flight.parts else { panic!("one part does not fail apart") };

@@ -1,5 +1,5 @@
 //! Operations of a member for the array as a whole, tracked so that the array need not wait for a
-//! member that leaves.
+//! leaving member.
 //!
 //! Superblocks, logs, bitmaps and flushes of a member that leaves the array have failed, whatever
 //! the device does with them. These operations own their bytes, and may stay at the device as long

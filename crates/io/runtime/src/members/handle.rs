@@ -288,7 +288,7 @@ impl MemberHandle {
         Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
     }
 
-    /// A write of a piece of a journal record. It must be durable, and only one may be in flight.
+    /// A write of a part of a journal record. It must be durable, and only one may be in flight.
     /// Panics if the member is not the journal's device, which the array knows.
     pub(crate) fn next_journal(&self, record: &JournalRecord, piece: JournalPiece) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
@@ -296,9 +296,9 @@ impl MemberHandle {
         Operation::Metadata { area: MetadataArea::Journal, bytes, offset_bytes }
     }
 
-    /// A durable write of the bad-block log, or of a piece of it. All earlier writes to the member
-    /// must be durable first, and only one may be in flight. Panics if the
-    /// member keeps no such log, or the log has no room, which the array knows.
+    /// A durable write of the bad-block log, or of a part of it. All earlier writes to the member
+    /// must be durable first, and only one may be in flight. Panics if the member keeps no such
+    /// log, or the log has no room, which the array knows.
     pub(crate) fn next_bad_blocks(&self, write: &BadLogWrite) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bad_block_log_for(&superblock, write);

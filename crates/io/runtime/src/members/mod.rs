@@ -1,6 +1,6 @@
 //! The members of an array: a handle with device and queues for each member, in one table.
 //!
-//! Place in the flow: below the state that an array's threads share ([`crate::core`]). It knows no
+//! Place in the flow: below the core that an array's threads share ([`crate::core`]). It knows no
 //! machine and no other part of the runtime. Layers above use the members: [`crate::executor`] is
 //! the way to a device, [`crate::membership`] adds and removes members.
 //! ```text

@@ -24,7 +24,7 @@ pub(crate) enum Operation {
     Apart(Flight),
     /// A flush of all earlier writes.
     Flush,
-    /// A durable write of a record of the array, beside the data.
+    /// A durable write of a record of the array, outside the data.
     Metadata {
         area: MetadataArea,
         /// The whole record.

@@ -4,7 +4,7 @@
 //!     ▲ something is out ┘      └─▶ unwell ──▶ over: it has failed
 //!     └── it has left
 //! ```
-//! The member's own thread asks the device, so that only that thread waits if the device hangs
+//! The member's own thread asks the device, so that no other thread waits if the device hangs
 //! again.
 
 use braid_engine::array::MemberId;

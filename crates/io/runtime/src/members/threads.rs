@@ -6,8 +6,8 @@
 //! If rings do the work, a member has no thread until an operation comes that a ring cannot do;
 //! then it has one. If the operating system cannot start a thread, the operation waits, and the
 //! alarm tries again (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member
-//! that may block its caller has all of its threads even beside rings, and rings get none of its
-//! operations ([`super::ring_admission`]).
+//! that may block its caller has all of its threads even if the array uses rings, and rings get
+//! none of its operations ([`super::ring_admission`]).
 
 use std::collections::VecDeque;
 use std::io;

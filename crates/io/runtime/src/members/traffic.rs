@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: in the member's handle; any thread that learns a request's answer counts it.
 //! Counts order nothing and decide nothing, so that models leave them out, and a reader may see a
-//! count that is a request behind.
+//! count without the last request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

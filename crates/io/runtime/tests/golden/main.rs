@@ -1,8 +1,8 @@
 //! Arrays that the real md has written (golden fixtures), run by a [`Volume`] over memory members.
 //!
 //! Every fixture that assembly accepts is read, with all its members and without any that its level
-//! can spare. The bytes must be md's. Then the array is written, and read again without each single
-//! member: parity and copies must be right.
+//! can spare. The bytes read must equal md's. Then the array is written, and read again without
+//! each single member: parity and copies must be right.
 //!
 //! This test does not judge superblocks, layouts and verdicts; the golden test of `braid-assembly`
 //! does. The oracle tests whether md agrees with these writes.
@@ -156,8 +156,8 @@ fn read(volume: &Volume, about: &str) -> Vec<u8> {
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
-/// Reads the volume in pieces of 4 KiB, each of which gives the right bytes or an error, never
-/// other bytes. Returns the number of unreadable bytes.
+/// Reads the volume 4 KiB at a time. Each read gives the right bytes or an error, never other
+/// bytes. Returns the number of unreadable bytes.
 fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     const PIECE: usize = 4096;
     let mut missing = 0;

@@ -12,7 +12,7 @@ fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(byte(at)).expect("a byte") ^ seed).collect()
 }
 
-/// Calls `act` while a client writes. Checks afterwards that all data is intact and that the volume
+/// Calls `act` while a client writes. Checks afterwards that all data is intact and the volume
 /// stops cleanly.
 pub(crate) fn while_it_is_written(volume: Volume, act: impl FnOnce(&Volume)) {
     const BYTES: u64 = 65_536;
