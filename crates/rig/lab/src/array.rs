@@ -1,5 +1,4 @@
-//! Arrays of memory members behind the shipped runtime, made and opened as the command line does
-//! it.
+//! Arrays of memory members under the shipped runtime, made and opened as the command line does it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The shipped engine in virtual time: one shard, without bytes, behind calls that several suites
+//! The shipped engine in virtual time: one shard, without bytes, under calls that several suites
 //! use.
 //!
 //! Place in the flow: under the suites that simulate the disks themselves. It takes clients'

@@ -1,8 +1,8 @@
-//! The lab: compares every mechanism with the state before the mechanism, on the same work, in one
+//! The lab: compares every mechanism with the code before that mechanism, on the same work, in one
 //! run.
 //!
-//! Place in the flow: beside the simulator, as another driver of the shipped engine and runtime;
-//! nothing depends on it. Unlike the product it contains the state *before* each mechanism and *the
+//! Place in the flow: next to the simulator, as another driver of the shipped engine and runtime;
+//! nothing depends on it. Unlike the product it contains the code *before* each mechanism and *the
 //! seed's fix*, as small models, and a disk in virtual time ([`disk`]). Tables: docs/lab.md.
 //! ```text
 //!   suites ── contenders ──▶ frame::race (rounds, turns) ──▶ Report ──▶ table │ JSON │ SVG

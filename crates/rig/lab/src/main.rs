@@ -9,7 +9,7 @@ use braid_lab::frame::{Machine, Report, Settings, Suite, json, plot, table};
 use braid_lab::suites::{SUITES, ledger};
 use clap::{Parser, Subcommand};
 
-/// Every mechanism beside the state before it, on the same work, in one run.
+/// Compare every mechanism with the code before it, on the same work, in one run.
 #[derive(Parser)]
 #[command(
     name = "braid-lab",

@@ -92,8 +92,8 @@ impl Member {
         (few(reads) + out.0, few(writes) + out.1 + flushed)
     }
 
-    /// Gives the disk the entries that `allowed` permits, given the kinds that wait and the numbers
-    /// that are out.
+    /// Gives the disk the entries that `allowed` permits, given the kinds that wait and the number
+    /// in flight of each.
     pub(crate) fn dispatch(
         &mut self,
         now: u64,

@@ -52,8 +52,8 @@ const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
 /// In write-back mode it takes some 200,000 writes until each stripe's queue has its full length.
 const WINDOWS: usize = 80;
-/// The memory of computations grows for longer. It may make less than one call for this many
-/// requests.
+/// The memory of computations grows for longer. That growth may make less than one call for this
+/// many requests.
 const SELDOM: u64 = 1000;
 
 fn calls(mode: CacheMode, missing: Option<u16>, load: Load) -> u64 {

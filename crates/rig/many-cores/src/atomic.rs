@@ -20,32 +20,32 @@ macro_rules! atomics {
                 Self(std::sync::atomic::$name::new(value))
             }
 
-            /// Reads the value.
+            /// Reads the variable.
             pub fn load(&self, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Load);
                 self.0.load(order)
             }
 
-            /// Writes the value; a locked instruction if the order is total.
+            /// Writes the variable; a locked instruction if the order is total.
             pub fn store(&self, value: $value, order: Ordering) {
                 let is_total = order == Ordering::SeqCst;
                 world::access(Line::of(self), if is_total { Access::Change } else { Access::Store });
                 self.0.store(value, order);
             }
 
-            /// Writes the value; returns the old one.
+            /// Writes the variable; returns the old value.
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.swap(value, order)
             }
 
-            /// Keeps only these bits of the value; returns the old value.
+            /// Keeps only these bits of the variable; returns the old value.
             pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_and(value, order)
             }
 
-            /// Sets bits of the value; returns the old value.
+            /// Sets bits of the variable; returns the old value.
             pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_or(value, order)
@@ -59,13 +59,13 @@ atomics! { AtomicBool(bool), AtomicU32(u32), AtomicU64(u64), AtomicUsize(usize),
 macro_rules! numbers {
     ($($name:ident($value:ty),)*) => {$(
         impl $name {
-            /// Adds to the value; returns the old value.
+            /// Adds to the variable; returns the old value.
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_add(value, order)
             }
 
-            /// Subtracts from the value; returns the old value.
+            /// Subtracts from the variable; returns the old value.
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_sub(value, order)

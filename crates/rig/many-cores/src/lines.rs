@@ -1,7 +1,7 @@
 //! Cache lines: which core holds each line, and the time of a transfer.
 //!
 //! One core has a line for writing, or several cores have it for reading. A core that lacks the
-//! line gets it from another core; further cores wait behind it. If a holder is in the same
+//! line gets it from another core; further cores wait for their turn. If a holder is in the same
 //! cluster, that holder serves reads.
 
 use std::collections::HashMap;

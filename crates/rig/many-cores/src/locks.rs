@@ -1,8 +1,8 @@
-//! Locks that take modelled time. Their content is in locks of the standard library, for which no
-//! thread ever waits.
+//! Locks that take modelled time. The locks' content is in locks of the standard library, for which
+//! no thread ever waits.
 //!
-//! The memory behind a lock's content moves as well. The model remembers which lines of a vector
-//! were written, and the thread that empties the vector must fetch them.
+//! The memory to which a lock's content points moves as well. The model remembers which lines of a
+//! vector were written, and the thread that empties the vector must fetch them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};

@@ -224,8 +224,8 @@ fn print_failed(failed: &[u64]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }
 }
 
-/// A long run may miss this many legal states by chance. It must still have visited each place (a
-/// state without its action) with some action.
+/// A long run may miss this many legal states by chance. The run must still have visited each place
+/// (a state without its action) with some action.
 const STATES_LEFT_TO_CHANCE: usize = 3;
 
 /// Prints how many legal states were visited. Fails if a long run missed more than

@@ -1,6 +1,7 @@
 //! Job allowances: in some runs a driver grants a job little at a time, and late.
 //!
-//! The simulator keeps its own count of what the driver granted, beside the engine's count.
+//! The simulator keeps its own count of the bytes that the driver granted, independent of the
+//! engine's count.
 //!
 //! # Invariants
 //! - A job asks for no more than its last allowance, in the class of that allowance, except for the

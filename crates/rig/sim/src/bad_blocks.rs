@@ -1,6 +1,6 @@
 //! Members with a bad-block log: md lists in it the sectors that must not be believed.
 //!
-//! Where it stands: beside [`crate::fault`]. Some worlds are created with such members. The logs
+//! Where it stands: next to [`crate::fault`]. Some worlds are created with such members. The logs
 //! lie on the disks, where assembly finds them. The simulator knows their content.
 //!
 //! ```text
@@ -55,7 +55,8 @@ struct Log {
     /// After a power cut: the sectors that the log certainly names, and all sectors that it can
     /// name.
     bounds: (BadBlocks, BadBlocks),
-    /// The engine has written this log. It writes the superblock with the matching fields later.
+    /// The engine has written this log. The engine writes the superblock with the matching fields
+    /// later.
     is_rewritten: bool,
 }
 
@@ -195,7 +196,7 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// Writes stale records behind the end of a disk's log, where readers must ignore them.
+    /// Writes stale records after the end of a disk's log, where readers must ignore them.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn leave_behind(&mut self, (index, disk): (usize, &mut Disk), data_offset: u64) {
         let log = self.logs.iter_mut().find(|log| log.disk == index).expect("it has a log");
@@ -305,8 +306,8 @@ impl BadLogs {
         (log.other, log.is_rewritten) = (Some(says.clone()), true);
     }
 
-    /// The write of a log succeeded: checks its content, and that every sector that it no longer
-    /// names was written.
+    /// The write of a log succeeded: checks the log's content, and that every sector removed from
+    /// the log was written.
     fn rewritten(
         &mut self,
         (disk, on_disk): (usize, &Disk),

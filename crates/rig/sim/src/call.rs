@@ -1,7 +1,7 @@
 //! A client's request in bytes, from its submission to its answer, and its effect on the model.
 //!
-//! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the
-//! requests in sectors of [`crate::requests`]. The shipped `engine/request` (`edges.rs`,
+//! Where it stands: between the clients (direct ones and those of [`crate::wire`]) and the requests
+//! in sectors of [`crate::requests`]. The shipped `engine/request` (`edges.rs`,
 //! `write_admission.rs`) decides the steps of a request, which request waits for which, and which
 //! are refused at once. This module replaces the runtime's `Volume`: the memory of requests, and a
 //! driver for their steps.
@@ -14,7 +14,7 @@
 //! The model notes a change when the request goes to the engine, and its end when the client gets
 //! the answer. So a missing step, or an early answer, makes the next read wrong. If a client writes
 //! a part of a sector, the sector gets a version of its own. The simulator computes the bytes of
-//! that version from the version that was read and the client's bytes, not from stored bytes.
+//! that version from the version read and the client's bytes, not from stored bytes.
 //!
 //! # Invariants
 //! - No other request writes a sector that is being patched
@@ -72,7 +72,7 @@ pub(crate) struct Call {
     inside: Option<AdmissionMode>,
     pub(crate) payload: Vec<u8>,
     around: Vec<u8>,
-    /// Sectors that were read so that a part of them can be patched, with the versions read.
+    /// Sectors read in order to patch a part of them, with the versions read.
     bases: Vec<(u64, Version)>,
     parts: Vec<Part>,
     /// Sectors that this request patches now. No other request is allowed to change them.

@@ -2,8 +2,9 @@
 //!
 //! Where it stands: disks fail in [`crate::world`] and [`crate::restart`]. Both note each failure
 //! here, and pass its number to the engine in the place of an operating system's error number. So
-//! failures are told apart. A notice or answer names a cause, which must match the disk, operation
-//! and sectors of the failure with that number. Members leave only for failures that demand it.
+//! the simulator can tell failures apart. A notice or answer names a cause, which must match the
+//! disk, operation and sectors of the failure with that number. Members leave only for failures
+//! that demand it.
 
 mod world;
 

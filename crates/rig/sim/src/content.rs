@@ -1,8 +1,7 @@
 //! The bytes of sectors, and the bytes that members must hold for them.
 //!
-//! Every sector of every write has different bytes, so that bytes that were read name their write.
-//! This module computes the content of members from the geometry and the *definition* of parity
-//! alone.
+//! Every sector of every write has different bytes, so that the bytes read name their write. This
+//! module computes the content of members from the geometry and the *definition* of parity alone.
 
 use crate::members::lay_out;
 pub(crate) use crate::members::{SECTOR, bytes, parity, places};

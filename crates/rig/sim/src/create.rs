@@ -5,8 +5,8 @@
 //! 1.0  │ data │ ... │ log │ superblock │ ... │
 //! ```
 //!
-//! The data area begins right behind the metadata instead of at mdadm's mebibyte, so that a world
-//! is small. All other places are mdadm's.
+//! The data area begins right after the metadata instead of at mdadm's mebibyte, so that a world is
+//! small. All other places are mdadm's.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::random::{Random, mix};
 /// Creation time of every array of the simulator.
 pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
 
-/// Sectors in front of the data area in versions 1.1 and 1.2, and behind it in version 1.0.
+/// Sectors before the data area in versions 1.1 and 1.2, and after it in version 1.0.
 pub(crate) const METADATA_SECTORS: u64 = 40;
 
 /// Sectors reserved at the end of a device with a 0.90 superblock.
@@ -132,7 +132,7 @@ impl Design {
         let design = Self { lockless: Some(percent), ..self };
         let (head, ..) = design.bitmap(design.resync_sectors()).expect("it has a bitmap");
         let place = self.superblock(0).bitmap_place().expect("it has a bitmap");
-        // braid creates no own log beside a lockless bitmap.
+        // braid creates no own log together with a lockless bitmap.
         let fits = head.area_sectors() <= place.room_sectors && self.log_sectors == 0;
         if fits { design } else { self }
     }

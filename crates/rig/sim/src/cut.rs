@@ -90,7 +90,7 @@ impl Cut {
     /// command line.
     ///
     /// # Errors
-    /// The reason why the value is invalid.
+    /// The reason why the argument is invalid.
     pub fn argument(
         &mut self,
         word: &str,

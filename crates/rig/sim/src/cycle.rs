@@ -388,8 +388,8 @@ impl World {
         self.has_stopped()
     }
 
-    /// Checks an array that has stopped, with nothing in flight; returns whether it is clean. Its
-    /// disks then lose power and keep what they have flushed.
+    /// Checks an array that has stopped, with nothing in flight; returns whether it is clean. The
+    /// array's disks then lose power and keep only flushed data.
     pub(crate) fn has_stopped(&mut self) -> bool {
         let stopped = self.engine.notices.iter().find_map(|notice| match notice {
             Notice::Stopped { clean } => Some(*clean),
@@ -444,8 +444,8 @@ impl World {
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =
                 matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
-            // A refusal that the operator overrode comes again until superblocks have said clean
-            // once.
+            // A refusal that the operator overrode comes again until superblocks have recorded
+            // "clean" once.
             let was_logged = was_logged && !self.has_accepted;
             assert!(!(lacks_log && was_logged), "the log is on disk: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! A power cut walks the log backwards and undoes each write by chance. So each sector, for itself,
-//! ends with any of the values that it had since it was last on stable storage. Writes survive in
-//! any subset and order, torn at 512 bytes [check: a_power_cut_can_leave_any_of_a_sectors_values].
+//! ends with any content that it had since it was last on stable storage. Writes survive in any
+//! subset and order, torn at 512 bytes [check: a_power_cut_can_leave_any_of_a_sectors_values].
 //!
 //! A disk can *lie*: bytes rot, a write is acknowledged and lost or lands elsewhere, a flush is
-//! acknowledged and does nothing. [`crate::lie_overlay`] keeps the content of an honest disk beside
-//! such a disk.
+//! acknowledged and does nothing. For such a disk, [`crate::lie_overlay`] also keeps the content of
+//! an honest disk.
 
 use std::collections::BTreeSet;
 
@@ -154,8 +154,7 @@ impl Disk {
         }
     }
 
-    /// Logs the present bytes of these sectors, so that a power cut can undo the write that
-    /// follows.
+    /// Logs the present bytes of these sectors, so that a power cut can undo the next write.
     fn record(&mut self, start: u64, sectors: u64, durable: bool) {
         let range = start..start + sectors;
         let is_claimed = durable && self.ills.flushes_lie;

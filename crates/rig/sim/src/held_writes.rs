@@ -68,7 +68,7 @@ impl HeldWrites {
         held.count() as u32
     }
 
-    /// Number of held pieces. It changes whenever the set of held writes does.
+    /// Number of held pieces of requests. It changes whenever the set of held writes does.
     pub(crate) fn pieces(&self) -> u64 {
         self.requests.values().map(|held| held.shards.len() as u64).sum()
     }

@@ -11,12 +11,12 @@
 //!
 //! A write goes to every member of the view, in any order, and is acknowledged when the machine
 //! allows it. So two disks belong together exactly if the last *acknowledged* write on each is the
-//! same. A disk is stale beside another disk exactly if the other's write is a later one of the
+//! same. A disk is stale compared with another exactly if the other's write is a later one of the
 //! same branch. Assembly never sees writes, and the simulator never looks at event counts.
 //!
 //! md's format cannot tell one case: a clone is presented *instead* of its member, within one
-//! event. It looks like a member that a power cut left behind by one update. The tally counts the
-//! case (`clone-instead-believed`), and the history ends.
+//! event. That clone looks like a member that misses one update because of a power cut. The tally
+//! counts the case (`clone-instead-believed`), and the history ends.
 //!
 //! # Invariants
 //! - Assembly never mixes branches, never chooses stale disks or strangers, and refuses nothing
@@ -279,16 +279,17 @@ impl History {
         true
     }
 
-    /// Whether assembly can tell a clone, which misses writes, from the member that it replaces.
-    /// `told` is the number of updates of the members beside the clone.
+    /// Whether assembly can notice that a clone replaces its member and misses writes. `told` is
+    /// the number of superblock updates on the most updated of the other members.
     ///
-    /// - The record in the state folder shows it, unless two different updates have the same event
-    ///   count and the same time, because the clock stands still.
-    /// - Without a spare each change is written twice, so the event count shows it, unless an
-    ///   interrupted update had reached the clone alone.
-    /// - With a spare, the event count goes back and forth. After an even number of updates the
-    ///   counts are equal and the times differ. This holds if nothing was lost or interrupted
-    ///   since.
+    /// - The record in the state folder shows it, unless an interrupted update reached the clone.
+    ///   Then a later update can have the same event count and, if the clock stands still, the same
+    ///   time.
+    /// - Without a spare, every update is written twice, with one more event each time. So a clone
+    ///   that missed a change is two events behind, unless an interrupted update reached the clone.
+    /// - With a spare, turning active adds one event and turning clean takes it back. After an even
+    ///   number of updates the counts are equal and only the times differ. This holds if no member
+    ///   was lost and no update interrupted since the disk was cloned.
     fn can_be_told(&self, clone: &Device, told: Option<u64>) -> bool {
         let is_undisturbed = clone.taken_at == Some(self.disturbances);
         let since = told.map_or(0, |told| told.saturating_sub(clone.updates));

@@ -1,7 +1,7 @@
 //! The simulator: the shipped engine, superblocks and assembly under virtual time, on disks that
 //! fail, crash and tear. One seed drives it, and a model checks it.
 //!
-//! Where it stands: beside the runtime, on top of engine, elevator, geometry, parity, ondisk and
+//! Where it stands: next to the runtime, on top of engine, elevator, geometry, parity, ondisk and
 //! assembly. It replaces everything that talks to the outside: threads, clocks, devices, clients.
 //!
 //! docs/simulator.md lists the things that it does not do.
@@ -127,7 +127,7 @@ impl Settings {
     /// of the command line.
     ///
     /// # Errors
-    /// The reason why the value is invalid.
+    /// The reason why the argument is invalid.
     pub fn argument(
         &mut self,
         word: &str,

@@ -1,6 +1,6 @@
 //! The fault overlay of a disk that lies: the content of an honest disk, wherever this one differs.
 //!
-//! It stands beside [`crate::disk`], which updates it with every write, flush and power cut. It
+//! It stands next to [`crate::disk`], which updates it with every write, flush and power cut. It
 //! decides nothing: [`crate::lie_plan`] decides which disk lies, when and about what.
 //!
 //! ```text

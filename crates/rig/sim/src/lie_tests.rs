@@ -339,7 +339,7 @@ fn a_rotten_superblock_is_seen_and_its_disk_is_left_out() {
         open(&mut world);
         let is_in = world.taint.occupants[2].is_some();
         let is_unreadable = world.tally.of("superblock-unreadable") > before;
-        // Rot has no effect behind the table of roles, or in timestamps, which no checksum covers.
+        // Rot has no effect after the table of roles, or in timestamps, which no checksum covers.
         assert!(is_in != is_unreadable, "seed {seed}");
         world.read_all();
         assert_eq!(world.tally.of("wrong-sectors-served"), 0);

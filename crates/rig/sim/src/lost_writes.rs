@@ -31,8 +31,8 @@ pub(crate) struct LostSectors {
     sectors: BTreeMap<u64, Loss>,
     /// Unanswered writes of which a part was acknowledged early and lost: they must not succeed.
     to_be_told: BTreeSet<RequestId>,
-    /// Ranges whose loss was reported together with the answers being checked. They are noted in
-    /// `sectors` after these answers.
+    /// Ranges whose loss was reported together with the answers being checked. The ranges are noted
+    /// in `sectors` after these answers.
     pub(crate) reported_now: Vec<(u64, u64)>,
 }
 

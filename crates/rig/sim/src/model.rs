@@ -168,7 +168,7 @@ impl Model {
         }
     }
 
-    /// Checks a read of the bytes `range` of a sector, which began at step `began` and returned
+    /// Checks a read of `range` (bytes) of a sector. The read began at step `began` and returned
     /// `data`.
     pub(crate) fn check_part(
         &self,
@@ -274,7 +274,7 @@ impl Model {
         cell.iter().any(|entry| entry.version == ANYTHING && entry.superseded == CURRENT)
     }
 
-    /// The version with these bytes, which were read from a sector that is about to be rewritten in
+    /// The version with the bytes `data`, which a client read in order to rewrite the sector in
     /// part. Creates a version if the model knows none.
     pub(crate) fn name_of(&mut self, sector: u64, data: &[u8]) -> Version {
         if let Some(version) = self.identify(sector, data) {
@@ -284,8 +284,8 @@ impl Model {
         let version = FOUND + self.found;
         self.found += 1;
         self.merged.insert((sector, version), data.into());
-        // No read may return this entry. It only keeps the bytes for the request that names the
-        // version.
+        // No read may return this entry. It only keeps the version's bytes for the request that
+        // names the version.
         let is_over = Entry { superseded: 0, ..settled(version) };
         self.cells[sector as usize].insert(0, is_over);
         version
@@ -298,7 +298,7 @@ impl Model {
         cell.len() > 1 || cell.iter().all(|entry| entry.version == ZEROES)
     }
 
-    /// Versions that a read that began at step `began` is allowed to return, for messages.
+    /// Versions that a read since step `began` is allowed to return, for messages.
     pub(crate) fn readable(&self, sector: u64, began: u64) -> Vec<Version> {
         let cell = self.cells[sector as usize].iter();
         cell.filter(|entry| entry.superseded >= began).map(|entry| entry.version).collect()
@@ -306,7 +306,7 @@ impl Model {
 
     /// A read that began at step `began` returned `version`. If no write ran meanwhile, the sector
     /// is that version from now on. `firmly` is false if another copy can hold another value.
-    /// `lasts` is false if the bytes can be in a cache although no client wrote them.
+    /// `lasts` is false if the bytes read can be in a cache although no client wrote them.
     pub(crate) fn pin(
         &mut self,
         sector: u64,

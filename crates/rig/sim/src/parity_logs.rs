@@ -170,8 +170,8 @@ impl World {
         true
     }
 
-    /// Draws whether the next server does not know our own logs, as md does not. It resyncs the
-    /// whole array, and the logs are no longer valid.
+    /// Draws whether the next server does not know our own logs, as md does not. That server
+    /// resyncs the whole array, and the logs are no longer valid.
     pub(crate) fn may_ignore_own_logs(&mut self, assembled: &mut AssembledArray) -> bool {
         // A dirty and degraded array needs the logs. Until the resync ends, a sector in flight can
         // read as old, or as new without its member. Only stories handle that.
@@ -187,8 +187,8 @@ impl World {
         ignores
     }
 
-    /// A sector was in flight and its member is missing. Its parity may lack writes of other
-    /// columns, so the model allows the computed bytes, unless no write of this sector was in
+    /// A sector was in flight and its member is missing. The stripe's parity may lack writes of
+    /// other columns, so the model allows the computed bytes, unless no write of this sector was in
     /// flight.
     fn is_anything(&mut self, sector: u64, assembled: &AssembledArray, presented: &[usize]) {
         let Geometry::Stripe(geometry) = &assembled.geometry else { return };

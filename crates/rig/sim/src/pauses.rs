@@ -2,9 +2,9 @@
 //! No read is allowed to wait for the disk longer than the engine needs to notice.
 //!
 //! Before the disk answers again, the simulator runs all else until no read is in flight. The
-//! checker demands that this ends if the array says that the member sits out and no other fault is
-//! known: then every read can go around it. The engine does not move a read twice: a read that came
-//! here because another member sat out stays.
+//! checker demands that this ends if the member sits out and no other fault is known: then every
+//! read can go around the member. The engine does not move a read twice: a read that went to this
+//! disk because another member sat out stays.
 //!
 //! # Invariants
 //! - A read that can avoid a pausing disk does not wait for it

@@ -1,4 +1,5 @@
-//! Requests in whole sectors: handed to the engine in pieces, answered once.
+//! Requests in whole sectors: handed to the engine in pieces (the part of one shard), answered
+//! once.
 //!
 //! Where it stands: below [`crate::call`], whose requests in bytes consist of such requests. The
 //! checkers' own requests (reading everything, the small worlds) come here directly.

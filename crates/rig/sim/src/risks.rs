@@ -1,5 +1,5 @@
-//! Starts at which the operator accepts that some sectors can read wrong: which sectors, and the
-//! promise for the others.
+//! Starts with an accepted risk: the operator accepts that some sectors can read wrong. This file
+//! knows which sectors, and the promise for the others.
 //!
 //! When the array ended, rows with writes in flight could disagree. If a member is missing, the
 //! data computed for it there can be anything. All other sectors read as ever, then and later: rows

@@ -235,13 +235,13 @@ impl Order {
     pub(crate) fn seeded(random: &mut Random) -> Self {
         let mut weights = [0; 9];
         weights.fill_with(|| *random.pick(&[1, 4, 16, 64]));
-        // Time mostly has a small weight beside other events, but not always.
+        // Time mostly has a small weight compared with other events, but not always.
         weights[8] = *random.pick(&[1, 1, 4, 16]);
         Self::Seeded(weights)
     }
 }
 
-/// Which choices besides pending events are possible in a step.
+/// Which choices other than pending events are possible in a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) inbox: bool,

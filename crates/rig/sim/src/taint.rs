@@ -41,8 +41,8 @@ pub(crate) struct Taint {
     pub(crate) superblock: Range<u64>,
     pub(crate) doubtful: BTreeSet<u64>,
     pub(crate) polluted: BTreeSet<u64>,
-    /// Sectors that are no longer polluted. They can be again, if a power cut undoes the right
-    /// write, or a disk returns that missed it.
+    /// Sectors that are no longer polluted. A power cut that undoes the right write pollutes them
+    /// again, and so does the return of a disk that missed this write.
     cleansed: BTreeSet<u64>,
     /// By disk and sector: the last step of this run at which the sector became right or wrong.
     changed: BTreeMap<(usize, u64), u64>,

@@ -23,7 +23,7 @@ impl Witness {
 pub(crate) struct Trace {
     hash: u64,
     is_printed: bool,
-    /// The number to print behind the next event.
+    /// The number to print after the next event.
     label: Option<Number>,
     witness: Option<Witness>,
 }

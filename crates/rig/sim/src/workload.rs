@@ -9,7 +9,7 @@
 //! | Shape | Requests |
 //! |---|---|
 //! | anything | anything anywhere, half of it near the start, so that requests overlap |
-//! | bytes | short runs of bytes of any alignment in a few sectors, beside aligned ones |
+//! | bytes | short runs of bytes of any alignment in a few sectors, together with aligned ones |
 //! | journal | small writes one after another, half of them durable, and a flush now and then |
 //! | copy | long writes one after another |
 //! | files | journal blocks, a flush, a durable commit block; later the same blocks in their places |
@@ -259,7 +259,7 @@ fn write(start: u64, sectors: u64, durable: bool) -> RequestDraft {
     ask(ByteOperation::Write { durable }, start, sectors)
 }
 
-/// The start of the next request of a sequence; 0 if the array has no room behind the last one.
+/// The start of the next request of a sequence; 0 if the array has no room after the last one.
 fn follow(next: &mut u64, sectors: u64, capacity: u64) -> u64 {
     let start = if *next + sectors > capacity { 0 } else { *next };
     *next = start + sectors;

@@ -192,7 +192,8 @@ pub(crate) struct World {
     pub(crate) unsure: BTreeSet<usize>,
     /// Members that joined in this run.
     pub(crate) came: BTreeSet<MemberId>,
-    /// Disks that another disk replaced. They are no spares, and assembly must not choose them.
+    /// Disks that another disk replaced. Replaced disks are no spares, and assembly must not choose
+    /// them.
     pub(crate) replaced: BTreeSet<usize>,
     /// Disks that do not take part in this run. They are out as soon as the array acknowledges a
     /// write.

@@ -26,7 +26,7 @@ pub struct Args {
     /// Write the page there.
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
-    /// Write the same as Markdown there, and plots into a folder of the same name beside it.
+    /// Write the same as Markdown there, and plots into a folder of the same name next to it.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }

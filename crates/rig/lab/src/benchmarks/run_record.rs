@@ -57,7 +57,7 @@ impl RunRecord {
         &mut self.suites[at]
     }
 
-    /// Adds a row to the record; `None` if the value is no row.
+    /// Adds a row to the record; `None` if `row` is not a valid one.
     fn add(&mut self, row: &Value) -> Option<()> {
         let word = |key: &str| row[key].as_str().filter(|word| !word.is_empty());
         let values: Vec<f64> = row["values"].as_array()?.iter().filter_map(Value::as_f64).collect();

@@ -23,7 +23,7 @@ impl Runs {
         self.runs.range(..=from).next_back().is_some_and(|(_, end)| *end >= to)
     }
 
-    /// The start of the first run at or behind a sector. If there is none, the start of the lowest
+    /// The start of the first run at or after a sector. If there is none, the start of the lowest
     /// run.
     pub(super) fn next_up(&self, from: u64) -> Option<u64> {
         let next = self.runs.range(from..).next().or_else(|| self.runs.iter().next());

@@ -12,7 +12,7 @@ use crate::random::Random;
 pub enum Pattern {
     /// Random, at multiples of the request's size.
     Random,
-    /// One request behind the other, and from the start again at the array's end.
+    /// One request after the other, and from the start again at the array's end.
     Sequential,
 }
 

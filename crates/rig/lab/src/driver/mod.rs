@@ -58,8 +58,8 @@ pub struct Plan {
     pub missing: Option<u16>,
     /// Settings of the stripe cache.
     pub tuning: Tuning,
-    /// Number of payloads. They are needed for requests at once, and for writes that are
-    /// acknowledged and not yet on the members.
+    /// Number of payloads. They are needed for requests in flight, and for acknowledged writes that
+    /// are not yet on the members.
     pub payloads: usize,
     /// Sectors of each payload.
     pub payload_sectors: u32,

@@ -158,7 +158,8 @@ pub struct Target {
     pub metric: &'static str,
     /// The variant to which the bound applies.
     pub of: &'static str,
-    /// The variant by which the value is divided; `None` to bound the value itself.
+    /// The variant by whose figure the figure of `of` is divided; `None` to bound the figure of
+    /// `of` itself.
     pub over: Option<&'static str>,
     /// A lower bound if more is better, an upper bound if less is better.
     pub bound: f64,
@@ -178,7 +179,7 @@ impl Target {
         Self { metric, of, over: Some(over), bound, source: "" }
     }
 
-    /// A target for the value itself.
+    /// A target for the figure of `of` itself.
     #[must_use]
     pub const fn value(
         metric: &'static str,

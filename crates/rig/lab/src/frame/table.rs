@@ -34,7 +34,7 @@ pub fn text(report: &Report, settings: &Settings) -> String {
     out
 }
 
-/// Maximum number of variants that fit beside each other in a line.
+/// Maximum number of variants that fit next to each other in a line.
 const WIDE_MAX: usize = 3;
 
 /// The figures of one metric, in all cases with the same variants.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The engine runs over null members, with the driver and the parity of the lab
-//! ([`crate::driver`]). It is one thread and reads not even the clock. So a figure depends on the
-//! source and the compiler only, not on the machine's load or processor: valgrind has a processor
-//! of its own. A case takes two seconds; `--small` counts one.
+//! ([`crate::driver`]). The load runs on one thread and reads not even the clock. So a figure
+//! depends on the source and the compiler only, not on the machine's load or processor: valgrind
+//! has a processor of its own. A case takes two seconds; `--small` counts one.
 //!
 //! `tests/ledger.rs` holds each figure of a debug build below a ceiling; the ceilings here are
 //! those of a release build.

@@ -1,4 +1,4 @@
-//! Suite `parity`: GB/s of data that each parity kernel reads, beside memcpy.
+//! Suite `parity`: GB/s of data that each parity kernel reads, compared with memcpy.
 //!
 //! The suite includes the parity crate's own benchmark: the same stripes, in the cache and far
 //! beyond it.

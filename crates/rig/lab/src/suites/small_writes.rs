@@ -1,4 +1,4 @@
-//! Suite `small-writes`: 4 KiB writes through NBD, beside the bound that the members set.
+//! Suite `small-writes`: 4 KiB writes through NBD, compared with the bound that the members set.
 //!
 //! A small write of a RAID-5 reads a block and its parity, and writes both. So a *bound* is
 //! measured on raw files like the members, in the same round:

@@ -53,8 +53,8 @@ impl World {
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
-        // No comparison beside a resync: the parity that the resync writes would look like rot to
-        // work that began before.
+        // No comparison during a resync: parity written by the resync would look like rot to work
+        // that began before.
         let band = start..start + u64::from(sectors);
         let may_be_synced = side.view.resync_offset != u64::MAX || !side.view.is_synced(&band);
         if self.may_have_jobs && may_be_synced {

@@ -111,7 +111,7 @@ impl World {
         assert!(met.is_none(), "{io:?} overlaps {met:?}, in undefined order");
     }
 
-    /// Checks that the array has not declared out a member to which it sends a request.
+    /// Checks that the array sends no request to a member that it has declared out.
     pub(crate) fn check_is_in(&self, member: MemberId) {
         let is_it = |notice: &Notice| match notice {
             Notice::MemberOut { member: out, .. }

@@ -13,7 +13,7 @@ use crate::world::World;
 const UNHEEDED_MAX: u32 = 8;
 
 impl World {
-    /// A piece was answered while its shard, or a member that left, still uses its payload.
+    /// A piece was answered, but its shard, or a member that left, still uses the payload.
     pub(crate) fn keep(&mut self, shard: usize, reply: &PieceReply) {
         let id = reply.request;
         *self.engine.held.users.entry(id).or_default() += 1;
@@ -36,7 +36,7 @@ impl World {
         held.answered = self.clock.step;
     }
 
-    /// A shard, or a member that left, no longer uses the payload of a piece.
+    /// The payload of a piece is no longer used by its shard or by a member that left.
     pub(crate) fn release(&mut self, id: RequestId) {
         let users = self.engine.held.users.get_mut(&id);
         let users = users.unwrap_or_else(|| panic!("a shard releases {id:?} without use"));

@@ -129,7 +129,7 @@ pub(super) struct Device {
     pub(super) is_clone: bool,
     /// Updates of the superblock that reached this disk and all others.
     pub(super) updates: u64,
-    /// An interrupted update reached this disk, so that it has one event more than disks beside it.
+    /// An interrupted update reached this disk, so that it has one event more than the other disks.
     pub(super) is_ahead: bool,
     /// When the disk was cloned: how many interruptions and losses the history had had then.
     pub(super) taken_at: Option<u64>,

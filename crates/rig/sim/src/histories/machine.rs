@@ -31,7 +31,7 @@ struct Run {
     is_broken: bool,
     now: Instant,
     times: UpdateTimes,
-    /// The state that was last written to all superblocks.
+    /// The superblock state last written to all members.
     state: Option<Arc<SuperblockState>>,
 }
 

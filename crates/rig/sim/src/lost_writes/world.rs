@@ -37,8 +37,7 @@ impl World {
     }
 
     /// The array has answered `request`, which began at step `began`. Checks that a read fails
-    /// because of a loss only if it covers a sector that was lost and not rewritten, and then does
-    /// fail.
+    /// because of a loss if, and only if, it covers a lost sector that was not rewritten.
     pub(crate) fn check_lost(&mut self, request: &Request, began: u64, result: Result<(), Fault>) {
         let range = (request.start.0, request.sectors);
         match (request.operation, result) {

@@ -243,8 +243,8 @@ impl<'a> CrashState<'a> {
     }
 }
 
-/// The disks if power is cut after the first `cut` operations, and the values that each array
-/// sector may have then.
+/// The disks if power is cut after the first `cut` operations, and the values allowed then for each
+/// array sector.
 fn crashed<'a>(of: &'a LogHistory, cut: usize, random: &mut Random) -> CrashState<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {

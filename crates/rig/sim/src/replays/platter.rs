@@ -38,7 +38,7 @@ impl Platter {
         Self { durable: vec![0; sectors as usize * SECTOR], ..Self::default() }
     }
 
-    /// Reads sectors. Returns false, and only a part of the bytes, if one of them is bad.
+    /// Reads sectors. If one of the sectors is bad, fills `bytes` with 0xee and returns false.
     pub(super) fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
         let end = sector + (bytes.len() / SECTOR) as u64;
         if self.bad_sector.is_some_and(|bad| (sector..end).contains(&bad)) {

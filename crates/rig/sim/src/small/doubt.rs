@@ -52,7 +52,7 @@ pub(super) struct Doubt {
     /// By disk and sector: the index of the cell.
     places: Vec<Vec<usize>>,
     pub(super) cells: Vec<Cell>,
-    /// First the values on stable storage, one for each cell, then those of the writes in doubt.
+    /// First the value of each cell on stable storage, then the values of the writes in doubt.
     pub(super) values: Vec<Value>,
     bytes: Vec<u8>,
     pub(super) items: Vec<DoubtfulWrite>,

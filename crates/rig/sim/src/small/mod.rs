@@ -162,7 +162,7 @@ struct Points {
     seen_states: VisitedSet,
     pulse: u64,
     chosen: Vec<usize>,
-    /// The state that was tried last: the presented disks, and the writes that survived.
+    /// The case tried last: the presented disks, and the writes that survived.
     last: Option<(Vec<usize>, Remains)>,
 }
 
@@ -276,7 +276,7 @@ impl Points {
         }
     }
 
-    /// Describes the state that was tried last, for messages.
+    /// Describes the case tried last, for messages.
     fn describe(&self) -> String {
         let Some((presented, remains)) = &self.last else { return "no state".to_owned() };
         let Doubt { items, cells, values, out, unsure, .. } = &self.doubt;

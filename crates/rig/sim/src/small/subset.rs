@@ -130,7 +130,7 @@ fn cut_down(n: u64, number: u64) -> Mask {
     if number < few(n) { some } else { !some & ((1 << n) - 1) }
 }
 
-/// How many subsets of `n` other writes are tried beside a torn write.
+/// How many subsets of `n` other writes are tried together with a torn write.
 fn others(n: u64) -> u64 {
     if n as usize <= OTHERS_MAX { 1 << n } else { 4 }
 }

@@ -226,8 +226,9 @@ fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u
 }
 
 /// Every sector that a partial write must read is unreadable for a moment, and the write fails.
-/// Then the sectors are readable again, and the same write succeeds. It must not use memory that
-/// the first write left. If it does, parity is wrong, which the next loss of a disk shows.
+/// Then the sectors are readable again, and the same write succeeds. The second write must not use
+/// memory that the first write left. If it does, parity is wrong, which the next loss of a disk
+/// shows.
 fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
     let mut world = doomed(seed, [0, 1]);
     world.engine.plan.victims.extend([2, 3]);

@@ -109,8 +109,9 @@ impl World {
         matches!(self.geometry, Geometry::Stripe(_)) && self.taint.doubtful.contains(&place.0)
     }
 
-    /// Whether a read certainly took a column from its disk. It may not have: the engine computes a
-    /// whole range of a chunk for one bad sector, and reads around a disk that sits out.
+    /// Whether a read certainly took a column from its disk. The engine may compute the column
+    /// instead: it computes a whole range of a chunk for one bad sector, and reads around a disk
+    /// that sits out.
     fn is_healthy(&self, (slot, disk): (Slot, usize), place: MemberSector, began: u64) -> bool {
         let Geometry::Stripe(stripe) = &self.geometry else { return true };
         let start = self.taint.data_offset + stripe.row_start(stripe.row_of(place)).0;

@@ -1,4 +1,4 @@
-//! Clients behind the NBD protocol: both shipped sessions, and a wire driven by the seed.
+//! Clients that speak the NBD protocol: both shipped sessions, and a wire driven by the seed.
 //!
 //! Where it stands: a connection replaces a socket, its two ends and the threads around them. The
 //! server's part is `frontend-nbd` and the command's `DiskExport`, without their threads. Its

@@ -157,7 +157,7 @@ impl Bench {
     pub(crate) fn ask_for(&mut self, id: u64, row: u64, task: Task) {
         let start = row * u64::from(self.shard.block_sectors());
         let block = u64::from(self.shard.block_sectors());
-        // On levels with copies, the last piece of work ends where the array ends.
+        // On levels with copies, the last work item ends where the array ends.
         let sectors = match &self.geometry {
             Geometry::Mirror(mirror) => block.min(mirror.capacity_sectors() - start),
             _ => block,

@@ -12,7 +12,7 @@ use braid_geometry::{Level, LogicalSector};
 const LEVELS: [(Level, u16); 4] =
     [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid10, 5)];
 
-/// How many pieces of work cover the array.
+/// How many work items cover the array.
 fn works(bench: &Bench) -> u64 {
     bench.geometry.capacity_sectors().div_ceil(u64::from(bench.shard.block_sectors()))
 }
@@ -141,7 +141,7 @@ fn a_lost_copy_is_recovered_from_another() {
             let mut before = bench.members.clone();
             bench.members[usize::from(lost)].fill(0x99);
             let (_, written) = sum(&mut bench, Task::Recover);
-            // Bytes of a member behind its last copy are unused.
+            // Bytes of a member after its last copy are unused.
             let used = u64::from(written);
             let run = bytes(0, used);
             assert_eq!(

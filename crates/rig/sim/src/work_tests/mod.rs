@@ -1,4 +1,4 @@
-//! Tests of background work in one shard: its results, and how it runs beside clients' writes.
+//! Tests of background work in one shard: its results, and how it runs while clients write.
 
 #![cfg_attr(
     not(test),

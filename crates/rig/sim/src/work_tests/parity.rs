@@ -165,7 +165,7 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
     assert_eq!(bench.outcomes.len(), 24);
 }
 
-/// Regression: a job's reads waited for seconds behind clients' reads. A client's write to the same
+/// Regression: a job's reads waited for seconds for clients' reads. A client's write to the same
 /// band had to wait with them.
 #[test]
 fn idle_work_gives_its_band_up_to_a_write() {
@@ -295,8 +295,8 @@ fn one_member_is_recovered_while_another_is_missing() {
     }
 }
 
-/// Clients write to bands that are being resynced or recovered. Their writes last, and parity
-/// agrees.
+/// Clients write to bands that are being resynced or recovered. The clients' writes last, and
+/// parity agrees.
 #[test]
 fn background_work_and_writes_leave_what_both_want() {
     for seed in 0..300 {

@@ -1,7 +1,7 @@
 //! SPDK's `bdevperf` as a peer, if installed: SPDK's raid5f under the same load as the engine, in
 //! the same run.
 //!
-//! Place in the flow: beside the tight driver, under the cases of the suites `read` and `write`.
+//! Place in the flow: next to the tight driver, under the cases of the suites `read` and `write`.
 //! The environment variable `BRAID_LAB_BDEVPERF` names the program; nothing of SPDK is kept here.
 //! The program gets the members, the chunk, the block and the depth of the case, one core and huge
 //! pages. Its own clock measures the time from its first request to its last. If it cannot run a
@@ -24,8 +24,8 @@ use crate::driver::{Load, Pattern, Plan};
 use crate::frame::Usage;
 
 const VARIABLE: &str = "BRAID_LAB_BDEVPERF";
-/// Memory that the program needs beside its members: the pools of its buffers and requests, at
-/// their default sizes.
+/// Memory that the program needs in addition to its members: the pools of its buffers and requests,
+/// at their default sizes.
 const OWN_MIB: u64 = 768;
 /// The shortest run that the program offers.
 const SECONDS: u32 = 1;

@@ -148,7 +148,7 @@ impl Servers {
         }
     }
 
-    /// Drops the page cache, so that servers that read through it read from the disk as well.
+    /// Drops the page cache, so that servers with buffered reads read from the disk as well.
     fn anew(&self, settings: &Settings) -> Result<(), String> {
         if settings.small { Ok(()) } else { super::nbd::forget(&self.files) }
     }

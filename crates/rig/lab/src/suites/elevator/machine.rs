@@ -1,6 +1,6 @@
 //! The machine on which *before*, the seed's fix and *braid* run: the operating system's threads.
 //!
-//! The files beside this one use threads and locks only through this module, so that the suite
+//! The other files of this suite use threads and locks only through this module, so that the suite
 //! `cores` can run them on a model.
 
 pub(super) use braid_dispatch as dispatch;

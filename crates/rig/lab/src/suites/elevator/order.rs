@@ -80,7 +80,7 @@ impl<E> Arm<E> {
         ends.send(end).expect("the thread that ends it lives longer");
     }
 
-    /// Returns the requests. Closes the channel, so that the thread that ends requests finishes.
+    /// Returns the requests. Closes the channel, so that the request-ending thread finishes.
     fn close(&self) -> Vec<u64> {
         let (order, ends) = &mut *self.order.lock().expect("no holder panics");
         let (nowhere, _) = channel();
@@ -151,7 +151,7 @@ fn single(rounds: u64) -> Vec<u64> {
     })
 }
 
-/// The member behind the shipped scheduler.
+/// The member below the shipped scheduler.
 struct RecordingMember<'a>(&'a Arm<(Option<Ticket>, Owners)>);
 
 impl Device<u32> for RecordingMember<'_> {

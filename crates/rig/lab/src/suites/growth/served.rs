@@ -226,7 +226,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
         }
     }
     let points = all.iter_mut().map(|(name, clients, served)| {
-        // If the server has died, the value is infinity, which the case shows.
+        // If the server has died, the figure is infinity, which the case shows.
         let turn = move || served.read(clients, reads, 32).unwrap_or(f64::INFINITY);
         (*name, Box::new(turn) as Turn<'_>)
     });

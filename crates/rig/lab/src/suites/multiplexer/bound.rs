@@ -13,8 +13,8 @@
 //!
 //! A rule that finds shorter ways of the arm beats this formula. So each side counts with the least
 //! arm time for one of its works, over all rules that were run and over the side alone ([`Cost`]).
-//! Only a shorter way that no rule found would beat that. And no rule gives writers more than they
-//! reach alone on the disks.
+//! Only a shorter way than any of these rules found would beat that. And no rule gives writers more
+//! than they reach alone on the disks.
 
 use super::world::Outcome;
 use crate::disk::ArmPurpose;

@@ -1,7 +1,7 @@
 //! Through NBD: `braid serve` over files on a real disk, raw files, nbdkit and qemu-nbd, by fio.
 //!
 //! Place in the flow: the last cases of the suites `read` and `write`. Before each turn the files
-//! leave the page cache, so that servers that read through it read from the disk as well. Members
+//! leave the page cache, so that servers with buffered reads read from the disk as well. Members
 //! and the raw file are fully written first: a hole is no disk. Needs fio with its engines nbd and
 //! libaio, the built command, and for the peers nbdkit and qemu-nbd; a note names missing ones.
 

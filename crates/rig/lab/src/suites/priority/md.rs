@@ -10,7 +10,7 @@
 //! takes the least recently used free stripe. Once no stripe was free, none is given out before a
 //! quarter is free. A full stripe is written at once. For a partial one the model first reads the
 //! missing blocks, by rmw or rcw, whichever is cheaper. A request that finds no stripe waits, and
-//! so do all requests behind it.
+//! so do all later requests.
 //!
 //! As in md at the time, delayed stripes are activated once no other stripe needs handling and none
 //! pre-reads. (md also plugs its queue, but a reader that waits for a page unplugs it.) A later

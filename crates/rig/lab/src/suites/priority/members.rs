@@ -1,4 +1,4 @@
-//! The members in this suite: bare disks, or disks behind the shipped elevator.
+//! The members in this suite: bare disks, or disks below the shipped elevator.
 
 use braid_elevator::{Demand, Directions, Multiplexer, MultiplexerSettings, Operation, Settings};
 

@@ -1,4 +1,4 @@
-//! The suite's clients and arrays in real time: slow members in memory, each behind a thread.
+//! The suite's clients and arrays in real time: slow members in memory, each served by a thread.
 //!
 //! A member's thread serves its queue in order of position, and adjacent requests as one, as a
 //! disk's queue does. Each run of requests takes a fixed time, a run of reads longer than a run of

@@ -45,8 +45,7 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
         let (p99, p50) = reads(&array.volume, &times, || ());
         vec![p99, p50, 0.0]
     };
-    // Runs clients beside a rebuild, with the floor, which has priority over the target, or without
-    // it.
+    // Runs clients during a rebuild, with or without the floor, which has priority over the target.
     let beside = |has_floor: bool| {
         let default = GovernorSettings::default();
         let floor_bytes_per_second = if has_floor { default.floor_bytes_per_second } else { 0 };

@@ -1,5 +1,5 @@
-//! Suite `rebuild`: the speed of filling a member, beside the speed of writing such a device in
-//! order.
+//! Suite `rebuild`: the speed of filling a member, compared with the speed of writing such a device
+//! in order.
 //!
 //! No client submits requests, so a rebuild has all of the members' time; [`clients`] shows its
 //! effect on clients. In each round a member is failed and removed, and a blank device takes its
@@ -260,7 +260,7 @@ fn written(device: &dyn Member, devices: &Devices<'_>) -> f64 {
     rate(member_bytes, start.elapsed())
 }
 
-/// The speed of the same copies and sums without an engine, measured on a quarter of the bytes.
+/// The speed of the same copies and sums without an engine, measured on a quarter of the member.
 fn bare(shape: Shape, member_bytes: u64) -> f64 {
     const BLOCK: usize = 64 << 10;
     let length = usize::try_from(member_bytes / 4).expect("small");

@@ -1,4 +1,4 @@
-//! Disks with one arm each: memory behind nbdkit, which serves and delays one request at a time.
+//! Disks with one arm each: memory served by nbdkit, which delays and serves one request at a time.
 //!
 //! ```text
 //!   braid serve ─▶ loop ─▶ FUSE ─▶ nbdfuse ─NBD─▶ nbdkit: one at a time (noparallel), each waits (delay) ─▶ memory

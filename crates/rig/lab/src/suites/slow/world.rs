@@ -1,9 +1,9 @@
 //! An array, readers, writers, and a stalling member in virtual time; every run gives the same
 //! figures.
 //!
-//! It runs both machines of the shipped engine: one shard, and the array machine, which decides
-//! which member sits out. Superblocks are written in no time. A stalled member begins nothing and
-//! ends nothing until the stall is over; then it continues.
+//! The world runs both machines of the shipped engine: one shard, and the array machine, which
+//! decides which member sits out. Superblocks are written in no time. A stalled member begins
+//! nothing and ends nothing until the stall is over; then it continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 

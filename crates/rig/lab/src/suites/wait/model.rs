@@ -60,7 +60,7 @@ impl<B: RowWriter + Send + 'static> Model<B> {
         Self { shared, daemon: Some(daemon) }
     }
 
-    /// Number of times so far that a writer that waited for a stripe was woken.
+    /// Number of wake-ups so far of writers that waited for a stripe.
     pub(super) fn wake_ups(&self) -> u64 {
         self.shared.stripes.wake_ups()
     }

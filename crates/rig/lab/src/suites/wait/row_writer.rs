@@ -46,8 +46,8 @@ impl RowWriter for Bare {
             *source = block;
         }
         kernel().xor(parity, &sources);
-        // Left-symmetric layout: parity moves one slot down from row to row, and data begins behind
-        // it.
+        // Left-symmetric layout: parity moves one slot down from row to row, and data begins in the
+        // slot after it.
         let slots = DATA + 1;
         let parity_slot = DATA - usize::try_from(row % slots as u64).expect("few slots");
         let at = row * BLOCK_BYTES as u64;

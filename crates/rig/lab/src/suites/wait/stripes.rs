@@ -70,7 +70,7 @@ impl Stripes {
         Self { rule, pools: (0..pools).map(pool).collect(), wake_ups: AtomicU64::new(0) }
     }
 
-    /// Number of times so far that a writer that waited for a stripe was woken.
+    /// Number of wake-ups so far of writers that waited for a stripe.
     pub(super) fn wake_ups(&self) -> u64 {
         self.wake_ups.load(Ordering::Relaxed)
     }

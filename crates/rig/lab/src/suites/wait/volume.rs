@@ -32,7 +32,7 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
         level: Level::Raid5,
         slots,
         chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
-        // The second summand is room for the superblock and the space reserved behind it.
+        // The second summand is room for the superblock and the space reserved after it.
         member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
         policy: Policy::Resync,
     };
@@ -48,7 +48,7 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
 
 impl Files for Braid {
     /// The bytes of a file. The array keeps the payload of a write that it acknowledges early. So
-    /// each request gets a new payload, into which the bytes are copied, as from a socket.
+    /// each request gets a new payload, into which the file's bytes are copied, as from a socket.
     type Payload = Vec<u8>;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload {

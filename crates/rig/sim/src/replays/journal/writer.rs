@@ -21,7 +21,7 @@ use crate::random::{Random, fold, mix};
 pub(super) const UUID: [u8; 16] = *b"journaled-array-";
 /// Sectors in a block.
 pub(super) const BLOCK: u64 = 8;
-/// The sector where the journal's ring begins, behind the block that records its tail.
+/// The sector where the journal's ring begins, after the block that records its tail.
 pub(super) const JOURNAL_START: u64 = 8;
 
 /// A client's write of one array block.
@@ -257,7 +257,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a meta block and the blocks behind it, in any order.
+    /// Writes a meta block and the blocks after it, in any order.
     fn append(&mut self, content: MetaBlockContent) {
         let (position, sequence) = self.head;
         let begin = self.ops.len();

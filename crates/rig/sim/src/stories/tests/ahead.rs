@@ -120,7 +120,7 @@ fn whatever_happens(seed: u64) {
     let slots = usize::from(any_design(seed).slots);
     let end = random.below(5);
     let mix = match end {
-        // Without writes the array stays clean. It could not start dirty and degraded.
+        // Without writes the array stays clean. A dirty, degraded array could not start.
         0 => Mix { reads: 60, writes: 0, zeroes: 0, trims: 0, ..Mix::ALL },
         _ => Mix { reads: 60, trims: 2, ..Mix::ALL },
     };

@@ -66,8 +66,8 @@ fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
     (stripe.logical(row, 0, 0).0, stripe.logical(row, 1, 0).0)
 }
 
-/// A write is half done, so parity fits neither old nor new data. The chunk of a lost member beside
-/// it must not be computed from that parity.
+/// A write is half done, so parity fits neither old nor new data. The lost member's chunk in the
+/// same row must not be computed from that parity.
 #[test]
 fn inconsistent_band_is_not_reconstructed() {
     for_seeds(10, |seed| {
@@ -112,8 +112,8 @@ fn array_that_breaks_while_it_turns_clean_comes_to_rest() {
     }
 }
 
-/// A read waits to rewrite an unreadable range when the array breaks. It must release the range, so
-/// that other requests continue.
+/// A read waits to rewrite an unreadable range when the array breaks. The read must release the
+/// range, so that other requests continue.
 #[test]
 fn repair_that_waits_when_the_array_breaks_lets_others_go_on() {
     for_seeds(400, |seed| {

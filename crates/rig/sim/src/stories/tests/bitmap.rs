@@ -57,7 +57,7 @@ fn kept_sectors(story: &Script) -> Option<u64> {
     })
 }
 
-/// Checks that each disk holds the bytes that geometry and the definition of parity demand.
+/// Checks each disk against geometry and the definition of parity.
 fn check_disks(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -246,8 +246,8 @@ fn a_resync_passes_over_what_no_bit_names() {
             assert_eq!(job.done, job.end, "{design:?}");
             let asked = story.world.engine.machines.array.job_flow();
             let asked = asked.idle.begun_sectors + asked.owed.begun_sectors;
-            // A piece of work covers a band, or on some levels as many sectors of the array: one or
-            // two bits.
+            // A work item covers a band, or on some levels as many sectors of the array: one or two
+            // bits.
             assert!(asked <= 128, "{design:?}: {asked} sectors were asked for");
             check_disks(&mut story);
             story.ends_well();
@@ -431,8 +431,8 @@ fn made_while_in_doubt(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A bitmap is created while a member is away. It saves that member no recovery, and cannot be
-/// removed while the member is away.
+/// A bitmap is created while a member is away. The bitmap saves that member no recovery, and cannot
+/// be removed while the member is away.
 fn made_while_a_member_is_away(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);

@@ -78,7 +78,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// The file fails its writes while clients write on. It works again at the next start.
+/// The file fails its writes while clients write on. The file works again at the next start.
 fn is_lost(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e2);
     let mut story = opened(design, seed);

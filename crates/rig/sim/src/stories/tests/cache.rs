@@ -147,8 +147,8 @@ fn a_write_takes_an_older_ones_place_and_its_debt() {
     });
 }
 
-/// A write is held behind a full-stripe write of another row, and a flush waits for it. A later
-/// write takes its place, and the flush must wait for that write instead.
+/// A write waits for a full-stripe write of another row, and a flush waits for it. A later write
+/// takes its place, and the flush must wait for that write instead.
 pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
     let mut scene = scene(seed);
     scene.manner.cache.tuning.bypass_threshold = 5;
@@ -211,7 +211,8 @@ fn a_flush_reaches_only_members_that_were_written() {
     });
 }
 
-/// A client flushes after each write. It waits for one read and one durable write, nothing else.
+/// A client flushes after each write. The flush waits for one read and one durable write, nothing
+/// else.
 #[test]
 fn a_flush_after_one_write_flushes_no_member() {
     for_seeds(4, |seed| {

@@ -112,7 +112,7 @@ fn what_was_written_is_synced_after_a_while() {
     });
 }
 
-/// Writes several times to one row, so that a wrong rmw would modify parity that was never made.
+/// Writes several times to one row, so that a wrong rmw would modify parity never computed before.
 fn several_writes(story: &mut Script) {
     let capacity = story.capacity();
     for (start, sectors) in [(0, 2), (9, 3), (1, 2), (18, 4), (capacity - 3, 3), (capacity - 9, 2)]
@@ -163,7 +163,8 @@ fn a_new_member_comes(design: Design, seed: u64) {
         Notice::JobEnded { progress, .. } if progress.kind == JobKind::Recovery => Some(*progress),
         _ => None,
     });
-    // A piece of recovery covers a band or a mark's region, so some unwritten sectors are written.
+    // A work item of a recovery covers a band or a mark's region, so some unwritten sectors are
+    // written.
     let job = job.expect("it was recovered");
     assert!(job.written <= 32, "{design:?}: the job leaves out unwritten regions: {job:?}");
     for other in (0..usize::from(design.slots)).filter(|other| *other != disk) {
@@ -230,8 +231,8 @@ fn parity_fits_what_members_hold_between_their_bad_blocks() {
     for_designs(10, 5_195_000, two_members_lack_some);
 }
 
-/// Makes the bitmap stale, as if another program had run the array. Its marks then say that all
-/// regions agree, which they may not.
+/// Makes the bitmap stale, as if another program had run the array. The bitmap's marks then say
+/// that all regions agree, although regions may differ.
 fn was_not_kept(story: &mut Script, design: &Design) {
     for disk in 0..usize::from(design.slots) {
         let superblock = story.world.superblock_on(disk).expect("it is a member");

@@ -97,7 +97,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// A member fails the write of its parity log. It must be out before the band is written.
+/// A member fails the write of its parity log. The member must be out before the band is written.
 fn does_not_take_a_record(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x992);
     let mut story = opened(design, seed);
@@ -174,8 +174,8 @@ fn parity_comes_and_power_goes(design: Design, seed: u64) {
     starts_without(&mut story, &[other], true);
 }
 
-/// After a crash a server that does not know our own log, like md, runs the array. It stops cleanly
-/// or is cut off during a write. The log's records are stale by then.
+/// After a crash a server that does not know our own log, like md, runs the array. The array then
+/// stops cleanly or is cut off during a write. The log's records are stale by then.
 fn others_write_since(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x996);
     let mut story = opened(design, seed);

@@ -38,8 +38,8 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
     })
 }
 
-/// At rest: checks that each member, below its recovery offset, holds the bytes that geometry and
-/// the definition of parity demand.
+/// At rest: checks that each member, below its recovery offset, holds the bytes demanded by
+/// geometry and the definition of parity.
 fn check_seats(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -425,7 +425,8 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     goes_on(story, 2, Some(0));
 }
 
-/// A replacement fails a write or a flush. It must be out, whatever its superblock says.
+/// A replacement fails a write or a flush. The replacement must be out, whatever its superblock
+/// says.
 #[test]
 fn a_replacement_that_fails_is_out_and_the_member_stays() {
     for_seeds(20, |seed| {
@@ -442,7 +443,8 @@ fn a_replacement_that_fails_is_out_and_the_member_stays() {
         story.rest();
         assert_eq!(story.seats(), [Some(0), Some(1)]);
         assert!(!replaced(&story), "{asked:?}");
-        // It can fail before superblocks call it a replacement. Then it is not reported as out.
+        // The disk can fail before superblocks call it a replacement. Then it is not reported as
+        // out.
         if story.heard(|one| matches!(one, Notice::Replacing { .. })) {
             assert!(story.is_out(2), "{asked:?}");
             assert_eq!(ended(&story, JobKind::Replace), Some(JobEnd::TargetLost));

@@ -86,9 +86,9 @@ fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     assert!(accepted > 30, "{accepted} starts were refused at first");
 }
 
-/// The array starts with the risk accepted, without one member. It is cut off before superblocks
-/// record that, and starts without another member. Both starts are refused without the risk, and
-/// both read all promised sectors.
+/// The array starts with the risk accepted, without one member. The array is cut off before
+/// superblocks record that, and starts without another member. Both starts are refused without the
+/// risk, and both read all promised sectors.
 fn lives_on_without_another(design: Design, seed: u64) -> bool {
     let slots = usize::from(design.slots);
     let (first, second) = (seed as usize % slots, (seed as usize + 1) % slots);

@@ -101,7 +101,7 @@ impl Script {
         }
     }
 
-    /// The events that are held back. They still count as in flight.
+    /// The events that are held back. These events still count as in flight.
     pub(super) fn held(&self) -> &[Event] {
         &self.set_aside
     }
@@ -262,7 +262,7 @@ impl Script {
         self.answer(id).expect("it settled")
     }
 
-    /// Reads and waits for the answer. The model checks the bytes.
+    /// Reads and waits for the answer. The model checks the bytes read.
     pub(super) fn read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(Operation::Read, start, sectors);
         self.settle();
@@ -339,8 +339,8 @@ impl Script {
         }
     }
 
-    /// The array was restarted. Its first flush may have failed, which [`Self::check_told`] cannot
-    /// see, so its checks begin anew.
+    /// The array was restarted. The array's first flush may have failed, which [`Self::check_told`]
+    /// cannot see, so its checks begin anew.
     pub(super) fn begins_anew(&mut self) {
         self.set_aside.clear();
         self.was_clean = false;
@@ -568,8 +568,8 @@ impl Script {
         self.world.disks[disk].has_unflushed()
     }
 
-    /// At rest: checks that every member in service holds the bytes that geometry and the
-    /// definition of parity demand.
+    /// At rest: checks that every member in service holds the bytes demanded by geometry and the
+    /// definition of parity.
     pub(super) fn check_members(&mut self) {
         let content = self.read_all();
         let expected = image(&self.world.geometry, &content);

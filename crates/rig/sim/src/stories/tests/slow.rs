@@ -202,8 +202,8 @@ fn read_around(seed: u64) -> Script {
     story
 }
 
-/// A read around the slow member, beside any stripe, computes from the other columns. It must keep
-/// writes out of its band, or it would mix old and new columns.
+/// A read around the slow member, without a stripe of its own, computes from the other columns. The
+/// read must keep writes out of its band, or it would mix old and new columns.
 #[test]
 fn a_write_waits_for_reads_beside_it() {
     const OTHER: usize = 2;

@@ -202,8 +202,9 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     assert!(there + 1 >= usize::from(slots), "{there} are there");
 }
 
-/// The recovery of a spare of version 0.90 is complete, while an older update of superblocks is in
-/// flight, which says that it is not. Power is cut while superblocks record the completion.
+/// The recovery of a spare of version 0.90 is complete while an older update of superblocks is in
+/// flight. That update says that the recovery is incomplete. Power is cut while superblocks record
+/// the completion.
 fn says_later_that_it_holds_all(seed: u64) {
     let (level, layout, slots) =
         [(Level::Raid1, 0, 2), (Level::Raid10, 0x102, 4)][seed as usize % 2];
