@@ -3,7 +3,7 @@
 //! Each list is a vector under a lock, which is held for a push or a swap. One atomic word holds a
 //! mark for each list that may have events. Through it the last look needs no lock, and a pusher
 //! learns whether it is the first. One more bit says that an owner is at work and will look again.
-//! A pusher that sees this bit skips an attempt to own the machine, which would fail.
+//! A pusher that sees this bit does not try to own the machine: the attempt would fail.
 //!
 //! A drain takes the marks first and the events afterwards, so that a mark set meanwhile stays. A
 //! mark without events costs one look; events without a mark would never be found

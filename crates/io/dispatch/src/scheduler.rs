@@ -104,8 +104,8 @@ pub trait Device<T> {
     fn now_ns(&self) -> u64;
 
     /// Begins a vector and never waits for its end. Returns the ticket if the vector has ended
-    /// already. Several threads call it at once, none as owner, so it may insert and report
-    /// completions.
+    /// already. Several threads call it at once, none of them as owner. So an implementation may
+    /// insert and report completions.
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = T>) -> Option<Ticket>;
 
     /// The side (reads or writes) whose turn it is. The dispatcher asks while it owns the elevator.
@@ -517,8 +517,8 @@ impl<T> Dispatcher<T> {
         device.served(is_read, self.busy.handle_done(now_ns, ticket.sent_ns));
     }
 
-    /// A flush has ended. If the dispatcher never saw the flush begin, its time is counted from
-    /// `since_ns`.
+    /// A flush has ended. If the dispatcher never saw the flush begin, the flush's time is counted
+    /// from `since_ns`.
     fn flushed(&mut self, device: &impl Device<T>, now_ns: u64, since_ns: u64) {
         if self.flush_since_ns != Some(since_ns) {
             self.busy.handle_sent(since_ns);

@@ -28,8 +28,8 @@
 pub struct BusyTime {
     /// Operations that are out.
     out: u32,
-    /// All time before this is charged. An operation sent while none is out sets this field to its
-    /// start.
+    /// All time before this moment is charged. An operation sent while none is out sets this field
+    /// to its start.
     charged_ns: u64,
 }
 

@@ -129,7 +129,7 @@ impl Elevator {
         (self.out.reads, self.out.writes)
     }
 
-    /// Queues an entry that came at `now_ns`, which never goes back.
+    /// Queues an entry that came at `now_ns`. From call to call `now_ns` never decreases.
     ///
     /// # Panics
     /// If the entry has no sectors.

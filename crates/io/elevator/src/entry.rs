@@ -29,8 +29,8 @@ impl Class {
 pub enum Operation {
     /// A read into the caller's memory.
     Read,
-    /// A read that a write needs first, which serves the flusher. So it is ordered, allowed and
-    /// tagged among the writes. Among the reads it would cost a write two of the multiplexer's
+    /// A read that a write needs first, and that so serves the flusher. So it is ordered, allowed
+    /// and tagged among the writes. Among the reads it would cost a write two of the multiplexer's
     /// slices instead of one.
     PreRead,
     /// A write from the caller's memory.

@@ -141,12 +141,12 @@ pub trait Member: Send + Sync {
     ) -> Result<(), MemberError>;
 
     /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing
-    /// zeroes. It may turn false after a refusal and never turns true.
+    /// zeroes. The answer may turn false after a refusal and never turns true.
     fn can_zero_fast(&self) -> bool;
 
     /// Whether the bytes at `offset_bytes` are a hole: they take no space and read as zeroes. Also
-    /// returns how many of `length_bytes` from there on are the same. Unknown counts as no hole.
-    /// May ask the file system, and moves no bytes.
+    /// returns for how many of `length_bytes` from there on the answer is the same. Unknown counts
+    /// as no hole. May ask the file system, and moves no bytes.
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let _ = offset_bytes;
         (false, length_bytes)

@@ -60,7 +60,7 @@ pub fn open_for_another(path: &Path) -> Result<Vec<OwnedFd>, OpenError> {
     Ok([file, again].into_iter().chain(below).map(OwnedFd::from).collect())
 }
 
-/// Makes a member, for reading and writing, of descriptors that another process opened with
+/// Makes a member, for reading and writing, of descriptors from another process, opened with
 /// [`open_for_another`]. Checks that they are open for both, and takes the lock.
 ///
 /// # Errors
@@ -131,7 +131,8 @@ fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File
 }
 
 /// Makes a new sparse file of `size_bytes` (rounded down to whole sectors) and opens it for reading
-/// and writing. The file and its name are on stable storage when this returns. Its mode is 0600.
+/// and writing. The file and its name are on stable storage when this returns. The file's mode is
+/// 0600.
 ///
 /// # Errors
 /// As for [`open`]; an existing file is refused, and a half-made file is removed again.
@@ -232,8 +233,8 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     take_lock(path, file, sharing, kernel)?;
-    // QEMU's locks do not conflict with `flock`. They mean that the contents are in use only on a
-    // regular file, and readers may share it.
+    // QEMU's locks do not conflict with `flock`. Only on a regular file do these locks mean that
+    // the contents are in use, and readers may share it.
     let is_alone = access == Access::ReadWrite && metadata.is_file();
     let foreign = || kernel.foreign_lock(DeviceNumber::from_packed(metadata.dev()), metadata.ino());
     refuse(path, is_alone.then(foreign).flatten())

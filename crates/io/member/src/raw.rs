@@ -36,8 +36,8 @@ pub enum RawOperation {
 pub struct Raw(pub(crate) Arc<Descriptor>);
 
 impl Raw {
-    /// The descriptor for a transfer of `length` bytes at `address` in memory. It bypasses the page
-    /// cache if that was requested and the alignment allows it.
+    /// The descriptor for a transfer of `length` bytes at `address` in memory. The descriptor
+    /// bypasses the page cache if that was requested and the alignment allows it.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -82,8 +82,8 @@ impl Raw {
 
     /// Confirms a successful operation; call it after each operation. A read from a file that was
     /// cut short may show a hole left by a later write. `batch` names operations that all ended
-    /// before the first of these calls. It is never 0 and never reused: the file is checked once
-    /// for the whole batch.
+    /// before the first of these calls. `batch` is never 0 and never reused: the file is checked
+    /// once for the whole batch.
     ///
     /// # Errors
     /// [`MemberError::Truncated`].

@@ -34,9 +34,9 @@ pub enum Operation {
     Accept { socket: Descriptor },
     /// Wait until the file is readable, without reading.
     Poll { file: Descriptor },
-    /// Receive into the segments. With `whole` it completes when all segments are full, or the peer
-    /// has closed its end; otherwise with the first bytes. The result is the number of bytes; 0
-    /// means that the peer has closed its end.
+    /// Receive into the segments. With `whole` the operation completes when all segments are full,
+    /// or the peer has closed its end; otherwise with the first bytes. The result is the number of
+    /// bytes; 0 means that the peer has closed its end.
     Receive { socket: Descriptor, memory: Segments, whole: bool },
     /// Send all segments, or fail. With `more` the kernel may wait to fill a packet.
     Send { socket: Descriptor, memory: Segments, more: bool },
@@ -94,8 +94,8 @@ pub struct Completion {
     pub operation: Operation,
 }
 
-/// Receives the completions of operations from a worker. It must not wait and must not panic: a
-/// panic ends the process, since unwinding would free memory that the kernel may be using.
+/// Receives the completions of operations from a worker. A handler must not wait and must not
+/// panic: a panic ends the process, since unwinding would free memory that the kernel may be using.
 pub trait Handler: Send + Sync {
     /// An operation has ended.
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion);

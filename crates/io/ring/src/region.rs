@@ -16,7 +16,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Reserves addresses for this many bytes, at least one page. It takes no memory yet.
+    /// Reserves addresses for this many bytes, at least one page. The region takes no memory yet.
     ///
     /// # Errors
     /// The process has too few addresses left (`ENOMEM`, or a limit on them).

@@ -49,7 +49,7 @@ use crate::sync::{self, Condvar, Mutex};
 /// Interval between checks for vanished members.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Longest sleep of the thread. It can be long, since every change wakes the thread. Tests and
+/// Longest sleep of the thread. This can be long, since every change wakes the thread. Tests and
 /// models wait in shorter steps.
 const SLEEP_MAX: Duration =
     if cfg!(any(test, loom, shuttle)) { LOOK_INTERVAL } else { Duration::from_secs(3600) };
@@ -216,8 +216,8 @@ impl Alarm {
         self.state.lock().expect("setting does not panic").stopped
     }
 
-    /// The machine or member to wake for a place. It clears the copy of a shard's moment before the
-    /// shard checks its state, so that a new moment of the shard counts.
+    /// The machine or member to wake for a place. This function clears the copy of a shard's moment
+    /// before the shard checks its state, so that a new moment of the shard counts.
     fn wake_up(&self, place: usize) -> WakeTarget {
         let Some(shard) = place.checked_sub(SHARDS) else {
             return if place == LOOK { WakeTarget::Look } else { WakeTarget::Due(Machine::Array) };

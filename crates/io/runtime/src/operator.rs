@@ -85,10 +85,11 @@ pub enum RemoveError {
 }
 
 impl Volume {
-    /// Adds a device as a member. It waits as a spare, takes a slot without a member (`wanted` if
-    /// that slot is free), and is recovered. The device's old content is lost when the array first
-    /// writes to it. `named` receives its name before the array does, so that no notice names an
-    /// unknown member. Returns when superblocks name the device, if all members answer soon.
+    /// Adds a device as a member. The device waits as a spare, takes a slot without a member
+    /// (`wanted` if that slot is free), and is recovered. The device's old content is lost when the
+    /// array first writes to it. `named` receives the device's name before the array does, so that
+    /// no notice names an unknown member. Returns when superblocks name the device, if all members
+    /// answer soon.
     ///
     /// # Errors
     /// The device does not fit, or the array takes none. Then nothing was written to it.

@@ -42,8 +42,8 @@ pub(crate) struct Request {
     completion: Mutex<Option<Resumption>>,
 }
 
-/// A payload's shadow buffer. It takes the bytes reconstructed in place of abandoned reads. Until
-/// those reads end, they may write the client's own buffer (`braid_engine::buffer`).
+/// A payload's shadow buffer, for the bytes reconstructed in place of abandoned reads. Until those
+/// reads end, they may write the client's own buffer (`braid_engine::buffer`).
 pub(crate) struct Shadow {
     bytes: SharedBytes,
     /// Runs that are reconstructed or will be: offset and length.
@@ -156,7 +156,7 @@ impl Request {
         None
     }
 
-    /// Notes a piece's answer. It says whether the piece still needs the payload, and whether it
+    /// Notes a piece's answer, which says whether the piece still needs the payload, and whether it
     /// leaves the client's own buffer to abandoned reads. Returns the request's answer with the
     /// last piece.
     pub(crate) fn reply(

@@ -181,8 +181,8 @@ fn start_of(core: Weak<Core>) -> Start {
     })
 }
 
-/// The alarm's thread. It holds a reference to the core while it sleeps, which may be an hour. The
-/// thread that ends the array stops the alarm.
+/// The alarm's thread. The thread holds a reference to the core while it sleeps, which may be an
+/// hour. The thread that ends the array stops the alarm.
 fn run(core: &Weak<Core>) {
     while let Some(core) = core.upgrade() {
         match core.alarm.sleep(&core.clock) {

@@ -111,8 +111,8 @@ impl Turns {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Replaces the state of a member, as its dispatcher reports it. `known` holds the previous
-    /// report.
+    /// Replaces the last report of a member's dispatcher (operations waiting and in flight) by a
+    /// new one. `known` holds the previous report.
     pub(crate) fn tell(&self, known: &AtomicU64, state: State) {
         // If off, no dispatcher asks, and the demand is zero.
         let now = if self.is_on() { pack(state) } else { 0 };

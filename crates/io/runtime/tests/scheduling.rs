@@ -378,8 +378,8 @@ fn a_vector_on_a_ring_that_fails_is_tried_again_part_by_part() {
         let volume = files.open(&Options { read_only: true, ..options }, |_| {});
         let file = std::fs::OpenOptions::new().write(true).open(files.path(0)).expect("a file");
         file.set_len(data_offset_bytes() + 8 * 4096).expect("it is cut");
-        // Reads that arrive while another is in flight are merged. Whether one does depends on the
-        // threads.
+        // Reads that arrive while another is in flight are merged. Whether a read arrives then
+        // depends on the threads.
         let over = Instant::now() + Duration::from_secs(20);
         let mut merged = 0;
         while merged == 0 && Instant::now() < over {

@@ -146,8 +146,8 @@ fn a_member_that_cannot_be_told_before_the_start_is_out() {
     }
 }
 
-/// The array needs the member whose superblock cannot be updated. It does not start, and a second
-/// try loses nothing.
+/// The superblock of a member that the array needs cannot be updated. The array does not start, and
+/// a second try loses nothing.
 #[test]
 fn a_member_that_cannot_be_told_and_is_needed_stops_the_start() {
     let array = Array::new(Level::Raid5, 3, 8);
@@ -254,8 +254,8 @@ fn zeroes_and_trims_of_any_alignment() {
 #[test]
 fn an_idle_array_turns_clean_by_itself() {
     let array = Array::new(Level::Raid5, 4, 128);
-    // Members are read one by one, so while superblocks are written, the members' states may be of
-    // different moments.
+    // Members are read one by one, so while superblocks are written, the members' superblocks may
+    // be of different moments.
     let look = || {
         let one = array.assemble().1.array.ok()?;
         Some((one.newest.state.events, one.dirty))

@@ -37,8 +37,8 @@ pub(crate) enum Purpose {
     /// Which disks lie (acknowledge what they did not do, or return wrong bytes), when and about
     /// what.
     Lies,
-    /// Ordinals 0 and 1: which members have bad-block logs, and their content; from 2 on: their
-    /// changes.
+    /// Ordinals 0 and 1: which members have bad-block logs, and the logs' content; from 2 on:
+    /// changes of the logs.
     BadBlocks,
     /// When the stripe cache gets new settings, and which.
     Cache,

@@ -29,8 +29,8 @@ use crate::random::fold;
 /// bytes are right.
 pub(crate) const ANYTHING: Version = Version::MAX;
 
-/// The first version for bytes that were read where any bytes are allowed, and that a partial write
-/// of the sector then keeps.
+/// Versions from here on name bytes that a client read from a sector that may hold any bytes. A
+/// partial write of the sector then keeps these bytes.
 const FOUND: Version = 1 << 31;
 
 /// The step for an entry that is not superseded.

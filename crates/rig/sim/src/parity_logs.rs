@@ -142,9 +142,8 @@ impl World {
             SlotDisks { disks, assembled, presented, data_offset, powered, is_cut: false };
         let mut on_disks = ParityLogDevices(slot_disks);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
-        // Sectors that were in flight read as their members have them. If the next start lacks
-        // other members than this one, it can compute other bytes, until superblocks record the
-        // missing members.
+        // Sectors that were in flight read as their members have them. Until superblocks record the
+        // missing members, a next start that lacks other members can compute other bytes.
         self.is_unsettled |= assembled.degraded > 0;
         if on_disks.0.is_cut {
             self.tally.count("power-cut-in-replay");

@@ -97,8 +97,8 @@ fn tags_are_honoured_and_a_completion_lets_the_next_out() {
     assert_eq!(device.given(), [vec![1], vec![2]]);
     device.now_ns.set(15);
     device.end_first(&scheduler);
-    // The first read kept the member busy for ten. The second read waited ten for the first, then
-    // took five.
+    // The first read kept the member busy for 10 ns. The second read waited until the first was
+    // done, then took 5 ns.
     assert_eq!(*device.served.borrow(), [(true, 10), (true, 5)]);
     (0..3).for_each(|_| device.end_first(&scheduler));
     let counters = scheduler.counters(&device);

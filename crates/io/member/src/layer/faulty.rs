@@ -130,8 +130,8 @@ impl Faults {
         self.0.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails if a fault applies to this operation, with that fault's error; uses up one of its
-    /// times.
+    /// Fails if a fault applies to this operation, with that fault's error; uses up one of the
+    /// fault's repetitions.
     fn strike(&self, operation: Operation, range_bytes: Range<u64>) -> Result<(), MemberError> {
         if self.0.dead.load(Ordering::Acquire) {
             self.0.struck.fetch_add(1, Ordering::Relaxed);

@@ -238,8 +238,8 @@ impl Run {
         self.checksums.iter().for_each(|checksum| log.extend(checksum.to_le_bytes()));
     }
 
-    /// Reads the next run of a log with `left` bytes. `None` if the run does not fit a member of
-    /// `blocks` blocks and a file of `slots` slots.
+    /// Reads the next run of a log of which `left` bytes remain. `None` if the run does not fit a
+    /// member of `blocks` blocks and a file of `slots` slots.
     fn read(
         log: &mut impl Read,
         left: u64,

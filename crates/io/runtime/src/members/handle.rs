@@ -34,8 +34,8 @@ use crate::sync::atomic::AtomicU64;
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedMember;
 
-/// A flush may take this many times longer than any other request. It may cover all that a page
-/// cache holds for a slow disk, or that a shingled disk has to rewrite.
+/// A flush may take this many times longer than any other request. A flush may cover all data that
+/// a page cache holds for a slow disk, or that a shingled disk has to rewrite.
 const FLUSH_PATIENCE: u32 = 8;
 
 /// A device that was a member for this long has not come and gone lately.
@@ -259,8 +259,9 @@ impl MemberHandle {
         RecordedMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
     }
 
-    /// A write of the superblock for `state`. It must be durable, and only one may be in flight.
-    /// Panics if the superblock cannot express the shape: the array has checked that before.
+    /// A write of the superblock for `state`. The write must be durable, and only one may be in
+    /// flight. Panics if the superblock cannot express the shape: the array has checked that
+    /// before.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         let applied = apply_to(&mut superblock, self.id, self.device.size_bytes(), state, time);
@@ -272,24 +273,24 @@ impl MemberHandle {
         }
     }
 
-    /// A write of the member's bitmap. It must be durable, and only one may be in flight. Panics if
-    /// the member has no bitmap, which the array knows.
+    /// A write of the member's bitmap. The write must be durable, and only one may be in flight.
+    /// Panics if the member has no bitmap, which the array knows.
     pub(crate) fn next_bitmap(&self, record: &BitmapRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bitmap_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::Bitmap, bytes, offset_bytes }
     }
 
-    /// A write of a record of the partial parity log. It must be durable, and only one may be in
-    /// flight. Panics if the member keeps no such log, which the array knows.
+    /// A write of a record of the partial parity log. The write must be durable, and only one may
+    /// be in flight. Panics if the member keeps no such log, which the array knows.
     pub(crate) fn next_parity_log(&self, record: &ParityLogRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = parity_log_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
     }
 
-    /// A write of a part of a journal record. It must be durable, and only one may be in flight.
-    /// Panics if the member is not the journal's device, which the array knows.
+    /// A write of a part of a journal record. The write must be durable, and only one may be in
+    /// flight. Panics if the member is not the journal's device, which the array knows.
     pub(crate) fn next_journal(&self, record: &JournalRecord, piece: JournalPiece) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = superblock.journal_bytes(record, piece);

@@ -19,8 +19,7 @@ pub(crate) type Item = (ShardIndex, MemberIo);
 pub(crate) enum Operation {
     /// A flight, carried out as one transfer.
     Io(Flight),
-    /// A flight that failed as a whole, retried part by part: its first part, then the next, and so
-    /// on.
+    /// A flight that failed as a whole and is retried part by part, one part after the other.
     Apart(Flight),
     /// A flush of all earlier writes.
     Flush,

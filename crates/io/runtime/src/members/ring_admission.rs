@@ -66,9 +66,10 @@ struct LastLook {
     calm_looks: u32,
     /// Whether an operation other than a flush was in flight.
     was_out_beside_flush: bool,
-    /// Looks in a row without an ended operation: while an operation other than a flush was in
-    /// flight, then while any was.
+    /// Consecutive looks that found no ended operation while an operation other than a flush was in
+    /// flight.
     silent_looks: u32,
+    /// Consecutive looks that found no ended operation while any operation was in flight.
     silent_flush_looks: u32,
 }
 
@@ -183,7 +184,7 @@ impl<W> RingAdmission<W> {
                 return Some((work, route));
             }
             // Another thread has taken the request from the line. Return the place, and check
-            // again: a later request may have found it taken.
+            // again: a later request may have found that place taken.
             if route == Route::Ring {
                 self.forgo();
             }
@@ -230,8 +231,9 @@ impl<W> RingAdmission<W> {
         self.set(SITS_OUT, sits_out);
     }
 
-    /// Number of looks in a row, up to the last, without an ended operation: first those while an
-    /// operation other than a flush was in flight, then those while any was.
+    /// Two counts of consecutive looks, up to the last, that found no ended operation. The first
+    /// counts looks while an operation other than a flush was in flight, the second looks while any
+    /// was.
     pub(crate) fn silent_looks(&self) -> (u32, u32) {
         let last = self.last_look.lock().expect("looking does not panic");
         (last.silent_looks, last.silent_flush_looks)
@@ -350,8 +352,8 @@ mod tests {
         assert!(!admission.is_busy(), "what never began is not waited for");
     }
 
-    /// Regression: a member's pages were swapped out, to a disk that hangs. Each worker that asked
-    /// next would have been blocked like the first.
+    /// Regression: a member's pages were swapped out, to a disk that hangs. Each worker with a
+    /// further request would have been blocked like the first.
     #[test]
     fn memory_that_keeps_one_worker_keeps_no_second() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Memory);

@@ -23,8 +23,8 @@ use crate::executor::submitter::Submitter;
 use crate::members::handle::MemberHandle;
 use crate::sync::Arc;
 
-/// Interval at which a member that is being taken out is checked for operations. It is long enough
-/// to cost nothing, and no request needs to count itself for the check.
+/// Interval at which a member that is being taken out is checked for operations. The interval is
+/// long enough to cost nothing, and no request needs to count itself for the check.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {

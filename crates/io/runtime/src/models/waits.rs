@@ -147,8 +147,8 @@ fn a_queue_that_ends_with_work_in_it_is_caught() {
     work_a_queue();
 }
 
-/// Three requests need the only place on the rings. Each is on a thread that carries out the
-/// requests it may.
+/// Three requests need the only place on the rings. Each request has its own thread, which carries
+/// out every request that gets the place through it.
 fn wait_for_room() {
     let ask = |admission: &RingAdmission<usize>, done: &AtomicUsize, request: usize| {
         let carry_out = |request| {

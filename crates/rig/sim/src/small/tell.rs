@@ -64,8 +64,8 @@ impl Stage {
         }
     }
 
-    /// Resets a world to the start of a story. `chance` seeds the settings with which the array
-    /// runs.
+    /// Resets a world to the start of a story. `chance` is the seed from which the array's settings
+    /// are drawn.
     fn begin(&self, world: &mut World, telling: &Telling, chance: u64) {
         self.reset(&mut world.disks);
         world.out.clear();

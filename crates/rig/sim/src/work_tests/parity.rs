@@ -165,8 +165,8 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
     assert_eq!(bench.outcomes.len(), 24);
 }
 
-/// Regression: a job's reads waited for seconds for clients' reads. A client's write to the same
-/// band had to wait with them.
+/// Regression: a job's reads waited several seconds until clients' reads were done. A client's
+/// write to the same band had to wait with them.
 #[test]
 fn idle_work_gives_its_band_up_to_a_write() {
     let mut bench = Bench::new(Level::Raid5, 4, None);

@@ -71,9 +71,9 @@ impl ClientThreads {
     }
 }
 
-/// The path from the threads to the member. It takes requests of one sector each, with the client
-/// and the sector. It answers each request through [`ClientThreads::answer`], now or later, from
-/// any thread.
+/// The path from the threads to the member. A path takes requests of one sector each, with the
+/// client and the sector. It answers each request through [`ClientThreads::answer`], now or later,
+/// from any thread.
 pub(super) trait RequestPath: Sync {
     fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]);
 }

@@ -74,8 +74,9 @@ struct Pending {
 struct Fsyncs {
     running: Vec<Pending>,
     waiting: Vec<Pending>,
-    /// The engine's running round; the next field counts the members that have yet to flush for it.
+    /// The engine's running round.
     round: Option<u64>,
+    /// Members that have yet to flush for that round.
     flushing: usize,
 }
 

@@ -14,8 +14,9 @@ pub(super) struct Braid {
     engine: Engine,
     dirty_sectors_max: u64,
     pre_read_sectors: u64,
-    /// Rounds of writing back that have begun; the next field counts those that have ended.
+    /// Rounds of writing back that have begun.
     rounds: u64,
+    /// Rounds of writing back that have ended.
     rounds_over: u64,
 }
 

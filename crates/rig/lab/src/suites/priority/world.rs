@@ -25,9 +25,9 @@ pub(super) struct Stream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) time_ns: u64,
-    /// The time of phases with a writing client. The next field is the time of phases with a
-    /// reading client.
+    /// The time of phases with a writing client.
     pub(super) write_ns: u64,
+    /// The time of phases with a reading client.
     pub(super) read_ns: u64,
     pub(super) written_sectors: u64,
     pub(super) read_sectors: u64,

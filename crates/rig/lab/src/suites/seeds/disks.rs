@@ -14,8 +14,8 @@ use super::super::peers::mounted::{Loop, again, output};
 const REQUEST_MS: u32 = 2;
 
 pub(super) struct Disk {
-    /// A loop device with direct I/O. It is needed because FUSE does not report the alignment for
-    /// direct I/O.
+    /// A loop device with direct I/O. The loop device is needed because FUSE does not report the
+    /// alignment for direct I/O.
     device: Option<Loop>,
     /// The process that serves the FUSE file; it ends when the file is unmounted.
     fuse: Child,

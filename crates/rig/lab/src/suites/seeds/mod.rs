@@ -188,8 +188,8 @@ impl Experiment {
     }
 }
 
-/// An array over such disks, with or without a file system. Its fields are dropped in the order of
-/// declaration.
+/// An array over such disks, with or without a file system. The fields of this struct are dropped
+/// in the order of declaration.
 struct ArrayUnderTest {
     mount: Option<Mount>,
     _disk: Option<Loop>,

@@ -244,8 +244,8 @@ impl JournalCrashState<'_> {
     }
 }
 
-/// The disks if power is cut after the first `cut` operations, and the values that each array block
-/// may have then.
+/// The disks if power is cut after the first `cut` operations, and the values allowed then for each
+/// array block.
 fn crashed<'a>(of: &'a JournalHistory, cut: usize, random: &mut Random) -> JournalCrashState<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {

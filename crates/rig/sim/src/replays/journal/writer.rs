@@ -28,9 +28,9 @@ pub(super) const JOURNAL_START: u64 = 8;
 pub(super) struct Write {
     pub(super) block: u64,
     pub(super) value: u64,
-    /// The operation that begins the write's meta block. `durable` is the operation that makes that
-    /// block durable, or `usize::MAX`.
+    /// The operation that begins the write's meta block.
     pub(super) begin: usize,
+    /// The operation that makes that block durable, or `usize::MAX`.
     pub(super) durable: usize,
 }
 

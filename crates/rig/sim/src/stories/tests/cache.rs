@@ -147,8 +147,8 @@ fn a_write_takes_an_older_ones_place_and_its_debt() {
     });
 }
 
-/// A write waits for a full-stripe write of another row, and a flush waits for it. A later write
-/// takes its place, and the flush must wait for that write instead.
+/// A write waits for a full-stripe write of another row, and a flush waits for the held write. A
+/// later write takes the held write's place, and the flush must wait for that write instead.
 pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
     let mut scene = scene(seed);
     scene.manner.cache.tuning.bypass_threshold = 5;

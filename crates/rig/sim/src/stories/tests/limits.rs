@@ -53,7 +53,8 @@ fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
     }
 }
 
-/// After a crash, parity agrees below the resync offset and may be wrong above. Reads use it below.
+/// After a crash, parity agrees below the resync offset and may be wrong above. Reads use parity
+/// below the offset.
 #[test]
 fn parity_is_believed_below_the_resync_offset() {
     for_seeds(6, |seed| {

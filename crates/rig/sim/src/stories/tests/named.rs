@@ -185,8 +185,8 @@ fn left_by(story: &mut Script, request: JobRequest) -> u64 {
     progress.named
 }
 
-/// An array in which the bad-block logs of several disks name the same sectors, too many for the
-/// level to compute them. Returns those disks as well.
+/// An array in which the bad-block logs of several disks name the same sectors, more disks than the
+/// level can compute. Returns those disks as well.
 fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     let lost = [
         (design(Level::Raid1, 0, 8, 2, 9), 2),
@@ -281,8 +281,8 @@ fn named_while_it_is_read(seed: u64) {
     story.read_all();
 }
 
-/// Regression: the check then read the blocks one by one, among them the sector that was now
-/// logged.
+/// Regression: after such a failure the check read the blocks one by one, among them the newly
+/// logged sector.
 #[test]
 fn what_is_named_while_a_check_reads_it_is_not_read_again() {
     for_seeds(16, named_while_it_is_read);

@@ -652,7 +652,8 @@ impl Script {
     }
 
     /// While any superblock says clean or is about to: checks that no write to a member is in
-    /// flight, and that no written sector is volatile (I3, I5). Three kinds of writes are exempt:
+    /// flight, and that no written sector is volatile (I3 and I5 in docs/write-path.md). Three
+    /// kinds of writes are exempt:
     /// - a repair's, because they change only bytes that are not believed;
     /// - writes beyond a member's recovery offset;
     /// - a resync's, in regions that a lockless bitmap calls unsynced, because they leave client

@@ -377,7 +377,7 @@ fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     });
 }
 
-/// A client writes a sector while the log's write that names it is in flight. Later the other
+/// A client writes a sector while the log write that names the sector is in flight. Later the other
 /// member loses the sector again.
 #[test]
 fn what_is_written_while_it_is_named_is_not_named_again() {
