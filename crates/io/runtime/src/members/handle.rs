@@ -259,9 +259,8 @@ impl MemberHandle {
         RecordedMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
     }
 
-    /// A write of the superblock for `state`. The write must be durable, and only one may be in
-    /// flight. Panics if the superblock cannot express the shape: the array has checked that
-    /// before.
+    /// A durable write of the superblock for `state`; at most one is in flight. Panics if the
+    /// superblock cannot express the shape; the array rules that out.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         let applied = apply_to(&mut superblock, self.id, self.device.size_bytes(), state, time);
@@ -273,24 +272,24 @@ impl MemberHandle {
         }
     }
 
-    /// A write of the member's bitmap. The write must be durable, and only one may be in flight.
-    /// Panics if the member has no bitmap, which the array knows.
+    /// A durable write of the member's bitmap; at most one is in flight. Panics if the member has
+    /// no bitmap; the array rules that out.
     pub(crate) fn next_bitmap(&self, record: &BitmapRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bitmap_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::Bitmap, bytes, offset_bytes }
     }
 
-    /// A write of a record of the partial parity log. The write must be durable, and only one may
-    /// be in flight. Panics if the member keeps no such log, which the array knows.
+    /// A durable write of a record of the partial parity log; at most one is in flight. Panics if
+    /// the member keeps no such log; the array rules that out.
     pub(crate) fn next_parity_log(&self, record: &ParityLogRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = parity_log_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
     }
 
-    /// A write of a part of a journal record. The write must be durable, and only one may be in
-    /// flight. Panics if the member is not the journal's device, which the array knows.
+    /// A durable write of a part of a journal record; at most one is in flight. Panics if the
+    /// member is not the journal's device; the array rules that out.
     pub(crate) fn next_journal(&self, record: &JournalRecord, piece: JournalPiece) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = superblock.journal_bytes(record, piece);
@@ -299,7 +298,7 @@ impl MemberHandle {
 
     /// A durable write of the bad-block log, or of a part of it. All earlier writes to the member
     /// must be durable first, and only one may be in flight. Panics if the member keeps no such
-    /// log, or the log has no room, which the array knows.
+    /// log, or the log has no room; the array rules that out.
     pub(crate) fn next_bad_blocks(&self, write: &BadLogWrite) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bad_block_log_for(&superblock, write);

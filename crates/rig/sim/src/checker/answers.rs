@@ -68,8 +68,8 @@ impl World {
         }
     }
 
-    /// Checks that a member request goes to a member of the view (I6 in docs/write-path.md), and
-    /// stays within the sectors that the array uses.
+    /// Checks that a member request goes to a member of the view (I6 in docs/write-path.md). The
+    /// request must stay within the sectors that the array uses.
     pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
         let view = &self.engine.machines.shards[shard].view;
         let is_in = match io.operation.is_write() {
