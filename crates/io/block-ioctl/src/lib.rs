@@ -1,16 +1,16 @@
 //! Two questions to the kernel about an open block device: the backing file of a loop device, and
 //! whether writes are refused.
 //!
-//! Place in the flow: `braid-member` calls it when it opens a device and when it follows a device
-//! to the layer below. The path in sysfs may be stale, belong to another mount namespace, or be
-//! covered by another mount. The device and inode that `LOOP_GET_STATUS64` returns (loop(4),
+//! Place in the flow: `braid-member` calls this crate when it opens a device and when it follows a
+//! device to the layer below. The path in sysfs may be stale, belong to another mount namespace, or
+//! be covered by another mount. The device and inode that `LOOP_GET_STATUS64` returns (loop(4),
 //! `linux/loop.h`) identify the backing file itself.
 //!
 //! A read-only block device still opens for writing; only the write fails. `BLKROGET`
-//! (`linux/fs.h`) reports the state before that, and needs neither `/sys` nor `/proc`.
+//! (`linux/fs.h`) reports that before any write, and needs neither `/sys` nor `/proc`.
 //!
-//! It opens, attaches and detaches nothing, and reads no paths. It is a crate of its own because
-//! these calls are unsafe and `braid-member` has no unsafe code.
+//! The crate opens, attaches and detaches nothing, and reads no paths. It exists because these
+//! calls are unsafe and `braid-member` has no unsafe code.
 //!
 //! Invariant: a device that is no loop device, or is detached, has no status; a file that is no
 //! block device is not reported as read-only `[check: what_is_no_loop_device_has_no_status]`.

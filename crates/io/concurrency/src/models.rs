@@ -1,9 +1,9 @@
 //! Runs models under every schedule, or under many. Each run prints the model's name and the number
 //! of schedules.
 //!
-//! Place in the flow: the crates' models call it. They are unit tests that exist only under `--cfg
-//! loom` or `--cfg shuttle`. `cargo xtask models` runs both and reads the lines printed here. A
-//! model that cannot fail proves nothing. So each model has a twin that leaves one line out
+//! Place in the flow: called by the crates' models, which are unit tests under `--cfg loom` or
+//! `--cfg shuttle` only. `cargo xtask models` runs both and reads the lines printed here. A model
+//! that cannot fail proves nothing. So each model has a twin that leaves one line out
 //! ([`crate::flaws!`]) and must be caught.
 
 /// Prints the line that `cargo xtask models` shows.

@@ -1,10 +1,10 @@
 //! The combiner: many threads have events for one machine, and none ever waits for it.
 //!
 //! A thread that finds no owner becomes the owner and drives the machine with its events, past the
-//! inbox. Otherwise it leaves them in the inbox. The owner takes all events from the inbox in one
-//! batch, drives the machine, and gives ownership up before it carries effects out. A thread that
-//! fails to become owner leaves: the present owner will see the event. Why no event is forgotten:
-//! see the crate.
+//! inbox. Otherwise the thread leaves its events in the inbox. The owner takes all events from the
+//! inbox in one batch, drives the machine, and gives ownership up before it carries effects out. A
+//! thread that fails to become owner leaves: the present owner will see the event. Why no event is
+//! forgotten: see the crate.
 
 use std::sync::TryLockError;
 

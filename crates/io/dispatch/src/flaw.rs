@@ -1,7 +1,6 @@
 //! Flaws: lines of this crate that a model can leave out.
 //!
-//! The places named by the variants below call it. The runtime's models leave these lines out as
-//! well.
+//! Each line asks `has` for its variant below. The runtime's models leave these lines out as well.
 
 braid_concurrency::flaws! { pub enum Flaw {
     /// The owner does not check the lists once more after giving ownership up.

@@ -1,8 +1,8 @@
 //! Many threads have events for one machine, and none of them ever waits for it.
 //!
-//! Place in the flow: between the callers (the runtime, the lab) and the machine. It knows threads,
-//! and nothing of RAID, devices or files. [`Combiner`] drives any machine; [`Scheduler`] is the
-//! combiner around a member's elevator.
+//! Place in the flow: between the callers (the runtime, the lab) and the machine. This crate knows
+//! threads, and nothing of RAID, devices or files. [`Combiner`] drives any machine; [`Scheduler`]
+//! is the combiner around a member's elevator.
 //!
 //! ```text
 //!  thread ─push─▶ insertion lists ─┐
@@ -27,8 +27,8 @@
 //! # Why no entry is forgotten
 //!
 //! The owner sets its at-work bit in the same atomic change that takes the marks, when it drains.
-//! It gives ownership up and *then* clears the bit, in a change that returns the marks: the last
-//! look. That look and a pusher's mark change one atomic word, so one comes first:
+//! The owner gives ownership up and *then* clears the bit, in a change that returns the marks: the
+//! last look. That look and a pusher's mark change one atomic word, so one comes first:
 //!
 //! - the mark before the look: the owner sees it, and tries again;
 //! - the look before the mark: ownership was given up before the look. The pusher finds no owner at

@@ -1,8 +1,9 @@
 //! The order in which one member serves its requests.
 //!
 //! Place in the flow: between the engine, which requests reads and writes, and a member, which
-//! executes them. It knows sectors and deadlines, and nothing of RAID. It has no clock, no threads
-//! and no I/O: the caller passes the time, asks for the next [`Dispatch`], and reports its end.
+//! executes them. The elevator knows sectors and deadlines, and nothing of RAID. It has no clock,
+//! no threads and no I/O: the caller passes the time, asks for the next [`Dispatch`], and reports
+//! its end.
 //!
 //! ```text
 //!  handle_insert ─▶ class ─▶ direction ─▶ { sorted by sector │ by age } ─▶ poll_dispatch ─▶ member

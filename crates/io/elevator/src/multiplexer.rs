@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Place in the flow: above the elevators of an array's members that seek. All of them follow one
-//! clock, so that the members of a stripe turn together. It decides which kinds the members may be
-//! given now and until when; its callers report the demand and the time served.
+//! clock, so that the members of a stripe turn together. The multiplexer decides which kinds the
+//! members may be given now and until when; its callers report the demand and the time served.
 //! `MultiplexerSettings` holds the defaults: write-back gets 10 to 70 % of a period of 200 ms.
 //!
 //! The idea is Dillon's, for the flusher of HAMMER (2011): if reads are held back for a part of a
@@ -17,7 +17,7 @@
 //! # The rules
 //!
 //! - The flusher's share of a period grows in a straight line with the backlog, from the least
-//!   share to the most. It is set when a period begins.
+//!   share to the most. The share is set when a period begins.
 //! - Urgent work (a flush, a forced write) counts as a minimum backlog, which is taken from the
 //!   readers' own time. The flusher first gets its own part (see below).
 //! - In its slice a side is served alone if the other side has something to do, and shares if it
@@ -25,8 +25,8 @@
 //! - A read that a write needs first is the flusher's, not a read ([`crate::Operation::PreRead`]).
 //! - An operation that is out when a slice ends is not called back, so a side may take more than
 //!   its slice. The difference between its set point and the members' busy time is carried into the
-//!   next period. It is carried only if both sides wanted more, and leaves each an eighth of its
-//!   part.
+//!   next period. The difference is carried only if both sides wanted more, and leaves each side an
+//!   eighth of its part.
 //! - A side that has waited for one period and a half without being served goes next, alone. This
 //!   happens if one request takes as long as a slice, if slices pass unseen, or if a side has used
 //!   up its own time. Such a turn is over if it serves nothing for a period, as with a stalled
@@ -35,18 +35,19 @@
 //! # What a share is worth
 //!
 //! Of the arm's time while no side is held, a part *f* is the flusher's own. With the same time for
-//! each request, let reads keep a part *k*, and writes grow to *x* times. They take
+//! each request, let reads keep a part *k*, and writes grow to *x* times. Reads and writes then
+//! take
 //!
 //! ```text
 //!  k (1 - f)  +  x f  ≤  1        so   x ≤ (1 - k (1 - f)) / f          k = 80 %, x = 3 need   f ≤ 1/11
 //! ```
 //!
 //! So a share says nothing by itself. 24 % are more than three times the writes if 400 readers
-//! leave the flusher 4 %, and less than its own part if 10 readers leave it 45 %. That part can be
-//! seen from outside. Requests are served by their place, so a side has the same part of the arm as
-//! of the queue. But a flusher's requests come in waves, first all reads, then all writes, so only
-//! a third of its longest queue counts ([`WRITES_FOR_ONE`]). The rest is the readers', who lend it
-//! a part of that ([`URGENT_PERMILLE`]).
+//! leave the flusher 4 %, and less than its own part if 10 readers leave it 45 %. The flusher's own
+//! part can be seen from outside. Requests are served by their place, so a side has the same part
+//! of the arm as of the queue. But a flusher's requests come in waves, first all reads, then all
+//! writes, so only a third of its longest queue counts ([`WRITES_FOR_ONE`]). The rest is the
+//! readers', who lend it a part of that ([`URGENT_PERMILLE`]).
 //!
 //! Invariants
 //! - Urgent work never has less than the flusher's own part, and readers lend a sixth or a fifth

@@ -1,7 +1,7 @@
 //! The entries that wait in one class and direction: sorted by sector, listed by age, merged.
 //!
-//! They are sorted in a plain vector. A queue is as long as a member has clients, hundreds, and
-//! moving a few KiB costs less than a tree's allocations. Both orders hold the same groups
+//! The entries are sorted in a plain vector. A queue is as long as a member has clients, hundreds,
+//! and moving a few KiB costs less than a tree's allocations. Both orders hold the same groups
 //! [check: every_entry_goes_out_once_whatever_comes].
 
 use crate::counters::Counters;

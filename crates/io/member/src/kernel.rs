@@ -3,8 +3,8 @@
 //! Read from `/sys` and `/proc` as text, so that an ordinary user can ask and no unsafe call is
 //! needed. The roots are fields, so that tests can build a small kernel in a folder.
 //!
-//! It keeps no process out. A look here only gives an error message that names the holder; the lock
-//! and `O_EXCL` taken afterwards exclude other processes (`open`).
+//! This module keeps no process out. A look here only gives an error message that names the holder;
+//! the lock and `O_EXCL` taken afterwards exclude other processes (`open`).
 //!
 //! The holders of a device `D` are: a holder in sysfs, an array in mdstat, a mount, swap, or a loop
 //! device over it. Each counts if it holds `D` itself, a partition of `D`, or, if `D` is a

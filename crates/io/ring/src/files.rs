@@ -4,7 +4,8 @@
 //! descriptor. So it is taken out before it is closed, and the kernel lets go at once. Otherwise it
 //! stays open until the worker ends. If a process is killed, the kernel ends its rings some 40 ms
 //! later, when nothing is in flight on them. Until then a registered file keeps its lock, and
-//! rightly so. Direct I/O in flight outlives the process, and no other may have the file before.
+//! rightly so. Direct I/O in flight outlives the process, and no other process may have the file
+//! before that I/O ends.
 //!
 //! Sockets are not registered: a client may be silent for ever. Before Linux 6.13 a ring releases
 //! files in the order of the requests on it. So one receive without an answer would keep every file

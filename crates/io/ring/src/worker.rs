@@ -1,7 +1,7 @@
 //! One worker: a thread, its ring, and the loop around them.
 //!
-//! Only the worker's own thread touches this state; other threads leave items in the worker's
-//! inbox. Handlers are called with nothing borrowed, so they may call back.
+//! Only the worker's own thread touches a worker's fields; other threads leave items in its inbox.
+//! Handlers are called with nothing borrowed, so they may call back.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;

@@ -5,10 +5,10 @@
 //! # Stopping
 //!
 //! A stop first closes the inboxes to all threads but the workers themselves. Then each worker ends
-//! operations that wait for peers. It goes on until no work is under way on *any* worker, because
-//! one worker may give work to another. The work under way is one number. Every item in an inbox
-//! counts one until it has been handled. Every worker counts one while it has operations in flight
-//! or tasks. An item is counted before it is pushed. A worker counts itself before it stops
+//! operations that wait for peers. The worker goes on until no work is under way on *any* worker,
+//! because one worker may give work to another. The work under way is one number. Every item in an
+//! inbox counts one until it has been handled. Every worker counts one while it has operations in
+//! flight or tasks. An item is counted before it is pushed. A worker counts itself before it stops
 //! counting the items that it took. So the number is zero only when all work is done.
 //! [check: stop_waits_for_what_is_in_flight] [check: a_stop_under_load_loses_nothing]
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! - The *header* names the array and the layout. Two *stamps*, written in turn, name the
-//!   superblocks that this process wrote last ([`CacheStamp`]). Each has a number and a checksum,
-//!   and the newest whole stamp counts.
+//!   superblocks that this process wrote last ([`CacheStamp`]). Each stamp has a number and a
+//!   checksum, and the newest whole stamp counts.
 //! - A *record* names sectors of the array, at most eight, whose bytes lie in the block of the same
 //!   number. Its first word is the order of its write, and is stored last; zero means no record.
 //!   After a kill between two stores, the record is whole or absent.

@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: above the parts that know nothing of each other (machines, memory, members,
 //! requests, the alarm). Below all that works with several of them: the executor, the steps of
-//! requests, the loop. It drives nothing itself.
+//! requests, the loop. The core drives nothing itself.
 
 use std::sync::OnceLock;
 

@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: front ends call [`Volume`]. The runtime turns requests into events for
 //! `braid_engine`'s machines, carries out their effects on `braid_member`s, and feeds the results
-//! back. It decides nothing about RAID and knows no protocol.
+//! back. The runtime decides nothing about RAID and knows no protocol.
 //!
 //! ```text
 //!   front end ──submit──▶ Volume ──pieces──▶ shard combiners ◀──views── array combiner

@@ -6,8 +6,8 @@
 //! waiting is admitted at once [check: an_unaligned_write_is_alone].
 //!
 //! One thread begins the admitted writes one after the other. A write that ends at once admits
-//! others. It must not begin them from within its own beginning, or thousands would stand on one
-//! stack [check: a_long_queue_takes_no_stack].
+//! others. That write must not begin them from within its own beginning, or thousands would stand
+//! on one stack [check: a_long_queue_takes_no_stack].
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
 //! The instruction ledger ([docs/lab.md](../../../docs/lab.md)) of a debug build, which keeps each
-//! figure below its ceiling. It shows how a commit changes the cost of a request.
+//! figure below its ceiling. The ledger shows how a commit changes the cost of a request.
 //!
 //! The figures are those of the compiler in `rust-toolchain.toml`. If a figure shrinks, its ceiling
 //! is lowered to about 3 % above it. If a figure must grow, the commit message says what the cost

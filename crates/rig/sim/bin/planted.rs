@@ -2,8 +2,8 @@
 //!
 //! Needs a build with `--cfg braid_sim_hooks`. A hunt runs random worlds, seed after seed, and then
 //! chapters: named groups of stories (scripted worlds), then the histories and the small worlds. If
-//! `TOLD` names a chapter for a bug, the hunt begins with that chapter. The file of the panic
-//! says which part noticed the bug: a checker, the model, or the product.
+//! `TOLD` names a chapter for a bug, the hunt begins with that chapter. The file in which the code
+//! panics says which part noticed the bug: a checker, the model, or the product.
 
 use std::cell::LazyCell;
 use std::fmt::{Display, Formatter};

@@ -45,7 +45,7 @@ pub(crate) struct CacheFile {
     copies: BTreeMap<(usize, u32), Vec<Copy>>,
     stamp: CacheStamp,
     found: Option<CacheSnapshot>,
-    /// A cache file that stayed behind while another server ran the array without it.
+    /// A cache file that was left behind while another server ran the array without it.
     stale: Option<CacheSnapshot>,
 }
 

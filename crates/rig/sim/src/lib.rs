@@ -2,7 +2,8 @@
 //! fail, crash and tear. One seed drives it, and a model checks it.
 //!
 //! Where it stands: next to the runtime, on top of engine, elevator, geometry, parity, ondisk and
-//! assembly. It replaces everything that talks to the outside: threads, clocks, devices, clients.
+//! assembly. The simulator replaces everything that talks to the outside: threads, clocks, devices,
+//! clients.
 //!
 //! docs/simulator.md lists the things that it does not do.
 //!

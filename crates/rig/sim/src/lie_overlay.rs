@@ -1,7 +1,7 @@
 //! The fault overlay of a disk that lies: the content of an honest disk, wherever this one differs.
 //!
-//! It stands next to [`crate::disk`], which updates it with every write, flush and power cut. It
-//! decides nothing: [`crate::lie_plan`] decides which disk lies, when and about what.
+//! The overlay stands next to [`crate::disk`], which updates it with every write, flush and power
+//! cut. It decides nothing: [`crate::lie_plan`] decides which disk lies, when and about what.
 //!
 //! ```text
 //!   rot            seen changes               honest: the bytes seen before

@@ -1,8 +1,8 @@
 //! The third kind of run in the fault atlas, `run-lying`: which disk lies, when and about what.
 //!
-//! It stands next to [`crate::fault`], which decides about faults that disks report. Lies come on
-//! top of those faults, in chosen worlds, from a random stream of their own, so that other worlds
-//! do not change. [`crate::taint`] works out which bytes can be wrong because of lies.
+//! This module stands next to [`crate::fault`], which decides about faults that disks report. Lies
+//! come on top of those faults, in chosen worlds, from a random stream of their own, so that other
+//! worlds do not change. [`crate::taint`] works out which bytes can be wrong because of lies.
 //!
 //! | Lie | Amount, target |
 //! |---|---|

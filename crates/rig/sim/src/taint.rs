@@ -1,7 +1,7 @@
 //! Taint: which bytes of the array can be wrong, given which sectors of its disks lie.
 //!
-//! It stands between the overlays of the disks ([`crate::lie_overlay`]) and the checkers. The
-//! levels here have no checksums, so clients can read wrong bytes, but only in certain sectors:
+//! This module stands between the overlays of the disks ([`crate::lie_overlay`]) and the checkers.
+//! The levels here have no checksums, so clients can read wrong bytes, but only in certain sectors:
 //!
 //! ```text
 //!   column ─┬─ tainted ──────────▶ a healthy read of it may be wrong

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A block has 4 KiB. The first partial write of a block takes the rest from the member. A slot
-//! that the log on the disk names is not written again before a later log has replaced it. Slots
-//! that it never named are. So after a crash every block holds its last flushed bytes.
+//! that the log on the disk names is not written again before a later log has replaced it. A slot
+//! that the log never named may be written at any time. So after a crash every block holds its last
+//! flushed bytes.
 //!
 //! The log is a list of runs: the first block, the count, the first slot, and a CRC-32C of each
 //! block's bytes; zeroes have no slot. The head holds the length of the valid log and its checksum.

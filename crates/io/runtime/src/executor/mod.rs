@@ -1,8 +1,8 @@
 //! The one way to a member, and two back ends that carry operations out.
 //!
 //! Place in the flow: below the machines' loop ([`crate::drive`]) and the ends of operations
-//! ([`crate::completions`]); above [`crate::members`], [`braid_member`] and [`braid_ring`]. It
-//! leaves events for machines, and drives none.
+//! ([`crate::completions`]); above [`crate::members`], [`braid_member`] and [`braid_ring`]. The
+//! executor leaves events for machines, and drives none.
 //!
 //! ```text
 //!   machines ──▶ Submitter::submit ──▶ room? (ring_admission) ──▶ ring     a worker gives it to the kernel

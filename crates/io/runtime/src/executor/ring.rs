@@ -1,6 +1,6 @@
 //! The back end on io_uring: an operation becomes successive operations of a worker's own ring.
 //!
-//! It returns operations that no ring can do, and the member's threads do them
+//! This back end returns operations that no ring can do, and the member's threads do them
 //! ([`super::threads`]):
 //! - operations of members without a descriptor;
 //! - vectors that are retried part by part;

@@ -147,7 +147,7 @@ impl MemberHandle {
     }
 
     /// Whether the member's requests reach a rotational device. A device without a report does not
-    /// count. Behind the page cache the kernel decides when requests reach the device, so an order
+    /// count. With the page cache the kernel decides when requests reach the device, so an order
     /// here would only delay copies of memory.
     pub(crate) fn turns(&self) -> bool {
         self.rotational() == Some(true) && self.device.is_direct()

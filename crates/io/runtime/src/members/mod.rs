@@ -1,8 +1,8 @@
 //! The members of an array: a handle with device and queues for each member, in one table.
 //!
-//! Place in the flow: below the core that an array's threads share ([`crate::core`]). It knows no
-//! machine and no other part of the runtime. Layers above use the members: [`crate::executor`] is
-//! the way to a device, [`crate::membership`] adds and removes members.
+//! Place in the flow: below the core that an array's threads share ([`crate::core`]). This layer
+//! knows no machine and no other part of the runtime. Layers above use the members:
+//! [`crate::executor`] is the way to a device, [`crate::membership`] adds and removes members.
 //! ```text
 //!   handle ──┬── operation        an operation of a member, in the same terms for both back ends
 //!            ├── ring_admission   how many operations rings may have, and whether any at all

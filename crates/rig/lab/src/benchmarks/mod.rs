@@ -5,8 +5,8 @@
 //!                            └──▶ markdown, and an SVG for each suite of each run
 //! ```
 //!
-//! Both name the machine, the versions and the command, and every median with its smallest and
-//! largest value. They mark every figure in which braid is behind another.
+//! Page and Markdown name the machine, the versions and the command, and every median with its
+//! smallest and largest value. Both mark every figure in which braid is behind another variant.
 
 mod gap_to_best;
 mod markdown;

@@ -1,8 +1,8 @@
 //! Suite `policies`: the cost of keeping redundancy right over a crash.
 //!
 //! Clients write 4 KiB at random, through the cache; each write is acknowledged when its members
-//! have it. Beside the speed it counts durable writes to the members' bitmaps, logs and superblocks
-//! (with a journal, its records), and all flushes together.
+//! have it. In addition to the speed the suite counts durable writes to the members' bitmaps, logs
+//! and superblocks (with a journal, its records), and all flushes together.
 //!
 //! Members are memory, or memory as slow as a solid-state disk with a cache: a time for each
 //! request, and more for a durable one. Memory shows the processor's work, these disks the waiting.

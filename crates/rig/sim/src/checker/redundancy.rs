@@ -1,5 +1,5 @@
 //! The checker of redundancy. "Clean" promises that copies are equal and parity fits, on the disks
-//! themselves (I5).
+//! themselves (I5 in docs/write-path.md).
 //!
 //! [`agrees`] checks one strip ([`crate::taint`]), with the bytes of the disks or those of honest
 //! disks. Only strips that lies have touched, and logged sectors that no client has written, are

@@ -6,9 +6,9 @@
 //!                           └──────────────── again, while anything got smaller ◀───────────┘
 //! ```
 //!
-//! It is delta debugging over numbered items ([`crate::cut`]). If an item is left out, all later
-//! items move in the schedule. So an attempt that does not fail is retried with other schedules
-//! before the item is put back. Two failures are the same if their messages have the same
+//! The method is delta debugging over numbered items ([`crate::cut`]). If an item is left out, all
+//! later items move in the schedule. So an attempt that does not fail is retried with other
+//! schedules before the item is put back. Two failures are the same if their messages have the same
 //! [`shape`]: the first error can hit another sector, but must be of the same kind.
 //!
 //! The shrinker has no clock: its caller decides when to stop.

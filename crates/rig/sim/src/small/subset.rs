@@ -13,7 +13,7 @@
 
 /// Of up to this many writes in doubt every subset is tried, which is 4096 subsets.
 const ITEMS_MAX: usize = 12;
-/// Beside a torn write, every subset of up to this many other writes is tried.
+/// Together with a torn write, every subset of up to this many other writes is tried.
 const OTHERS_MAX: usize = 5;
 
 /// If only the process ends, every subset of up to this many writes in flight is tried.

@@ -1,6 +1,7 @@
 //! A set of hashes that were seen already.
 //!
-//! Open addressing, half full at most. It never lists its elements, so their order cannot matter.
+//! Open addressing, half full at most. The set never lists its elements, so their order cannot
+//! matter.
 
 pub(super) struct VisitedSet {
     /// A table of hashes; 0 marks a free place.

@@ -1,7 +1,7 @@
 //! Stories: scripted worlds for events that random worlds meet too seldom.
 //!
-//! A story has one array and one chosen failure. It runs in a world like any other, with the same
-//! model and checkers. The story sets which disk fails and when; nothing of that is drawn.
+//! A story has one array and one chosen failure. A story runs in a world like any other, with the
+//! same model and checkers. The story sets which disk fails and when; nothing of that is drawn.
 
 use braid_engine::request::Operation;
 use braid_geometry::{Level, default_layout};

@@ -1,6 +1,6 @@
 //! Suite `cores`: the suite `elevator` on a modelled machine with up to 256 cores.
 //!
-//! The code is the shipped scheduler's and that of the states before it. Times follow published
+//! The code is the shipped scheduler's and that of the designs before it. Times follow published
 //! figures for moving cache lines ([`braid_many_cores`]).
 //!
 //! The suite runs once, since every run gives the same digits everywhere.

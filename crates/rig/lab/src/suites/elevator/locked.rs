@@ -1,6 +1,6 @@
-//! Two older states. The first has the shipped elevator under one lock. The second, the seed's fix,
-//! adds a separate insertion list and one dispatcher by try-lock. Both choose one request for each
-//! ownership of the elevator.
+//! Two older designs. The first has the shipped elevator under one lock. The second, the seed's
+//! fix, adds a separate insertion list and one dispatcher by try-lock. Both choose one request for
+//! each ownership of the elevator.
 //!
 //! Both are simpler than the originals, which is to their advantage. The end of a request takes no
 //! ownership of its own, but is handled with the next choice. Neither checks for a merge before

@@ -1,8 +1,8 @@
 //! The field: loads and arrays around blogbench, and the result of each rule there.
 //!
 //! One cell is one load on one array. A cell sets the numbers of readers and of writers, the seek
-//! time, the number of members, and whether they have a write cache. All values are crossed;
-//! blogbench is in the middle.
+//! time, the number of members, and whether they have a write cache. The cells are all combinations
+//! of these values; blogbench is in the middle.
 
 use braid_elevator::MultiplexerSettings;
 use braid_engine::Tuning;

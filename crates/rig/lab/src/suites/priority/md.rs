@@ -1,4 +1,4 @@
-//! The order of stripes in two older states. *before* releases delayed stripes all at once. In
+//! The order of stripes in two older designs. *before* releases delayed stripes all at once. In
 //! *seed* they wait on a hold list that full-width writes may pass.
 //! ```text
 //!               full ─────────────────────────────────────────▶ writes ─▶ answered

@@ -5,8 +5,8 @@
 //! ```
 //! The seed of priority stripes ran dd onto the array, and tiobench on XFS, with and without a
 //! bypass threshold. The seed of the multiplexer ran blogbench. Here fio does the same work, equal
-//! in every round. The states before each mechanism are in the suites `priority` and `multiplexer`,
-//! since no server has them.
+//! in every round. The designs before each mechanism are in the suites `priority` and
+//! `multiplexer`, since no server has them.
 
 mod disks;
 

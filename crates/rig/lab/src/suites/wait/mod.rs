@@ -1,5 +1,5 @@
-//! Suite `wait`: many writers, few stripes. It shows which writers wait for a stripe, and which of
-//! them a free stripe wakes.
+//! Suite `wait`: many writers, few stripes. The suite shows which writers wait for a stripe, and
+//! which of them a free stripe wakes.
 //!
 //! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). In the
 //! cases of *the rule alone* all three are models over the same engine, and differ only in the rule

@@ -8,7 +8,7 @@
 //!                                                                               └─▶ disks ─ others withheld, or none ─▶ replay ─▶ the same
 //! ```
 //!
-//! Every sector is checked, and computed if its disk is withheld. It has its newest durable
+//! Every sector is checked, and computed if its disk is withheld. The sector has its newest durable
 //! content, or the content of a write in flight. A second crash does not change that content.
 
 mod writer;

@@ -6,7 +6,7 @@
 //!   came meanwhile. Then md writes the members, and the journal records the stripe as flushed.
 //!   That record does not promise that the members' caches are flushed.
 //!
-//! Now and then the writer flushes the members and moves the tail. It makes blocks from the
+//! Now and then the writer flushes the members and moves the tail. The writer makes blocks from the
 //! definition of their layout, not with the engine's code.
 
 use std::collections::{BTreeMap, BTreeSet};

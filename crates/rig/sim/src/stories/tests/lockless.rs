@@ -1,5 +1,5 @@
 //! The lockless bitmap: which of its states a region's mark has, and when. No byte is lost where
-//! parity was never made, and regions that no client has written are never recovered.
+//! parity was never computed, and regions that no client has written are never recovered.
 
 use braid_engine::array::{JobKind, JobRequest, Notice};
 use braid_engine::request::Operation;

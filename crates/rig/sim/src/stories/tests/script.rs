@@ -10,7 +10,7 @@
 //! current moment, [`Script::tick`] goes to the next timeout, and [`Script::settle`] does both
 //! until nothing is left.
 //!
-//! In addition to every world's checks, each step checks I3 and I5 literally
+//! In addition to every world's checks, each step checks I3 and I5 (docs/write-path.md) literally
 //! ([`Script::check_told`]).
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! The content and the order of superblock writes: stories of I3, I4 and I5, and of the event
-//! count.
+//! The content and the order of superblock writes: stories of I3, I4 and I5 (docs/write-path.md),
+//! and of the event count.
 
 use braid_engine::array::{JobRequest, MemberId, Notice};
 use braid_geometry::Level;
