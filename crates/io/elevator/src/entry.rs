@@ -29,13 +29,13 @@ impl Class {
 pub enum Operation {
     /// A read into the caller's memory.
     Read,
-    /// A read that a write needs first, and that so serves the flusher. So it is ordered, allowed
-    /// and tagged among the writes. Among the reads it would cost a write two of the multiplexer's
-    /// slices instead of one.
+    /// A read that a write needs first. It serves the flusher, so it is ordered, allowed and tagged
+    /// among the writes. Among the reads it would cost a write two of the multiplexer's slices
+    /// instead of one.
     PreRead,
     /// A write from the caller's memory.
     Write {
-        /// Whether it is done only on stable storage.
+        /// Whether the write is done only once it is on stable storage.
         durable: bool,
     },
     /// Any other change of sectors (zeroing, discarding): never merged, otherwise treated like a

@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    /// Two groups become one, `front`, which takes the older group's place in the list by age.
+    /// Two groups become one group, `front`, in the older group's place in the list by age.
     fn take_place_by_age(&mut self, nodes: &mut Nodes, front: Node, back: Node) {
         if nodes.get(back).came_ns < nodes.get(front).came_ns {
             self.unlink(nodes, front);

@@ -13,7 +13,7 @@ use crate::MemberError;
 
 const NEVER: u64 = 0;
 const NO_SPACE: u64 = 1;
-/// The worst state has the greatest number, and is kept.
+/// The worst kind of failure has the greatest number, and is kept.
 const LOST: u64 = 2;
 
 /// Upper half: the error number of the first failure of the worst kind; lower half: that kind.

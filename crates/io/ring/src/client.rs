@@ -97,7 +97,7 @@ pub struct Outcome {
 pub struct Token {
     /// The client that sent the request, if the receiver serves many clients.
     pub client: u64,
-    /// The request among those of that client.
+    /// The request's name among the requests of that client.
     pub request: u64,
 }
 

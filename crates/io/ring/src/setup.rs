@@ -16,8 +16,8 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::error::RingError;
 
-/// Features that a kernel may lack, the most important first. Each attempt to make a ring does
-/// without one more.
+/// Features that a kernel may lack, the most important first. Each further attempt to make a ring
+/// does without one more of them.
 #[derive(Clone, Copy, Debug)]
 struct RingFeatures {
     /// Completions become ready only when this thread asks for them (6.1).

@@ -78,7 +78,7 @@ pub(crate) struct Core {
     pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
-    /// Times of superblock updates, and the last state that all members recorded.
+    /// Times of superblock updates, and the last update that all members recorded.
     pub(crate) updates: Updates,
     /// Keeps copies of acknowledged writes beyond the process.
     pub(crate) cache_file: Option<Arc<CacheFile>>,

@@ -65,7 +65,7 @@ pub enum AddError {
     /// The array takes no member now.
     #[error(transparent)]
     Refused(#[from] MemberRefusal),
-    /// The array has no member left whose superblock describes it.
+    /// The array has no member left whose superblock describes the array.
     #[error("no member is left to tell what the array is")]
     Alone,
     /// Threads for the device could not be started.
@@ -337,7 +337,7 @@ impl Core {
         answered.recv().expect("the array answers")
     }
 
-    /// Gives the array's present state to `look`.
+    /// Calls `look` with the array machine.
     pub(crate) fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
         self.array.inspect(look, || self.drive(Machine::Array))
     }

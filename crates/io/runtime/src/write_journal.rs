@@ -36,7 +36,7 @@ pub enum JournalError {
     /// Parts of the array are smaller than the blocks of a journal.
     #[error("a journal has blocks of 4 KiB, and chunks of the array are no whole blocks")]
     Blocks,
-    /// The array has no member left whose superblock describes it.
+    /// The array has no member left whose superblock describes the array.
     #[error("no member is left to tell what the array is")]
     Alone,
     /// Threads for the device could not be started.

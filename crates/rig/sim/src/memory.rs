@@ -15,7 +15,7 @@ use crate::members::SECTOR;
 pub(crate) struct Payload {
     /// Whole sectors.
     pub(crate) data: Vec<u8>,
-    /// Whether a step may change the payload: it belongs to a read.
+    /// Whether a step may change the payload, because it belongs to a read.
     pub(crate) may_change: bool,
     /// The shadow buffer after an abandoned read, and which of its sectors were filled.
     shadow: Option<(Vec<u8>, Vec<bool>)>,

@@ -110,7 +110,8 @@ impl ShardSide {
     fn may_answer_early(&self, geometry: &Geometry) -> bool {
         let Geometry::Stripe(stripe) = geometry else { return false };
         let Self { view, cache, .. } = self;
-        // A member under recovery counts as present, because below its recovery offset it is.
+        // A member under recovery counts as present, because its content below the recovery offset
+        // is.
         let present = view.slots.iter().flatten().count();
         let is_redundant =
             usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());

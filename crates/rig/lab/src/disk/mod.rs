@@ -47,7 +47,7 @@ pub struct DiskRequest {
     pub sector: u64,
     /// Number of sectors.
     pub sectors: u64,
-    /// Whether it is a write.
+    /// Whether the request is a write.
     pub is_write: bool,
 }
 

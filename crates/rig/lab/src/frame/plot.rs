@@ -11,7 +11,7 @@ use super::svg::{colour, escape, number};
 const WIDTH: f64 = 960.0;
 /// The horizontal start of the bars. The cases' names stand left of it.
 const LEFT: f64 = 330.0;
-/// Space right of the longest bar, for its value.
+/// Space right of the longest bar, for the bar's figure.
 const RIGHT: f64 = 130.0;
 const BAR: f64 = 15.0;
 const GAP: f64 = 10.0;

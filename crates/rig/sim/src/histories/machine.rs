@@ -231,7 +231,8 @@ impl History {
         }
     }
 
-    /// The last update reached all members. In half of the histories the state folder records it.
+    /// The last update reached all members. In half of the histories the state folder records that
+    /// update.
     fn told(&mut self, run: &mut Run) {
         let state = run.state.clone().expect("what is told was written");
         for role in state.roles.iter().filter(|role| role.slot.is_some()) {

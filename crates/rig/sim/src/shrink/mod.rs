@@ -34,7 +34,7 @@ const SCHEDULES: u64 = 16;
 pub struct ReducedRun {
     /// The settings of the smallest failing run that was found.
     pub settings: Settings,
-    /// The message with which its checker panics.
+    /// The message with which the run's checker panics.
     pub message: String,
     /// Cycles of the run in which something happens.
     pub cycles: usize,

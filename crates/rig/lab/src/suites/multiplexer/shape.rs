@@ -68,8 +68,9 @@ pub(super) struct Client {
     kind: Kind,
     random: Random,
     capacity: u64,
-    /// The client's current file. The next field counts the file's blocks that it has requested.
+    /// The client's current file.
     file: u64,
+    /// Blocks of that file that the client has requested.
     blocks: u64,
     pub(super) ready_at: u64,
     pub(super) outstanding: u64,

@@ -35,8 +35,9 @@ pub(super) const BLOCK_SECTORS: u64 = 32;
 /// A writer's pause between an answer and its next write. The writer's writes are acknowledged
 /// early.
 pub(super) const THINK_NS: u64 = 50_000_000;
-/// The time before the stall. The next constant is the time after it.
+/// The time before the stall.
 const BEFORE_NS: u64 = 5_000_000_000;
+/// The time after the stall.
 const AFTER_NS: u64 = 30_000_000_000;
 
 #[derive(Clone, Copy, Debug)]

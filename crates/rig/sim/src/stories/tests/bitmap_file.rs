@@ -89,7 +89,7 @@ fn is_lost(design: Design, seed: u64) {
         story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 5 + random.below(400));
     } else {
         story.run(&Mix { requests: 20, ..WRITES });
-        // When the array turns clean it writes the file, and so notices the failure at the latest.
+        // Turning clean writes the file, so the array notices the failure then at the latest.
         story.rest();
         story.run(&Mix { requests: 3, ..WRITES });
         assert!(story.heard(|notice| matches!(notice, Notice::BitmapFileLost { .. })));

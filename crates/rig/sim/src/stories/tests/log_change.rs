@@ -163,7 +163,8 @@ fn named_and_given_up(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// Regression: once parity logs were removed, the simulator expected such sectors to agree.
+/// Regression: once parity logs were removed, the simulator expected sectors that replay had
+/// skipped to agree.
 #[test]
 fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
     for_seeds(4, |seed| {

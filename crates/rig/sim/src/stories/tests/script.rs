@@ -604,7 +604,7 @@ impl Script {
         let engine = &self.world.engine;
         let is_told = engine.machines.members.iter().enumerate().any(|(id, member)| {
             let ills = &self.world.disks[member.disk].ills;
-            // A returned disk is two members, and only the later one is in use.
+            // A returned disk is two members, and only the later member is in use.
             let is_over = self.member(member.disk) != MemberId(id as u16);
             let is_member = !self.world.is_spare(member.disk) && !self.is_out(member.disk);
             let promises = !is_over && member.superblock.state.role != Role::Spare;
@@ -620,7 +620,7 @@ impl Script {
 
     /// The sector of a disk where its superblock says that recovery has not come further.
     fn recovered_end(&self, disk: usize) -> u64 {
-        // A returned disk is two members, and only the later one is in use.
+        // A returned disk is two members, and only the later member is in use.
         let mut members = self.world.engine.machines.members.iter();
         let member = members.rfind(|member| member.disk == disk).expect("it is in");
         let Superblock { state, device, .. } = &member.superblock;

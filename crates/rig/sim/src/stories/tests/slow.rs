@@ -209,7 +209,7 @@ fn a_write_waits_for_reads_beside_it() {
     const OTHER: usize = 2;
     for_seeds(8, |seed| {
         let mut story = read_around(seed);
-        // Another member holds up such a read in the first row.
+        // Another member holds up a read around the slow member in the first row.
         story.hold(|event| is_of(event, SLOW) || is_of(event, OTHER));
         let reads = ask_for_all(&mut story, 24);
         story.run_without_time();
