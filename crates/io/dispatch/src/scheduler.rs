@@ -13,14 +13,14 @@
 //!
 //! # Held entries
 //!
-//! Before it chooses a batch the dispatcher asks the device whose turn it is ([`Device::turn`]),
-//! and passes what waits and what is out at this member. A slice that its side does not use here is
-//! given away ([`Turn::allowed_at`]). A flush bypasses the scheduler and keeps the member from all
-//! else, so its caller reports it ([`Scheduler::flush_begins`]). It counts as an operation of the
-//! flusher's that is out, and its time is the flusher's ([`BusyTime`]). Held entries wait in the
-//! elevator. When the dispatcher leaves, it reports what waits and, if something is held, until
-//! when ([`Device::leave`]). The implementor then has [`Scheduler::dispatch_held`] called. Under
-//! `none` nothing is asked or held.
+//! Before it chooses a batch the dispatcher asks the device whose turn it is ([`Device::turn`]).
+//! With that it passes the numbers of waiting entries and of dispatches in flight at this member. A
+//! slice that its side does not use here is given away ([`Turn::allowed_at`]). A flush bypasses the
+//! scheduler and keeps the member from all else, so its caller reports it
+//! ([`Scheduler::flush_begins`]). The flush counts as an operation in flight, and its time is the
+//! flusher's ([`BusyTime`]). Held entries wait in the elevator. When the dispatcher leaves, it
+//! reports the waiting entries and, if some are held, until when ([`Device::leave`]). The
+//! implementor then has [`Scheduler::dispatch_held`] called. Under `none` nothing is asked or held.
 //!
 //! # Memory
 //!
@@ -61,8 +61,7 @@ pub struct Request {
     pub sectors: u32,
 }
 
-/// The right to be out at the member. The ticket is returned once, when the whole vector has ended
-/// ([`Scheduler::done`]).
+/// A vector's right to be in flight at the member. The vector's end returns the ticket, once ([`Scheduler::done`]).
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
@@ -86,15 +85,15 @@ pub struct Vector {
     pub ticket: Option<Ticket>,
 }
 
-/// Entries that wait for a member, and dispatches that are out at it.
+/// Entries that wait for a member, and dispatches in flight at that member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The kinds of entries that wait in the elevator.
     pub waits: Directions,
     /// Dispatches that the member has begun and not ended: reads, and everything else.
     pub out: (u32, u32),
-    /// Waiting entries plus dispatches that are out: reads, and everything else. A flush that is
-    /// out counts as all vectors written since the previous flush.
+    /// Waiting entries plus dispatches in flight: reads, and everything else. A flush in flight
+    /// counts as all vectors written since the previous flush.
     pub queued: (u32, u32),
 }
 
@@ -140,7 +139,7 @@ struct Dispatcher<T> {
     items: Vec<Option<T>>,
     free: Vec<usize>,
     busy: BusyTime,
-    /// When the flush that is out began, if the dispatcher has seen it.
+    /// When the flush in flight began, if the dispatcher has seen that flush.
     flush_since_ns: Option<u64>,
     /// Vectors written since the last flush.
     unflushed: u32,
@@ -179,7 +178,7 @@ impl<T> Batch<T> {
 pub struct Scheduler<T> {
     is_straight: AtomicBool,
     sets: AtomicU64,
-    /// When the flush that is out began; 0 if none is out.
+    /// When the flush in flight began; 0 if none is in flight.
     flush_since_ns: AtomicU64,
     combiner: Combiner<Dispatcher<T>, Event<T>>,
     spares: Mutex<Vec<Batch<T>>>,
@@ -269,8 +268,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Reports that a flush begins at the member, while no other flush is out. Under `none` the
-    /// flush holds nothing back.
+    /// Reports that a flush begins at the member, while no other flush is in flight. Under `none`
+    /// the flush holds nothing back.
     pub fn flush_begins(&self, device: &impl Device<T>) {
         if !self.is_straight() {
             self.flush_since_ns.store(device.now_ns().max(1), Ordering::Release);

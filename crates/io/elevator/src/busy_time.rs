@@ -13,23 +13,23 @@
 //! A member does one thing after the other. So an operation is charged with the time since the
 //! previous completion, but no longer than since it was sent. A write that a cache takes while the
 //! arm is on its way elsewhere is charged with a moment. The rest is left for the operations still
-//! out. A flush is charged like everything else, from its beginning to its end: the writes in the
-//! cache cost their time then. Otherwise the next read would be charged with the flush, and the
+//! in flight. A flush is charged like everything else, from its beginning to its end: the writes in
+//! the cache cost their time then. Otherwise the next read would be charged with the flush, and the
 //! flusher would be given the readers' time as compensation.
 //!
-//! One case cannot be seen from outside: a cache that is emptied while only reads are out. Reads
-//! are charged with it, until the cache is full and writes wait for it.
+//! One case cannot be seen from outside: a cache that is emptied while only reads are in flight.
+//! Reads are charged with it, until the cache is full and writes wait for it.
 //!
 //! Invariants
-//! - Every moment with an operation out is charged once: `all_time_is_charged_once`.
+//! - Every moment with an operation in flight is charged once: `all_time_is_charged_once`.
 
 /// How much of a member's time has been charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusyTime {
-    /// Operations that are out.
+    /// Operations in flight.
     out: u32,
-    /// All time before this moment is charged. An operation sent while none is out sets this field
-    /// to its start.
+    /// All time before this moment is charged. An operation sent while none is in flight sets this
+    /// field to its start.
     charged_ns: u64,
 }
 
@@ -45,7 +45,7 @@ impl BusyTime {
     /// The operation sent at `sent_ns` is done. Returns how long the member was busy with it.
     ///
     /// # Panics
-    /// If nothing is out.
+    /// If nothing is in flight.
     pub fn handle_done(&mut self, now_ns: u64, sent_ns: u64) -> u64 {
         self.out = self.out.checked_sub(1).expect("what is done was sent");
         let left_ns = now_ns.saturating_sub(self.charged_ns);

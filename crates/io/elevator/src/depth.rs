@@ -1,8 +1,8 @@
-//! Tags: how many dispatches may be out at a member at once.
+//! Tags: how many dispatches may be in flight at a member at once.
 
 use crate::entry::Direction;
 
-/// How many dispatches a member may have out at once. Some tags are kept for reads, some for
+/// How many dispatches a member may have in flight at once. Some tags are kept for reads, some for
 /// writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
@@ -21,9 +21,9 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Whether one more dispatch may go out. With nothing out, one always may: no setting stops a
-    /// member. If the depth shrinks while the other direction has too many out, this direction may
-    /// still use its own tags.
+    /// Whether one more dispatch may go out. With nothing in flight, one always may: no setting
+    /// stops a member. If the depth shrinks while the other direction has too many in flight, this
+    /// direction may still use its own tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {

@@ -94,19 +94,19 @@ impl Elevator {
         self.counters
     }
 
-    /// Entries that are queued or out.
+    /// Entries queued or in flight.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether nothing is queued or out.
+    /// Whether nothing is queued or in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waiting entries: reads, and everything else. Dispatches that are out do not count.
+    /// Waiting entries: reads, and everything else. Dispatches in flight do not count.
     #[must_use]
     #[inline]
     pub fn waiting(&self) -> (usize, usize) {
@@ -122,7 +122,7 @@ impl Elevator {
         Directions { reads: reads > 0, writes: writes > 0 }
     }
 
-    /// Dispatches that are out: reads, and everything else.
+    /// Dispatches in flight: reads, and everything else.
     #[must_use]
     #[inline]
     pub fn out(&self) -> (u32, u32) {
@@ -170,7 +170,7 @@ impl Elevator {
         Some(self.let_go(node))
     }
 
-    /// The entries of a dispatch that is out, in the order of sectors.
+    /// The entries of a dispatch in flight, in the order of sectors.
     pub fn parts(&self, tag: Tag) -> Parts<'_> {
         self.nodes.parts(tag.0)
     }
@@ -269,7 +269,7 @@ impl Elevator {
         Dispatch { tag: Tag(node), operation, start, sectors, parts }
     }
 
-    /// Notes the time for each direction that has entries waiting or out.
+    /// Notes the time for each direction that has entries waiting or in flight.
     fn note_busy(&mut self, now_ns: u64) {
         let out = [self.out.reads, self.out.writes];
         for ((busy_ns, waiting), out) in self.busy_ns.iter_mut().zip(self.waiting).zip(out) {

@@ -67,7 +67,7 @@
 //! - A held entry does not go before its kind is allowed: `what_is_held_waits_and_the_other_goes`.
 //!   Exceptions are entries on the arm's way: `a_write_that_lies_on_the_way_of_reads_goes_along`,
 //!   `reads_that_are_given_a_slice_begin_where_the_arm_is`.
-//! - Never more out than [`Depth`] allows: `tags_are_never_exceeded`.
+//! - Never more in flight than [`Depth`] allows: `tags_are_never_exceeded`.
 
 #![forbid(unsafe_code)]
 

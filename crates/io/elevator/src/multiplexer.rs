@@ -23,8 +23,8 @@
 //! - In its slice a side is served alone if the other side has something to do, and shares if it
 //!   has nothing itself: each member gives an idle slice away at once ([`Turn::allowed_at`]).
 //! - A read that a write needs first is the flusher's, not a read ([`crate::Operation::PreRead`]).
-//! - An operation that is out when a slice ends is not called back, so a side may take more than
-//!   its slice. The difference between its set point and the members' busy time is carried into the
+//! - An operation in flight when a slice ends is not called back, so a side may take more than its
+//!   slice. The difference between its set point and the members' busy time is carried into the
 //!   next period. The difference is carried only if both sides wanted more, and leaves each side an
 //!   eighth of its part.
 //! - A side that has waited for one period and a half without being served goes next, alone. This
@@ -67,8 +67,8 @@ use crate::entry::Directions;
 /// Periods kept for the inspector.
 const LOG_MAX: usize = 100;
 
-/// Dispatches that a held side may have out at a member while the other side has no work there. A
-/// few keep the member busy; the other side's next request would wait for more of them.
+/// Dispatches that a held side may have in flight at a member while the other side has no work
+/// there. A few keep the member busy; the other side's next request would wait for more of them.
 const GIVEN_AWAY_MAX: u32 = 4;
 
 /// Backlog of urgent work in thousandths; the flusher's own part is added, up to a maximum. With
@@ -118,12 +118,12 @@ pub struct Demand {
     pub is_urgent: bool,
     /// Reads wait for members.
     pub reads: bool,
-    /// Writes wait for members or are out. Writes that are out count, so that the slice does not
+    /// Writes wait for members or are in flight. Writes in flight count, so that the slice does not
     /// end between two of them.
     pub writes: bool,
-    /// Reads that are not done, waiting or out.
+    /// Reads that are not done, waiting or in flight.
     pub reads_queued: u32,
-    /// The flusher's requests that are not done, waiting or out.
+    /// The flusher's requests that are not done, waiting or in flight.
     pub writes_queued: u32,
 }
 
@@ -146,8 +146,8 @@ impl Turn {
     }
 
     /// The allowed kinds for one member's elevator, given the kinds that wait there and how many
-    /// reads and writes are out. If the side whose slice it is has nothing there, the other side
-    /// gets a few dispatches at a time. The elevator's driver asks before each dispatch.
+    /// reads and writes are in flight. If the side whose slice it is has nothing there, the other
+    /// side gets a few dispatches at a time. The elevator's driver asks before each dispatch.
     #[must_use]
     pub const fn allowed_at(&self, waits: Directions, (reads, writes): (u32, u32)) -> Directions {
         Directions {

@@ -99,7 +99,7 @@ impl Nodes {
         }
     }
 
-    /// Entries that are queued or out.
+    /// Entries queued or in flight.
     pub(crate) fn len(&self) -> usize {
         self.all.len() - self.free.len()
     }

@@ -42,7 +42,7 @@ pub struct Settings {
     pub merge_sectors_max: u32,
     /// Maximum entries of a merged vector.
     pub merge_parts_max: u32,
-    /// Maximum of dispatches out.
+    /// Maximum of dispatches in flight.
     pub depth: Depth,
     /// Maximum dispatches of one direction while the other direction has had no entries for
     /// [`Settings::hold_max_ns`]. So no entry waits for a tag that an idle direction keeps.
@@ -72,8 +72,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Settings for a member that seeks and follows a [`crate::Multiplexer`]. Few dispatches are
-    /// out at once, since those that are out when a slice ends take time of the next slice: 24
+    /// Settings for a member that seeks and follows a [`crate::Multiplexer`]. Few dispatches are in
+    /// flight at once, since those in flight when a slice ends take time of the next slice: 24
     /// reads of 7 ms would fill a whole period. Held reads expire late: a read served out of order
     /// breaks the sweep for later reads, and the multiplexer bounds a hold.
     #[must_use]

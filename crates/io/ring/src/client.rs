@@ -18,7 +18,7 @@ use crate::payload::Payload;
 
 /// A client's request. Offsets and lengths are in bytes and need no alignment.
 #[derive(Debug)]
-#[allow(missing_docs)] // the fields are what the variant's line says
+#[allow(missing_docs)] // each variant's comment describes its fields
 pub enum ClientRequest {
     /// Fill the payload with the bytes at `offset`.
     Read { offset: u64, payload: Payload },

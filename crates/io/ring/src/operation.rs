@@ -19,7 +19,7 @@ pub enum Zeroing {
 
 /// An operation of the kernel.
 #[derive(Debug)]
-#[allow(missing_docs)] // the fields are what the variant's line says
+#[allow(missing_docs)] // each variant's comment describes its fields
 pub enum Operation {
     /// Fill all segments from a file, or fail. The end of the file is the error `UnexpectedEof`.
     Read { file: Descriptor, offset: u64, memory: Segments },

@@ -45,7 +45,7 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// Maximum number of kernel threads for one worker's operations that block. The kernel starts one
 /// more only if the others are blocked. Its default is four for each processor: a few members that
 /// hang would take them all, and operations of other members would wait. This is more than two
-/// members may have out (`braid_runtime`'s `members/ring_admission.rs`).
+/// members may have in flight (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
 /// The allowed operations: those of [`crate::Operation`], and those that wake and cancel.

@@ -2,8 +2,8 @@
 //!
 //! Place in the flow: [`crate::timekeeper`] looks at the members twice a second, and asks here
 //! whether to look again. An array without requests and without operations at its members needs no
-//! looks, and a processor that is not woken sleeps more deeply. Meanwhile the kernel reports what
-//! happens to a file ([`braid_member::Sentinel`]).
+//! looks, and a processor that is not woken sleeps more deeply. Meanwhile the kernel reports a
+//! member's file that may have lost its name ([`braid_member::Sentinel`]).
 //! ```text
 //!   looking ──no request, all idle, [`CALM_LOOKS`] times in a row──▶ resting
 //!      ▲                                                                │

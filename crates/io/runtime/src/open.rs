@@ -64,7 +64,7 @@ pub enum OpenError {
     /// The address space has no room for the stripes' memory.
     #[error("no room for the stripes' memory")]
     Memory(#[source] std::io::Error),
-    /// The caller asked for io_uring, and it is not available.
+    /// The caller asked for io_uring, which is not available.
     #[error("io_uring cannot be used")]
     Ring(#[source] RingError),
     /// The caller asked for direct I/O, and a member does not support it.

@@ -2,12 +2,12 @@
 //! it counts the wake-ups of all threads of the process.
 
 #[path = "kit/client.rs"]
-#[allow(dead_code)] // others read more
+#[allow(dead_code)] // other tests use more of it
 mod client;
 #[path = "kit/files.rs"]
-#[allow(dead_code)] // others open them otherwise
+#[allow(dead_code)] // other tests open files in other ways
 mod files;
-#[allow(dead_code)] // arrays in memory are other tests'
+#[allow(dead_code)] // other tests use arrays in memory
 mod kit;
 
 use std::collections::BTreeMap;

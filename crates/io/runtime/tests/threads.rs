@@ -1,12 +1,12 @@
 //! The threads of an array on files, with rings and without. Counts the threads of this process.
 
-#[allow(dead_code)] // nothing here is random
+#[allow(dead_code)] // this test draws no random numbers
 #[path = "kit/client.rs"]
 mod client;
-#[allow(dead_code)] // every array here has its folder named
+#[allow(dead_code)] // this test names the folder of each array
 #[path = "kit/files.rs"]
 mod files;
-#[allow(dead_code)] // arrays in memory are other tests'
+#[allow(dead_code)] // other tests use arrays in memory
 mod kit;
 
 use std::path::Path;

@@ -34,7 +34,7 @@ pub(crate) struct Member {
     out: BTreeMap<u64, SentRequest>,
     next: u64,
     busy: BusyTime,
-    /// When the flush that is out began; `None` if none is out.
+    /// When the flush in flight began; `None` if none is in flight.
     flush_sent: Option<u64>,
     /// Vectors written since the last flush.
     unflushed: u32,

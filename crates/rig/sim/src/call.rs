@@ -110,8 +110,8 @@ impl Call {
     }
 }
 
-/// The bytes that request `id` writes. In a sector that it covers in part, they are the covered
-/// part of what it would write to the whole sector.
+/// The bytes that request `id` writes. Bytes of a partly covered sector are cut from the whole
+/// sector's content under this request.
 pub(crate) fn written(id: RequestId, offset: u64, length: u64) -> Vec<u8> {
     let (first, end) = (offset / SECTOR_BYTES, (offset + length).div_ceil(SECTOR_BYTES));
     let mut sectors = vec![0; (end - first) as usize * SECTOR];

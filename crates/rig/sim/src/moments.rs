@@ -1,8 +1,8 @@
 //! Moments too short for chance to meet: the array is just turning clean, or has just broken.
 //!
-//! Some runs, when their work is done, wait for a phase. When the array reaches it, the faults that
-//! were held back happen, a few more requests come, and the run ends soon. This module decides only
-//! the time; the plan decides which disks fail.
+//! Some runs, when their work is done, wait for a phase. When the array reaches that phase, the
+//! faults that were held back happen, a few more requests come, and the run ends soon. This module
+//! decides only the time; the plan decides which disks fail.
 
 use braid_engine::request::ByteOperation;
 

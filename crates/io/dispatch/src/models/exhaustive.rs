@@ -150,8 +150,8 @@ fn an_owner_that_says_too_early_that_it_is_not_at_work_is_caught() {
     bring_past_the_lists("flawed", 3, 2, (2, 2));
 }
 
-/// One thread's effects push an event to their own machine while another thread hands one over. The
-/// effects do not drain the inbox: the thread that carries them out checks it again.
+/// One thread's effects push an event to their own machine while another thread hands an event
+/// over. The effects do not drain the inbox: the thread that carries them out checks it again.
 fn effects_that_leave_something() {
     explore("combiner: what effects leave to their own machine", 3, || {
         let combiner = Arc::new(Combiner::with_lists(Vec::new(), 2));
@@ -248,7 +248,7 @@ impl Device<u32> for RecordingDevice {
 }
 
 impl RecordingDevice {
-    /// Ends all vectors that are out, as a device does some time later.
+    /// Ends all vectors in flight, as a device does some time later.
     fn end(&self, scheduler: &Scheduler<u32>) {
         let tickets = self.tickets.as_ref().expect("it keeps tickets");
         loop {

@@ -64,7 +64,7 @@ impl ManualDevice {
         self.out.borrow().iter().map(|(_, parts)| parts.clone()).collect()
     }
 
-    /// Ends the first vector that is out.
+    /// Ends the first vector in flight.
     fn end_first(&self, scheduler: &Scheduler<u32>) {
         let (vector, _) = self.out.borrow_mut().remove(0);
         scheduler.done(self, vector.ticket);

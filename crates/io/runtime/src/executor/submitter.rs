@@ -26,7 +26,8 @@
 //!   part by part, so that a bad sector fails only the request that covers it
 //!   (`tests/scheduling.rs`: `a_bad_sector_in_a_vector_fails_only_its_own_request`). A failed
 //!   forced write is not retried: it is a failed flush, which a retry would hide.
-//! - A ticket is returned when all parts have been answered: `out` counts what the device has.
+//! - A ticket is returned when all parts have been answered: `out` counts the dispatches at the
+//!   device.
 
 use std::cell::RefCell;
 

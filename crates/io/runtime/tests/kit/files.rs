@@ -45,7 +45,7 @@ impl Files {
     }
 
     /// Whether the files are kept in memory.
-    #[allow(dead_code)] // not every test asks
+    #[allow(dead_code)] // not every test calls it
     pub(crate) fn is_memory(&self) -> bool {
         open(&self.path(0), Access::Examine).expect("a member").is_memory()
     }

@@ -1,4 +1,4 @@
-//! The load of a driver: requests of one kind, and how many of them are out at once.
+//! The load of a driver: requests of one kind, and how many of them are in flight at once.
 
 use std::time::Instant;
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | wake all | goes to the free list | tries again, against all others |
 //! | wake one by hash | goes to the list of its hash value | tries again, against those that have just come |
-//! | hand over | is the first waiter's | has it |
+//! | hand over | is the first waiter's | has the stripe |
 //!
 //! With the first two rules, once no stripe was free, all writers wait until less than three
 //! quarters are taken, as in md.
