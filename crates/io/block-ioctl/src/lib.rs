@@ -29,7 +29,7 @@ type LoopInfo64 = [u64; 29];
 /// `BLKROGET`; its number does not encode the argument's size either.
 const BLKROGET: Opcode = 0x125E;
 
-/// The backing file of a loop device, and the range of it that the device shows.
+/// The backing file of a loop device, and the device's range in that file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// `st_dev` of the backing file, packed.

@@ -61,7 +61,8 @@ pub struct Request {
     pub sectors: u32,
 }
 
-/// A vector's right to be in flight at the member. The vector's end returns the ticket, once ([`Scheduler::done`]).
+/// A vector's right to be in flight at the member. The vector's end returns the ticket, once
+/// ([`Scheduler::done`]).
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {

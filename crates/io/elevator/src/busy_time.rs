@@ -18,7 +18,7 @@
 //! flusher would be given the readers' time as compensation.
 //!
 //! One case cannot be seen from outside: a cache that is emptied while only reads are in flight.
-//! Reads are charged with it, until the cache is full and writes wait for it.
+//! Reads are charged with that time, until the cache is full and writes wait for room.
 //!
 //! Invariants
 //! - Every moment with an operation in flight is charged once: `all_time_is_charged_once`.

@@ -81,8 +81,8 @@ pub trait Member: Send + Sync {
     /// part of the range may hold old or new bytes.
     ///
     /// # Errors
-    /// A durable write that the device refused counts as a failed flush. The kernel may have
-    /// reported an earlier lost write with it, only to this call, and only once.
+    /// A durable write that the device refused counts as a failed flush. With that refusal the
+    /// kernel may have reported an earlier lost write, only to this call, and only once.
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError>;
 
     /// Fills several buffers, one after the other on the device, as [`Self::read_at`] does.

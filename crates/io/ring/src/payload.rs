@@ -110,10 +110,10 @@ static POOL: PayloadPool = PayloadPool {
     taken_bytes_max: AtomicUsize::new(PAYLOAD_MEMORY_BYTES - PAYLOAD_MEMORY_BYTES / 3),
 };
 
-/// Sets the process's memory for payloads. The arena has at most a third of it, and never gives
-/// that back. The rest is for all other payloads, idle memory included. Payloads beyond that are
-/// not refused here (their granter counts them), but no idle memory is kept while any exist. Best
-/// called before the first payload is taken, which reserves the arena's addresses.
+/// Sets the process's memory for payloads. The arena has at most a third of this memory, and never
+/// gives that third back. The rest is for all other payloads, idle memory included. Payloads beyond
+/// that are not refused here (their granter counts them), but no idle memory is kept while any
+/// exist. Best called before the first payload is taken, which reserves the arena's addresses.
 pub fn set_payload_memory(bytes: usize) {
     arena::set_bytes_max(bytes / 3);
     POOL.taken_bytes_max.store(bytes - bytes / 3, Ordering::Relaxed);

@@ -21,7 +21,7 @@ pub(crate) struct SlotDisks<'a> {
 }
 
 impl SlotDisks<'_> {
-    /// Counts an operation; whether power lasts for it.
+    /// Counts an operation; returns whether power lasts for that operation.
     pub(crate) fn is_powered(&mut self) -> bool {
         self.is_cut |= self.powered == 0;
         self.powered = self.powered.saturating_sub(1);

@@ -174,9 +174,9 @@ fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     let _ = simulate(&Settings { cycles: 20, ..settings(18) });
 }
 
-/// Regression: a killed process left a superblock in a disk's cache. The array started with it, and
-/// a power cut undid it. The member was then two events behind, so it was stale, and the next start
-/// was refused.
+/// Regression: a killed process left a superblock in a disk's cache. The array started with that
+/// superblock, and a power cut undid the superblock's write. The member was then two events behind,
+/// so it was stale, and the next start was refused.
 #[test]
 fn a_superblock_that_was_only_in_a_cache_is_not_built_upon() {
     for seed in 330..350 {

@@ -84,8 +84,8 @@ impl World {
         self.model.lose_answered(&|write| held.is_held(write));
     }
 
-    /// After each message to a shard, or action of it: checks that its dirty sectors are within the
-    /// limit, or did not increase.
+    /// After each message to a shard, or action of it: checks that the shard's dirty sectors are
+    /// within the limit, or did not increase.
     pub(crate) fn check_held(&mut self, shard: usize) {
         let pieces = self.engine.held.pieces_of(shard);
         let side = &mut self.engine.machines.shards[shard];

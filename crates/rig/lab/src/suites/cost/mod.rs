@@ -49,7 +49,7 @@ const DEPTH: u32 = 64;
 const BLOCK_KIB: u32 = 4;
 /// The time of fio's start-up, and of the part of its run that does not count.
 const BEGIN: Duration = Duration::from_millis(1500);
-/// A load counts as reached if the rate is at least this part of it.
+/// A load counts as reached if the rate is at least this part of the load.
 const REACHED_MIN: f64 = 0.98;
 
 #[derive(Clone, Copy)]

@@ -57,7 +57,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Counts an operation; whether power lasts for it.
+    /// Counts an operation; returns whether power lasts for that operation.
     fn is_powered(&mut self) -> bool {
         self.ops += 1;
         let is_powered = self.ops_left > 0;

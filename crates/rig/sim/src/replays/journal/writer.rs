@@ -92,7 +92,7 @@ struct Stripe {
     since: usize,
 }
 
-/// A stripe whose parity is in the journal: the writes of it to members.
+/// A stripe whose parity is in the journal: the writes of that stripe to members.
 struct Out {
     ops: Vec<Op>,
     /// Number of the meta block with the oldest of the stripe's data.

@@ -160,7 +160,8 @@ fn a_late_read_changes_no_answer() {
     }
 }
 
-/// A write hangs on the stalled member, with any state of the cache. A read must not wait for it.
+/// A write hangs on the stalled member, with any state of the cache. A read must not wait for that
+/// write.
 #[test]
 fn reads_pass_a_stuck_write() {
     for (level, slots) in LEVELS {

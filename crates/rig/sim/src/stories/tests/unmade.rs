@@ -315,8 +315,8 @@ fn further(seed: u64) {
     assert_eq!(named(&story, 3), std::slice::from_ref(&(45..46)));
 }
 
-/// Regression: a second spare joined during a rebuild. A sector could not be computed for it
-/// either, which ended the rebuild.
+/// Regression: a second spare joined during a rebuild. A sector could not be computed for the
+/// second spare either, which ended the rebuild.
 #[test]
 fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     for_seeds(8, |seed| {
