@@ -21,9 +21,9 @@
 //!
 //! md stops reading at the first sector that is not full. So an empty sector before others gets a
 //! record of the last sector. Every sector but the last is filled up with repeats of its own
-//! records. At open the sectors behind the last are unknown: md may have left bytes there that it
-//! does not read. So the first write reaches no further than the log did, and writes all of it;
-//! from then on sectors behind the last are blank.
+//! records. At open the content of the sectors after the last is unknown: md may have left bytes
+//! there that it does not read. So the first write reaches no further than the log did, and writes
+//! all of it; from then on sectors after the last are blank.
 //!
 //! # Invariants
 //! - After a torn write the log names every range that is in its old and in its new content. It
@@ -55,7 +55,7 @@ pub struct BadLogWrite {
     pub sectors: Range<usize>,
 }
 
-/// Whether the content behind the last sector that names a range is known.
+/// Whether the content of the sectors after the last one that names a range is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     Blank,
@@ -171,7 +171,7 @@ impl<'a> Step<'a> {
     fn new(before: &'a BadLog, wanted: &BadBlocks, tail: Tail) -> Self {
         let sectors: Vec<BadBlocks> =
             before.sectors.iter().map(|sector| sector.common(wanted)).collect();
-        // With an unknown tail, the record behind the last one may not end the log.
+        // With an unknown tail, the record after the last one may not end the log.
         let (within, room) = match tail {
             Tail::Blank => (sectors.len(), ROOM),
             Tail::Unknown => (before.used().max(1).min(sectors.len()), ROOM - 1),
@@ -357,7 +357,7 @@ mod tests {
         for seed in 1..400 {
             let mut random = Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
             let sectors = 1 + small(random.below(4));
-            // md packs a log like this: all records in order, and old bytes behind them.
+            // md packs a log like this: all records in order, then old bytes.
             let mut disk: Vec<u8> = Vec::new();
             let junk = (0..sectors * RECORDS_PER_SECTOR).map(|_| random.below(2000) << 10 | 3);
             disk.extend(junk.collect::<Vec<_>>().iter().flat_map(|record| record.to_le_bytes()));

@@ -73,7 +73,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// The place that lies `sectors` sectors behind this one, in the same memory.
+    /// The place `sectors` sectors after this one, in the same memory.
     #[must_use]
     pub fn plus(self, sectors: u32) -> Self {
         match self {

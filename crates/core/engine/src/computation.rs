@@ -32,7 +32,7 @@ pub struct Computation {
     pub buffers: Vec<Option<Buffer>>,
     /// A result: the sectors that each [`Step::Find`] found, at the index that the step names.
     pub found: SmallVec<[SectorSet; 2]>,
-    /// A result: the sums of all [`Step::Partial`] and [`Step::PartialQ`], one behind the other.
+    /// A result: the sums of all [`Step::Partial`] and [`Step::PartialQ`], one after the other.
     pub partial: Vec<u8>,
     /// The verdicts of a [`Step::Locate`] or a [`Step::Vote`]. Boxed, because they are rare and
     /// large.

@@ -49,7 +49,8 @@ counters! {
         dirty_reads,
         /// Times that a partial stripe was delayed to let it fill.
         delays,
-        /// Times that a partial stripe, no longer delayed, was held behind full-width writes.
+        /// Times that a partial stripe, no longer delayed, was held until full-width writes had
+        /// passed.
         holds,
         /// Full-width writes that went ahead of a held stripe.
         bypasses,

@@ -239,7 +239,7 @@ pub enum Report {
         bitmap: BitmapId,
         /// First bit.
         from: u64,
-        /// The bit behind the last.
+        /// The bit after the last.
         to: u64,
     },
     /// Answer to [`crate::Shard::handle_touched_query`]: the bits of all writes since the last
@@ -266,7 +266,7 @@ pub enum Report {
         bitmap: BitmapId,
         /// First mark of those sectors.
         from: u64,
-        /// The mark behind the last.
+        /// The mark after the last.
         to: u64,
     },
     /// All writes before a revocation ([`crate::array::IntentView::revocation`]) have ended.

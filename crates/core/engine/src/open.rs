@@ -88,7 +88,7 @@ pub enum OpeningError {
 }
 
 /// Makes the machine's setup. `superblock_of` returns the superblocks of the members that the
-/// driver opened, by their index in assembly's input. The index behind the last member is the
+/// driver opened, by their index in assembly's input. The index after the last member is the
 /// stand-in for a bitmap file ([`Superblock::for_bitmap_file`]).
 ///
 /// # Errors
@@ -313,7 +313,7 @@ fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapS
 }
 
 /// The offset up to which redundancy agrees. On levels without redundancy, and if a believed bitmap
-/// names nothing behind the offset, redundancy agrees everywhere.
+/// names nothing after the offset, redundancy agrees everywhere.
 fn resync_offset(assembled: &AssembledArray) -> u64 {
     let end = accepted_risk(assembled).map_or(u64::MAX, |risk| risk.until_sectors);
     let says_none = |bitmap: &AssembledBitmap| {
@@ -422,8 +422,8 @@ pub fn levelling<'a>(
 }
 
 /// Whether the array can start without the members `lost`, which are given by their index in
-/// assembly's input. The level must tolerate these losses beside the members that are missing
-/// already, with parity that agrees everywhere. The array cannot start without its journal.
+/// assembly's input. The level must tolerate these losses together with the members that are
+/// already missing, with parity that agrees everywhere. The array cannot start without its journal.
 #[must_use]
 pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);

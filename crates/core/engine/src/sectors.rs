@@ -36,7 +36,7 @@ impl Extent {
         SectorSet::run(self.offset, self.sectors)
     }
 
-    /// The first sector, and the sector behind the last if it fits into a stripe unit.
+    /// The first sector, and the sector after the last if it fits into a stripe unit.
     pub(crate) fn edges(self) -> SectorSet {
         let after = 1_u128.checked_shl(self.end()).unwrap_or(0);
         SectorSet(1 << self.offset | after)
@@ -108,7 +108,7 @@ impl SectorSet {
         self.extents().flat_map(|extent| extent.offset..extent.end())
     }
 
-    /// The first sector of the set at `from` or behind it.
+    /// The first sector of the set at or after `from`.
     pub(crate) fn first_from(self, from: u32) -> Option<u32> {
         let rest = self.0.checked_shr(from).filter(|rest| *rest != 0)?;
         Some(from + rest.trailing_zeros())

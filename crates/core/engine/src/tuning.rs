@@ -28,8 +28,8 @@ pub struct Tuning {
     /// The most sectors of pieces that are acknowledged while a part is not on the members yet. A
     /// write beyond that is acknowledged only when the members have it.
     pub dirty_sectors_max: u32,
-    /// Milliseconds that a partial stripe waits to fill up (write-back). Any stripe waits behind
-    /// full-width writes for at most twice that.
+    /// Milliseconds that a partial stripe waits to fill up (write-back). A stripe lets full-width
+    /// writes pass for at most twice that time.
     pub age_max_ms: u64,
     /// Whether a write begins at once if a flush came after every few writes before it. For members
     /// that do not seek: an arm that goes to each write by itself costs more than the flush saves.
@@ -138,8 +138,8 @@ pub struct SitOut {
     /// latency. It exceeds the time for which an elevator or a multiplexer before the members holds
     /// a read back (two periods, 400 ms).
     pub min_ms: u64,
-    /// Milliseconds of a write's age that do not count, because elevators before the members hold
-    /// writes back behind reads. A driver without elevators sets 0.
+    /// Milliseconds of a write's age that do not count, because elevators before the members let
+    /// reads overtake writes. A driver without elevators sets 0.
     pub write_slack_ms: u64,
 }
 

@@ -563,8 +563,8 @@ fn a_loss_too_many_is_told_with_its_cause() {
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
 }
 
-/// Guards against an old bug: the driver's record was a second behind. After a kill, a mirror's
-/// failed half was served alone.
+/// Guards against an old bug: the driver's record was a second old. After a kill, a mirror's failed
+/// half was served alone.
 #[test]
 fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));

@@ -226,7 +226,7 @@ fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
 }
 
 /// Guards against an old bug: a client's error did not name the member, the sector and the error
-/// behind it.
+/// that caused it.
 #[test]
 fn a_read_that_fails_is_answered_with_what_failed() {
     let (asked, causes, reply) = read_that_fails(Answer::Os(5));

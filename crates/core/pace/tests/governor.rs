@@ -121,7 +121,7 @@ fn clients_stay_within_the_target() {
     }
 }
 
-/// Clients leave the member no time, and the target cannot be met beside the floor.
+/// Clients leave the member no time, so the target cannot be met together with the floor.
 #[test]
 fn the_floor_is_always_given() {
     for disk in DISKS {

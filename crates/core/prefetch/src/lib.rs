@@ -1,4 +1,4 @@
-//! Prefetch hints to the processor, behind a safe face.
+//! Prefetch hints to the processor, as safe functions.
 //!
 //! It stands at the very bottom, under the engine, which has no unsafe code of its own. A hint
 //! changes a time, never a result. On a processor that has no such instruction, or none that Rust

@@ -14,7 +14,7 @@
 //!
 //! A planted bug is a statement of its own, so that a reader who skips all of them reads the right
 //! program. It has the form `if planted(..) { .. }` without an `else`, or `let x = spoiled(.., x,
-//! wrong);` behind the line that makes `x`. `cargo xtask tidy` refuses any other form
+//! wrong);` after the line that makes `x`. `cargo xtask tidy` refuses any other form
 //! (planted-bugs).
 //!
 //! Each thread has its own bug, choices and counts: parallel tests do not see each other's bugs.

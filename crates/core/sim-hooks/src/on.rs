@@ -51,9 +51,9 @@ pub fn planted(bug: Bug) -> bool {
 
 /// `right`, or `wrong` if `bug` is planted.
 ///
-/// The call stands on a line of its own behind the right value, and keeps that value's name. Every
-/// build evaluates `wrong`: a constant, or an expression that is cheap and cannot panic. A costlier
-/// wrong value goes under an `if planted(..)`.
+/// The call stands on a line of its own after the line that makes the right value, and keeps that
+/// value's name. Every build evaluates `wrong`: a constant, or an expression that is cheap and
+/// cannot panic. A costlier wrong value goes under an `if planted(..)`.
 #[inline]
 #[must_use]
 pub fn spoiled<T: Copy>(bug: Bug, right: T, wrong: T) -> T {

@@ -425,7 +425,7 @@ fn assign_slots<'a>(
         let mut claimants = set_replacements_aside(slot, claimants, &mut assignment, verdicts);
         claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
         claimants.sort_by_key(Candidate::label);
-        // Two claims of one slot mean a clone beside its member, whatever the counts say. If either
+        // Two claims of one slot mean a member and its clone, whatever the counts say. If either
         // ran without the other, both may have acknowledged writes that the other lacks.
         match claimants.as_slice() {
             [only] => {

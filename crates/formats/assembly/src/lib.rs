@@ -37,12 +37,12 @@
 //!   power cut may have torn an update on all members that recorded the loss of a member. The only
 //!   sound superblock is then that of the lost member, which missed all writes since (`damaged`).
 //! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
-//! - **A clone of a member beside the member** (a snapshot, a `dd`): braid cannot tell which of the
-//!   two is right, whatever the counts say. The count steps back when the array turns clean, so a
-//!   clone taken before that has one event more and older data. If either was started without the
-//!   other, each may hold writes that the other lacks. The array is refused, with the names of
-//!   both, unless neither is in the array any more. A clone that is presented *instead* of its
-//!   member is an old copy, see below.
+//! - **A member together with its clone** (a snapshot, a `dd`): braid cannot tell which of the two
+//!   is right, whatever the counts say. The count steps back when the array turns clean, so a clone
+//!   taken before that has one event more and older data. If either was started without the other,
+//!   each may hold writes that the other lacks. The array is refused, with the names of both,
+//!   unless neither is in the array any more. A clone that is presented *instead* of its member is
+//!   an old copy, see below.
 //! - **A member that calls the newest out, and that the newest counts in**, ran apart: updates only
 //!   put members out, so a clone stood for one of the two meanwhile. The member is not used; mdadm
 //!   does not use it either.

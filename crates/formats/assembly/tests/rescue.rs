@@ -217,7 +217,7 @@ fn what_cannot_be_told_apart_is_not_believed() {
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
     assert!(matches!(plan.array, Err(Refusal::TooFewMembers { .. })));
     assert_eq!(planned(&members, &[2]).believed().collect::<Vec<_>>(), [2]);
-    // A clone is given beside the dropped member: nothing tells which is right.
+    // A clone is given together with the dropped member: nothing tells which is right.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members, 2);

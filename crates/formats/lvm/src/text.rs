@@ -21,7 +21,7 @@ pub enum Value {
     Text(String),
 }
 
-/// The value or section behind a name.
+/// The value or section after a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A value.

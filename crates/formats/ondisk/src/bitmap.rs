@@ -13,7 +13,7 @@
 //! # The lockless kind
 //! Facts from Linux 6.18 (`drivers/md/md-llbitmap.c`, `md-bitmap.h`) and from the patch that taught
 //! mdadm to make one. Its superblock is the same 256 bytes, but counts the chunk in *sectors*, and
-//! `state` has more flags. The bytes begin 1024 bytes behind the start of the superblock;
+//! `state` has more flags. The bitmap's bytes begin 1024 bytes after the start of the superblock;
 //! [`crate::marks`] has their meaning. The array's superblock says only that a bitmap exists. No
 //! feature names the kind, and a kernel that does not know version 6 refuses the array.
 //!

@@ -1,10 +1,10 @@
-//! A bitmap file: the write-intent bitmap of an array beside its members, with our own parity log
-//! behind it.
+//! A bitmap file: a file outside the members with an array's write-intent bitmap, followed by our
+//! own parity log.
 //!
 //! md's bitmap file (`mdadm --bitmap=FILE`) is the area of a classic bitmap ([`crate::bitmap`]) at
 //! the start of a file on another file system. No superblock names it: the operator passes its path
 //! on each start. Its event count tells whether the array was written without it. md reads only the
-//! bitmap, so the space behind it is ours:
+//! bitmap, so the space after the bitmap is ours:
 //!
 //! ```text
 //!   0                                                            | records, a ring        | head: 8 sectors | end of the file
@@ -50,7 +50,7 @@ pub struct BitmapFile {
     pub size_bytes: u64,
     /// The bitmap in the file.
     pub bitmap: Result<Bitmap, BitmapError>,
-    /// The parity log behind the bitmap; `None` without a log head.
+    /// The parity log after the bitmap; `None` without a log head.
     pub own_log: Option<OwnLog>,
 }
 
@@ -137,7 +137,7 @@ impl BitmapFile {
         (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace::of(size_sectors))
     }
 
-    /// Sectors that a bitmap can use in a file of `size_bytes`, with or without a log behind it.
+    /// Sectors that a bitmap can use in a file of `size_bytes`, with or without a log after it.
     #[must_use]
     pub fn room_for_bitmap(size_bytes: u64, log: Option<OwnLogPlace>) -> u64 {
         let log =

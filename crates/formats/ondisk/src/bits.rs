@@ -224,7 +224,7 @@ impl Bits {
         (self.sectors, self.sectors_each) == (other.sectors, other.sectors_each)
     }
 
-    /// The first sector at or behind `sector` that a set bit covers.
+    /// The first sector at or after `sector` that a set bit covers.
     #[must_use]
     pub fn next_sector(&self, sector: u64) -> Option<u64> {
         let from = sector / self.sectors_each;
@@ -232,7 +232,7 @@ impl Bits {
         Some(sector.max(bit * self.sectors_each))
     }
 
-    /// The first sector at or behind `sector` that a clear bit covers; the end if none does.
+    /// The first sector at or after `sector` that a clear bit covers; the end if none does.
     #[must_use]
     pub fn next_clear_sector(&self, sector: u64) -> u64 {
         let from = sector / self.sectors_each;

@@ -338,7 +338,7 @@ fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
     Some((name.filter(|name| !name.is_empty()), guid))
 }
 
-/// GPT's header, behind the first sector of 512 or 4096 bytes.
+/// GPT's header, after the first sector of 512 or 4096 bytes.
 fn gpt(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     [512, 4096].into_iter().find_map(|at| gpt_header(bytes, at))
 }

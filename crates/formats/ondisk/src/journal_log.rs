@@ -5,7 +5,7 @@
 //! array.
 //!
 //! The journal is a ring of blocks of 4 KiB in the data area of its device. A meta block names the
-//! blocks of data and parity behind it; the next meta block follows those. The device's superblock
+//! blocks of data and parity after it; the next meta block follows those. The device's superblock
 //! has the *tail*: everything before it is durable on the members.
 //!
 //! ```text
@@ -15,9 +15,9 @@
 //!
 //! - *The end*: the first place without a meta block that has the array's checksum, its own
 //!   position and the next sequence. Member writes start only when all meta blocks up to theirs are
-//!   durable, so no member holds data from behind the end.
+//!   durable, so no member holds data from after the end.
 //! - *A data or parity block with a wrong checksum*: the journal ends at its meta block. md ignores
-//!   that meta block too, and looks for the next one right behind it, where the data begins.
+//!   that meta block too, and looks for the next one right after it, where the data begins.
 //! - *Data that looks like a meta block* is never examined: each meta block gives the place of the
 //!   next.
 //! - *No meta block at the tail*: the device was overwritten or damaged, and its content is unknown
@@ -59,7 +59,7 @@ pub struct JournalArea {
 }
 
 impl JournalArea {
-    /// The position `sectors` behind another, modulo the ring.
+    /// The position `sectors` after another, modulo the ring.
     #[must_use]
     pub fn after(&self, position: u64, sectors: u64) -> u64 {
         (position + sectors) % self.ring_sectors
@@ -138,7 +138,7 @@ pub enum JournalEnd {
     NoBlock,
     /// The place holds a meta block with another sequence.
     Older,
-    /// The place holds a meta block, but some blocks of data or parity behind it are not whole.
+    /// The place holds a meta block, but some blocks of data or parity after it are not whole.
     Torn,
 }
 

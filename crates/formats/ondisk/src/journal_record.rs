@@ -1,10 +1,10 @@
-//! One write to a journal: rows of blocks, behind the meta blocks that name them.
+//! One write to a journal: rows of blocks, after the meta blocks that name them.
 //!
 //! [`journal_log`](crate::journal_log) reads these records back. The engine chooses the rows, the
 //! place in the ring and the time; a driver writes the bytes, durably.
 //!
 //! ```text
-//!   | meta 7 | data | data | P | data | P | meta 8 | data | P |          the blocks of a row stand together, behind one meta block
+//!   | meta 7 | data | data | P | data | P | meta 8 | data | P |          the blocks of a row stand together, after one meta block
 //! ```
 //!
 //! # Invariants
@@ -72,7 +72,7 @@ impl JournalRow {
     }
 }
 
-/// Rows behind their meta blocks, and their place in the ring.
+/// Rows after their meta blocks, and their place in the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRecord {
     /// The ring.

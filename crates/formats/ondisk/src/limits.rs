@@ -15,7 +15,7 @@ pub const SUPERBLOCK_BYTES_MAX: usize = 4096;
 /// Bytes of the fixed part of a version 1 superblock, before the roles.
 pub const V1_FIXED_BYTES: usize = 256;
 
-/// Roles that fit behind the fixed part in 4096 bytes: md's own limit for `max_dev`.
+/// Roles that fit after the fixed part in 4096 bytes: md's own limit for `max_dev`.
 pub const V1_ROLES_MAX: u32 = 1920;
 
 /// Devices that a 0.90 superblock can describe.

@@ -1,8 +1,8 @@
 //! braid's own parity log for levels 4, 5 and 6: its place, and when it counts.
 //!
-//! md has a log of partial parity for RAID-5 only ([`crate::ppl`]), and not beside a bitmap. This
-//! one is in space that md leaves free, so md accepts the array as if it had no log. Its records
-//! are those of a PPL ([`crate::ppl_log`]), with three differences:
+//! md has a log of partial parity for RAID-5 only ([`crate::ppl`]), and not together with a bitmap.
+//! braid's own log is in space that md leaves free, so md accepts the array as if it had no log.
+//! Its records are those of a PPL ([`crate::ppl_log`]), with three differences:
 //! - On RAID-6 an entry is about P or about Q, by the slot that it names. Partial parity of Q is
 //!   the sum of the kept data, each column multiplied by its coefficient in Q.
 //! - Records are signed with the array's UUID and a word of ours, so that md finds none of its own
@@ -97,7 +97,7 @@ impl Superblock {
         }
     }
 
-    /// The head of a new log, to be written behind its records; empty for a PPL.
+    /// The head of a new log, to be written after its records; empty for a PPL.
     #[must_use]
     pub fn log_tail(&self, place: LogPlace) -> Vec<u8> {
         match place {
@@ -115,8 +115,8 @@ impl Superblock {
         }
     }
 
-    /// The largest possible place of our own log beside a bitmap of `bitmap_sectors`. `None`
-    /// without room, or on metadata 0.90, whose stamp names a log in a file only.
+    /// The largest possible place of our own log on a member with a bitmap of `bitmap_sectors`.
+    /// `None` without room, or on metadata 0.90, whose stamp names a log in a file only.
     #[must_use]
     pub fn own_log_place(&self, bitmap_sectors: u64) -> Option<OwnLogPlace> {
         if !self.version.is_v1() {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(OwnLogHead::read(&bytes, b"another array...."[..16].try_into().unwrap()), None);
         assert_eq!(OwnLogHead::read(&[0; 4096], &UUID), None);
         assert_eq!(OwnLogHead::read(&bytes[..4000], &UUID), None);
-        // Any wrong bit behind the magic and the UUID is reported.
+        // Any wrong bit after the magic and the UUID is reported.
         for bit in (64..128).chain(256..32_768) {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -206,7 +206,7 @@ fn headroom(device_sectors: u64, chunk_sectors: u32) -> u64 {
     headroom
 }
 
-/// The place of a bad-block log: behind the superblock and the space for a bitmap, or right before
+/// The place of a bad-block log: after the superblock and the space for a bitmap, or right before
 /// the data. `None` if it fits neither.
 fn log_after(super_offset: u64, data_offset: u64, space: u64) -> Option<BadBlockLogPlace> {
     let log = u64::from(LOG_SECTORS);

@@ -1,21 +1,20 @@
 //! The partial parity log (PPL) of one member: the record that counts, and its entries.
 //!
-//! Beside [`ppl`](crate::ppl), which knows one header. The caller reads the area, the engine
-//! replays. This module does not know the array's geometry, so an entry can name sectors beyond the
-//! array.
+//! [`ppl`](crate::ppl) knows one header. The caller reads the area, the engine replays. This module
+//! does not know the array's geometry, so an entry can name sectors beyond the array.
 //!
-//! A *record* is a header and the partial parities of its entries behind it, in their order. A
-//! small area holds one record, always at its start. An area with room for two of md's largest is a
-//! ring: each record follows the one before, and one that would not fit begins at the start again.
+//! A *record* is a header, then the partial parities of its entries, in their order. A small area
+//! holds one record, always at its start. An area with room for two of md's largest is a ring: each
+//! record follows the one before, and one that would not fit begins at the start again.
 //!
 //! ```text
-//!   | header 7 | partial parities | header 8 | ... | header 4 | ...     newest: 8; the next one is written behind it
+//!   | header 7 | partial parities | header 8 | ... | header 4 | ...     newest: 8; the next one is written after it
 //! ```
 //!
 //! md begins a record only when all writes of the one before are complete. So only the newest
 //! counts, and a torn record protects no write yet. In our own log the newest gives the number of
-//! earlier records that count beside it ([`PplLog::older`]). They were durable before it, so all
-//! must be present and whole, or the log is refused. The cases of a torn record:
+//! earlier records that count together with it ([`PplLog::older`]). They were durable before it, so
+//! all must be present and whole, or the log is refused. The cases of a torn record:
 //!
 //! - *Torn partial parity*: the entry is left out, and counted ([`PplRecord::torn`]).
 //! - *Torn header*: the record before it counts, which does no harm; or there is none

@@ -12,7 +12,7 @@
 //!    48  arraystart    first array sector of the first part
 //!    56  length
 //!    64  sb_csum       of 64 bytes                              68  zero
-//!    72  devstart2     first sector of the second part, behind devstart
+//!    72  devstart2     first sector of the second part, after devstart
 //!    80  arraystart2
 //!    88  length2
 //!    96  sb_csum2      of 96 bytes

@@ -41,7 +41,7 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
         wiped[..4].fill(0);
         assert!(may_be_damaged(&wiped) && may_be_damaged(&bytes));
         assert_eq!(found(&wiped, DEVICE_BYTES, own), Some((Flaw::Magic, 0, DEVICE_BYTES)));
-        // The member is in a partition of a lost table, on a disk that ends far behind the member.
+        // The member is in a partition of a lost table, on a disk that ends far beyond the member.
         let start = 1 << 20;
         let (flaw, from, length) = found(&wiped, DEVICE_BYTES * 3, start + own).unwrap();
         assert_eq!((flaw, from), (Flaw::Magic, start));

@@ -1,4 +1,4 @@
-//! Every foreign format is recognised at its place, with label and UUID, also beside an md
+//! Every foreign format is recognised at its place, with label and UUID, also next to an md
 //! superblock.
 
 use crate::common::{DEVICE_BYTES, superblock_v1};

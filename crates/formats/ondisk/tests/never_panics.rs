@@ -1,5 +1,5 @@
 //! No bytes make a parser panic. The tests use random bytes, and sound superblocks with noise and a
-//! corrected checksum, which reach the checks behind the checksum.
+//! corrected checksum, which reach the checks after that of the checksum.
 
 use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use braid_ondisk::{

@@ -1,6 +1,7 @@
 //! Copying a failing disk: which bytes have been read, and which to read next.
 //!
-//! A pure crate: the caller reads the disk, writes the copy, and keeps the map's text beside it.
+//! A pure crate: the caller reads the disk, writes the copy, and keeps the map's text in a file
+//! next to the copy.
 //!
 //! ```text
 //!   Map   ?????????????????      the state of each byte of the disk; its text is GNU ddrescue's, so each can continue the other's

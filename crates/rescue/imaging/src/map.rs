@@ -288,7 +288,7 @@ impl Map {
     }
 }
 
-/// A number as C writes it: hexadecimal behind `0x`, octal behind `0`, else decimal.
+/// A number as C writes it: hexadecimal after `0x`, octal after `0`, else decimal.
 fn number(word: &str) -> Option<u64> {
     let hexadecimal = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
     let (digits, radix) = match (hexadecimal, word.strip_prefix('0')) {

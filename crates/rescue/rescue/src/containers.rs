@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   whole disks ─▶ braid_external_metadata::look ─▶ gather ─▶ for each volume and disk: a stretch of the disk, `DISK@VOLUME`
-//!                                                       with a superblock in memory behind its data ─▶ arrays, as everywhere
+//!                                                       with a superblock in memory after its data ─▶ arrays, as everywhere
 //! ```
 //!
 //! The metadata is translated into md's terms. The newest disk has most events, so that an older

@@ -1,8 +1,9 @@
 //! Members that are copies of failing disks: the map of a copy lists the bytes that it lacks.
 //!
-//! The map is `IMAGE.map` beside it, as `braid image` leaves it, or named with `--map`; ddrescue's
-//! maps are the same. Bytes that the map does not call read are an error here. So the array
-//! computes them from the others or reports an I/O error, and never takes a hole's zeroes for data.
+//! The map is `IMAGE.map` next to the copy, as `braid image` leaves it, or the file that `--map`
+//! names. ddrescue's maps have the same format. Bytes that the map does not call read are an error
+//! here. So the array computes them from the others or reports an I/O error, and never takes a
+//! hole's zeroes for data.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

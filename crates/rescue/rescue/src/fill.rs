@@ -106,8 +106,7 @@ pub(super) fn fill(
         let start = disk.part.as_ref().map_or(0, |part| part.start);
         let overlay = found.overlays[*index].as_ref();
         let overlay = overlay.expect("who is used has one");
-        // braid's own metadata beside the data is only in the overlay and was not on the disk, so
-        // it is not copied.
+        // braid's own metadata next to the data is only in the overlay, so it is not copied.
         let sectors = used.iter().find(|(member, _)| member == index).map_or(0, |(_, used)| *used);
         let superblock = found.probed[*index].probe.newest();
         let data = superblock.map_or(0, |found| found.device.data_offset_sectors);

@@ -1,5 +1,5 @@
-//! The partitions of a rescued array: each is an export of its own beside the whole, for `mount -o
-//! ro`.
+//! The partitions of a rescued array: each is an export of its own, as well as the whole, for
+//! `mount -o ro`.
 //!
 //! A part is a stretch of the same export, so that clients of both see one content.
 //!

@@ -466,7 +466,7 @@ pub(super) fn kind(found: &RescueArray) -> String {
     )
 }
 
-/// A short description of an array that is served beside another.
+/// A short description of an array that is served together with another.
 pub(super) fn short(found: &RescueArray) -> String {
     let level = found.probed.iter().find_map(|member| member.probe.newest());
     let array = &level.expect("a group has a sound superblock").array;

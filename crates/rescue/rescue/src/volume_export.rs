@@ -11,7 +11,7 @@
 //! Invariants
 //! - No request leaves the volume's places on an array
 //!   `[check: volumes_of_a_nas_are_read_over_several_arrays]`.
-//! - Lost bytes are an I/O error, and the bytes beside them are read
+//! - Lost bytes are an I/O error, and the bytes next to them are read
 //!   `[check: a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not]`.
 
 use std::ops::Range;

@@ -526,7 +526,7 @@ mod tests {
             volume: 0,
             addresses: Addresses::at(address),
         };
-        // A page of inodes is at its place, and copies of it are far behind.
+        // A page of inodes is at its place, and copies of it are far after it.
         let mut scan = Scan::default();
         scan.signs.extend([sign(0, 2048 + 16, 16), sign(1, 5000, 18), sign(1, 5010, 22)]);
         let geometry = guess.geometry().expect("a map");

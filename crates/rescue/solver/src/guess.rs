@@ -88,7 +88,7 @@ impl Guess {
     }
 }
 
-/// The geometry of a shape whose members are large enough for all addresses.
+/// The geometry of a shape whose members have `data_sectors` of data each.
 pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> {
     Geometry::new(&Shape::uniform(
         shape.level,

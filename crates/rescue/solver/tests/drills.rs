@@ -170,7 +170,7 @@ fn solved(array: &MemoryArray<'_>, given: &[u16], effort: &Effort) -> (Belief, b
 
 /// These file systems have no checksums, and only the superblock and its copies have addresses:
 /// five in the smaller file system, one in the larger. The right guess once came second, or lost to
-/// a RAID-0 whose members began beside the superblock.
+/// a RAID-0 whose members began next to the superblock.
 #[test]
 fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     needs!("mke2fs");

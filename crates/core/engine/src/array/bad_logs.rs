@@ -35,7 +35,7 @@ struct Log {
     /// log untouched.
     on_disk: BadLog,
     out: Option<Arc<BadLogWrite>>,
-    /// Whether the content behind the log's last sector is known.
+    /// Whether the content after the log's last sector is known.
     tail: Tail,
     /// Superblocks record whether the log names any range, as of its last write or the member's
     /// arrival.

@@ -22,7 +22,7 @@ use crate::work::{Finding, Work};
 pub enum ArrayEffect {
     /// Give this view to every shard.
     Publish(Arc<ArrayView>),
-    /// Write this record beside the member's data, durably, and report the end
+    /// Write this record to the member's metadata area, durably, and report the end
     /// ([`super::Array::handle_metadata_written`]).
     WriteMetadata {
         /// The member.
@@ -85,7 +85,8 @@ pub enum ArrayEffect {
     Notice(Notice),
 }
 
-/// The area of a metadata write beside a member's data. Each area has one write in flight at most.
+/// The area of a metadata write, outside the member's data. Each area has one write in flight at
+/// most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetadataArea {
     /// The superblock.

@@ -12,7 +12,7 @@ pub struct ParityLogRecord {
     /// The record's generation, higher than any in the area; `None` leaves the area without a
     /// record.
     pub generation: Option<u64>,
-    /// The number of earlier records that count beside this one; 0 in md's logs.
+    /// The number of earlier records that count together with this one; 0 in md's logs.
     pub before: u32,
     /// The entries of the record.
     pub entries: Vec<LoggedEntry>,
@@ -41,7 +41,7 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
         bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
         bytes.extend_from_slice(&superblock.log_tail(place));
     } else {
-        // Devices with large blocks get whole blocks: bytes behind the newest record are useless.
+        // Devices with large blocks get whole blocks: bytes after the newest record are useless.
         bytes.resize(bytes.len().next_multiple_of(PPL_HEADER_BYTES), 0);
     }
     (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)

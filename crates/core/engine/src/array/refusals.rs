@@ -42,7 +42,7 @@ pub enum BitmapRefusal {
     /// The array keeps partial parity logs; a superblock names either a bitmap or such logs.
     #[error("it keeps partial parity logs")]
     ParityLogs,
-    /// The array has a write journal, beside which md allows no bitmap.
+    /// The array has a write journal: md allows no bitmap together with it.
     #[error("it has a write journal")]
     Journal,
     /// The array has no bitmap.

@@ -238,8 +238,8 @@ impl Roster {
 
     /// Gives an empty slot a spare, which is still to be filled. A spare that wants an empty slot
     /// comes first; otherwise the first spare goes to the slot that it wants, or to the lowest. If
-    /// no slot is empty, a spare that shall replace a member takes its place beside that member. A
-    /// slot that `is_kept` for its own member goes only to a spare that wants that slot.
+    /// no slot is empty, a spare that shall replace a member shares that member's slot. A slot that
+    /// `is_kept` for its own member goes only to a spare that wants that slot.
     pub(super) fn take_in_spare(&mut self, is_kept: impl Fn(Slot) -> bool) {
         if let Some((member, slot)) = self.due_for_a_free_slot(is_kept) {
             self.leave(member);

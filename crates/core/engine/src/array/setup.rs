@@ -147,7 +147,8 @@ pub struct ArraySetup {
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say that braid's own log counts.
     pub log_counts: bool,
-    /// The array's write journal, if the array writes to it; `None` beside other logs, or a bitmap.
+    /// The array's write journal, if the array writes to it; `None` if it has other logs, or a
+    /// bitmap.
     pub journal: Option<JournalSetup>,
     /// Whether superblocks do not say clean, or the journal has entries. Redundancy may have been
     /// made to agree since then. But a missing member may hold part of those writes, and must not

@@ -104,8 +104,8 @@ impl Array {
         Ok(())
     }
 
-    /// Whether the array tolerates the loss of the member beside all suspect members, and records
-    /// the writes that it misses.
+    /// Whether the array can do without the member: the level tolerates its loss together with that
+    /// of all suspect members, and a bitmap can record the writes that the member misses.
     fn may_go_away(&self, slot: Slot, member: MemberId, is_suspect: impl Fn(Slot) -> bool) -> bool {
         if planted(Bug::GoesAwayAnyhow) {
             return self.may_change_members().is_ok();

@@ -133,7 +133,7 @@ fn survives(geometry: &Geometry, roster: &Roster, is_away: impl Fn(Slot) -> bool
     geometry.survives(&|slot| roster.is_lost_to_shards(slot) || is_away(slot))
 }
 
-/// Whether the level can do without `member` too, beside the members that are missing or sit out.
+/// Whether the level can do without `member` and the members that are missing or sit out.
 fn may_sit_out(geometry: &Geometry, roster: &Roster, known: &SittingOut, member: MemberId) -> bool {
     if planted(Bug::SitOutUnbounded) {
         return true;

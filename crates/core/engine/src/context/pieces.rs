@@ -257,15 +257,15 @@ impl Pieces {
         if is_answered { self.is_over(key) } else { None }
     }
 
-    /// Notes that a write at a member that has left still names the payload.
+    /// Notes that a write still names the payload after its member has left.
     pub(crate) fn hold(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(entry.is_write, "a read at a member that has left is abandoned");
         entry.held += 1;
     }
 
-    /// Called when such a write at a member that has left has ended. Returns the request whose
-    /// payload this piece no longer needs.
+    /// Called when a write ends whose member had left before. Returns the request whose payload
+    /// this piece no longer needs.
     pub(crate) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.held > 0, "a payload is let go of as often as it was held");

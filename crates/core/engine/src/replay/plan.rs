@@ -261,7 +261,7 @@ mod tests {
         let sizes = |data: u32, partial: u32| {
             Err(EntryError::Sizes { data_bytes: data * 512, parity_bytes: partial * 512 })
         };
-        // Ranges over two rows, behind the array, and beyond the range of the numbers.
+        // Ranges over two rows, after the array's end, and beyond the range of the numbers.
         assert_eq!(of(&entry(64, 48, 24, 3)), range(64));
         assert_eq!(of(&entry(960, 8, 8, 3)), range(960));
         assert_eq!(of(&entry(956, 8, 8, 1)), range(956));

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! After a crash each sector by itself holds its old content, or all of the new bytes in it. Bytes
-//! beside the request are never lost, whatever happens.
+//! outside the request are never lost, whatever happens.
 //!
 //! # Invariants
 //! - A request plan changes the bytes of its request and no others, in any alignment

@@ -2,7 +2,7 @@
 //!
 //! Two copies of a mirror must not see two overlapping writes in different orders, and a repair
 //! must not put old bytes over new ones. Work that changes copies holds its range meanwhile. Later
-//! work that overlaps waits, also behind waiting work, so that none starves
+//! work that overlaps a held or an awaited range waits, so that no work starves
 //! [check: waiters_are_served_in_order].
 
 use braid_sim_hooks::{Bug, spoiled};

@@ -21,7 +21,8 @@ use std::collections::VecDeque;
 /// The mode in which a write is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionMode {
-    /// The write runs beside other shared writes; the engine orders those that overlap.
+    /// The write runs at the same time as other shared writes; the engine orders those that
+    /// overlap.
     Shared,
     /// The write has the array to itself.
     Exclusive,

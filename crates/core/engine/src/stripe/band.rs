@@ -72,7 +72,7 @@ impl Run {
 
     /// Splits the run after its first block in the band. `None` if the run is a single block.
     pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
-        // Sectors of other bands may lie before, between and behind this band's columns in the run.
+        // Sectors of other bands may lie before, between and after this band's columns in the run.
         let chunk = u64::from(band.chunk_sectors);
         let mut columns = (self.from / chunk..).map(|index| band.column(index));
         let column = columns.find(|column| self.from < column.end)?;

@@ -179,7 +179,7 @@ impl Index {
         }
     }
 
-    /// The place of the first entry behind `line` that belongs in `line` or before it.
+    /// The place of the first entry after `line` that belongs in `line` or before it.
     fn passed(&self, line: usize) -> Option<(usize, usize)> {
         let mut further = line;
         loop {

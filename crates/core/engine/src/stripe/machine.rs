@@ -387,8 +387,7 @@ impl Stripes {
     }
 
     /// Reports to the array if every stripe in use waits for the closed gate while writes are in
-    /// flight. Writes that began before the gate closed may wait for memory, or queue behind such
-    /// work.
+    /// flight. Writes that began before the gate closed may wait for memory, or for such work.
     fn tell_if_held_up(&mut self, common: &mut Common) {
         let epoch = common.view.epoch;
         let may_be = common.view.gate == Gate::Closed && self.lacking_intent > 0;
@@ -484,7 +483,7 @@ impl Stripes {
         }
     }
 
-    /// The facts that a stripe depends on beside its own state.
+    /// The facts that a stripe depends on, other than its own state.
     pub(super) fn batch_context<'a>(&'a self, common: &'a Common, number: u32) -> BatchContext<'a> {
         let stripe = self.pool.stripe(number);
         let band = stripe.band();

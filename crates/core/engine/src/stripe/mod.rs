@@ -15,7 +15,7 @@
 //!                 ▼             │ next_ready
 //!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
 //!                 │
-//!   read ─────────┴─ read_dirty, reconstruct   reads, beside what stripes write
+//!   read ─────────┴─ read_dirty, reconstruct   reads, while stripes write
 //!                    damage               inconsistent bands, lost sectors
 //! ```
 //!

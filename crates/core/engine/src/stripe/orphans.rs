@@ -55,7 +55,7 @@ impl Stripes {
         });
     }
 
-    /// Frees the memory of a request that a member which left has ended.
+    /// Frees the memory of a request that ended only after its member had left.
     pub(crate) fn let_go_of(&mut self, common: &mut Common, memory: ReservedMemory) {
         match memory {
             ReservedMemory::Frame(frame) => self.let_go_of_frame(common, frame),

@@ -31,7 +31,7 @@ use crate::sectors::SectorSet;
 
 /// A run of a column's sectors, and the place of its newest bytes.
 struct RunSource {
-    /// First sector behind the run, in the stripe unit.
+    /// First sector after the run, in the stripe unit.
     to: u32,
     /// The step that copies the run; `None` if the member has it.
     step: Option<Step>,

@@ -1,8 +1,8 @@
 //! The rebuild governor: limits a job's bytes in flight, to spare clients and use idle time whole.
 //!
-//! It is a pure clock beside the multiplexer, one for each job. The runtime asks how many bytes may
-//! begin ([`Governor::poll`]), reports each begin and end, and a few times a second hands over
-//! clients' latencies ([`Latencies`]). It knows neither members nor levels nor the kind of job.
+//! It is a pure state machine, one for each job. The runtime asks how many bytes may begin
+//! ([`Governor::poll`]), reports each begin and end, and a few times a second hands over clients'
+//! latencies ([`Latencies`]). It knows neither members nor levels nor the kind of job.
 //!
 //! ```text
 //!    clients' latencies, a slice of 100 ms at a time
@@ -34,15 +34,15 @@
 //!
 //! # What p99 is without the job
 //!
-//! Requests that meet the job cannot show it. So the job stops for a moment. First its requests in
-//! flight end, and requests that waited behind them are served. Then the probe lasts until it has
-//! seen a hundred requests, but no longer than 400 ms. The next probe comes no sooner than twenty
-//! times as long after. So probes cost the job about 5 % of the time in which there are clients,
-//! and nothing of the time in which there are none. Four times as long after is enough while the
-//! baseline is poorly known, and now and then when clients seem to have changed (`pulse.rs`). If
-//! the allowance is so small that the job rests between pieces, these rests measure the same for
-//! nothing. The baseline is forgotten when clients begin to do something else (`baseline.rs`).
-//! Before it is known, the job has one window in flight.
+//! Requests that meet the job cannot show it. So the job stops for a moment. First the job's
+//! requests in flight end, and clients' requests that waited for them are served. Then the probe
+//! lasts until it has seen a hundred requests, but no longer than 400 ms. The next probe comes no
+//! sooner than twenty times as long after. So probes cost the job about 5 % of the time in which
+//! there are clients, and nothing of the time in which there are none. Four times as long after is
+//! enough while the baseline is poorly known, and now and then when clients seem to have changed
+//! (`pulse.rs`). If the allowance is so small that the job rests between pieces, these rests
+//! measure the same for nothing. The baseline is forgotten when clients begin to do something else
+//! (`baseline.rs`). Before it is known, the job has one window in flight.
 //!
 //! The governor must not assume after some time that waiting requests "have been served". If
 //! clients leave a member a quarter of its time, a queue takes four times its own length to drain.
@@ -114,7 +114,8 @@ const LONG_SILENCE_NS: u64 = 5 * SECOND;
 /// A probe ends after this many requests, or after `PROBE_QUIET_NS` without the job.
 const PROBE_REQUESTS: u64 = 100;
 const PROBE_QUIET_NS: u64 = 400 * MS;
-/// A probe ends this long after the time by which requests behind the job should have been served.
+/// A probe ends this long after the time by which clients' requests that waited for the job should
+/// have been served.
 const PROBE_MAX_NS: u64 = SECOND;
 /// Time between two probes, as a multiple of a probe's time.
 const PROBE_EVERY: u64 = 20;
@@ -125,7 +126,8 @@ const PROBE_EVERY_MIN_NS: u64 = SECOND;
 /// After the job stops, requests that met it count as served once as much time has passed as they
 /// took. This is the longest such time.
 const SETTLE_MAX_NS: u64 = SECOND;
-/// The time after which requests count as served if no request beside the job has ended yet.
+/// The time after which requests count as served if no client's request has ended while the job
+/// ran.
 const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
 /// The most debt of the floor, as time: more than a probe takes.
 const FLOOR_SAVED_NS: u64 = 2_200 * MS;
@@ -145,14 +147,14 @@ const WINDOW_MIN_BYTES: u64 = 64 << 10;
 /// Bytes are the job's own progress: for a rebuild, bytes of the member that is being filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorSettings {
-    /// The highest p99 of clients beside the job, in thousandths of their p99 without it. At least
-    /// 1000, or [`Self::ANY_LATENCY`] if latency does not matter.
+    /// The highest p99 of clients while the job runs, in thousandths of their p99 without it. At
+    /// least 1000, or [`Self::ANY_LATENCY`] if latency does not matter.
     pub latency_factor_permille: u32,
     /// The least rate of the job, whatever clients' latency.
     pub floor_bytes_per_second: u64,
     /// The highest rate of the job; 0 is a pause.
     pub ceiling_bytes_per_second: u64,
-    /// The size of the job's requests without clients, and the largest size beside them; at least
+    /// The size of the job's requests without clients, and the largest size with clients; at least
     /// 64 KiB.
     pub window_bytes: u64,
     /// The most bytes of the job in flight.
@@ -247,20 +249,21 @@ pub enum Phase {
 pub struct GovernorState {
     /// The phase.
     pub phase: Phase,
-    /// The most bytes that may be in flight on average beside clients.
+    /// The most bytes of the job that may be in flight on average while clients have requests.
     pub allowance_bytes: u64,
     /// Bytes of the job in flight.
     pub in_flight_bytes: u64,
     /// Clients' p99 without the job; `None` before it is known.
     pub alone_p99_ns: Option<u64>,
-    /// The highest allowed p99 beside the job; `None` before it is known.
+    /// The highest allowed p99 of clients while the job runs; `None` before it is known.
     pub target_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     start_ns: u64,
-    /// Time of the probe in which neither the job nor requests behind it disturbed clients.
+    /// Time of the probe in which neither the job nor requests that had waited for it disturbed
+    /// clients.
     quiet_ns: u64,
     requests: u64,
 }
@@ -283,7 +286,7 @@ pub struct Governor {
     now_ns: u64,
     /// Bytes in flight in both classes.
     flight: Flight,
-    /// The size of the job's requests beside clients.
+    /// The size of the job's requests while clients have requests.
     piece: Piece,
     /// The bytes in flight in class best effort.
     owed_in_flight_bytes: u64,
@@ -295,11 +298,11 @@ pub struct Governor {
     slice_start_ns: u64,
     /// The time since which no bytes of the job are in flight.
     quiet_since_ns: Option<u64>,
-    /// Whether requests that waited behind the job have been served.
+    /// Whether clients' requests that waited for the job have been served.
     is_drained: bool,
     /// The lowest recent number of clients' requests in flight without the job.
     low_under_way: u64,
-    /// The latency of the slowest recent requests beside the job.
+    /// The latency of the slowest of clients' recent requests while the job ran.
     beside_ns: Option<u64>,
     /// The last time at which a client had a request; `None` before the first.
     client_ns: Option<u64>,
@@ -523,8 +526,8 @@ impl Governor {
         self.share.allowance_bytes().saturating_mul(times).min(most)
     }
 
-    /// The size of a piece: a window without clients; beside them a size that delays requests
-    /// little.
+    /// The size of a piece: without clients a window, with clients a size that delays their
+    /// requests little.
     fn piece_bytes(&self) -> u64 {
         let window = self.settings.window_bytes();
         match self.phase() {
@@ -551,7 +554,7 @@ impl Governor {
         Some(u64::try_from(target_ns).unwrap_or(u64::MAX))
     }
 
-    /// Whether since `start_ns` neither the job nor requests that waited behind it delayed clients.
+    /// Whether since `start_ns` neither the job nor requests that waited for it delayed clients.
     fn was_quiet_since(&self, start_ns: u64) -> bool {
         let settle_ns = self.settle_ns();
         self.quiet_since_ns.is_some_and(|quiet_ns| quiet_ns.saturating_add(settle_ns) <= start_ns)
@@ -604,7 +607,7 @@ impl Governor {
         if owed < piece || may_wait {
             return 0;
         }
-        // One more piece for each eighth of a second by which the floor is behind.
+        // One more piece for each eighth of a second by which the job is below its floor.
         let eighth = (self.settings.floor_bytes_per_second / 8).max(1);
         let at_a_time = match self.floor.is_full() {
             true => owed / 4,

@@ -1,7 +1,8 @@
-//! The job's pieces beside clients: a window, or less if a window would hold requests up for too
-//! long.
+//! The size of the job's requests (*pieces*) while clients have requests: a window, or less if a
+//! window would hold requests up for too long.
 //!
-//! The governor reports bytes in flight, and how much longer a request may take beside the job.
+//! The governor reports bytes in flight, and how much longer a client's request may take because of
+//! the job.
 //!
 //! A request that comes while the members work on a window waits until the window is done. On a
 //! turning disk a window takes one seek and 5 ms. On a small disk that takes a millisecond for each
@@ -16,15 +17,15 @@
 //! ```
 //!
 //! A piece's time is the shortest recent time of a piece that was alone in flight: a piece that
-//! waits in an elevator behind clients delays no client. Pieces are as large as allowed, since each
-//! piece costs a turning disk a seek. With a large allowance several pieces are always in flight,
-//! and none is alone. Then pieces grow as long as clients stay within the target.
+//! waits in an elevator for clients' requests delays no client. Pieces are as large as allowed,
+//! since each piece costs a turning disk a seek. With a large allowance several pieces are always
+//! in flight, and none is alone. Then pieces grow as long as clients stay within the target.
 //!
 //! Invariants
 //! - A piece takes no longer than a request may be held up, or is the smallest, if smaller pieces
 //!   take the members less time `[check: a_piece_fits_or_is_the_smallest]`.
-//! - A piece that is slow behind clients, now and then or always, is not divided for long
-//!   `[check: a_wait_behind_clients_is_no_reason]`.
+//! - A piece that is slow because it waits for clients, now and then or always, is not divided for
+//!   long `[check: a_wait_behind_clients_is_no_reason]`.
 //! - A piece grows if several may be in flight `[check: what_is_never_alone_grows]`.
 
 /// The number of pieces to see before the size is halved or doubled.
@@ -179,7 +180,7 @@ mod tests {
     fn a_wait_behind_clients_is_no_reason() {
         let takes = |number: u64, bytes: u64| 4 * MS + bytes * 5 + number % 4 * 30 * MS;
         assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
-        // Each piece waits behind clients, whatever its size.
+        // Each piece waits for clients' requests, whatever its size.
         let takes = |_, bytes: u64| 60 * MS + bytes * 5;
         assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
     }

@@ -47,7 +47,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Adds a slice beside the job. Returns true if the load has changed.
+    /// Adds a slice of clients' latencies while the job ran. Returns true if the load has changed.
     pub(super) fn slice(&mut self, requests: u64, ns: u64) -> bool {
         self.now.add(requests, ns);
         if self.now.requests < REQUESTS && self.now.ns < SPAN_NS {

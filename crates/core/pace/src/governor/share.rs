@@ -1,4 +1,4 @@
-//! The allowance in flight beside clients: the law that follows clients' latency.
+//! The allowance in flight while clients have requests: the law that follows clients' latency.
 //!
 //! The governor reports, for each slice of time, how many requests were beyond the target. The
 //! result is an allowance: bytes in flight on average, from a thousandth of a window to many

@@ -1,4 +1,4 @@
-//! The benchmark's body: every kernel, every shape, every footprint, beside memcpy.
+//! The benchmark's body: every kernel, every shape, every footprint, compared with memcpy.
 
 use std::io::{self, Write};
 

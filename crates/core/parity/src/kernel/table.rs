@@ -11,8 +11,8 @@ type Sources<'a> = &'a [Option<&'a [u8]>];
 /// Takes the result block, and the sources whose sum it becomes or receives.
 pub(super) type Xor = unsafe fn(&mut [u8], &[&[u8]]);
 
-/// Takes stored P and Q, the factors for their residues, and P' and Q', which become the lost
-/// columns.
+/// Takes stored P and Q, the factors for their residues, and P and Q computed from the remaining
+/// data. Overwrites the computed ones with the lost columns.
 type SolveTwo = unsafe fn((&[u8], &[u8]), (u8, u8), (&mut [u8], &mut [u8]));
 
 /// The functions of one kernel. Every function demands that the processor has the kernel's

@@ -199,7 +199,7 @@ fn one_rotten_column_of_a_real_stripe_is_located() {
 enum Pair {
     /// This many bytes are wrong in both columns, by unrelated errors.
     Same(usize),
-    /// One byte is wrong in each column, at different places.
+    /// Each of the two columns has one wrong byte, at different places.
     Apart,
     /// Every byte of one column is wrong, and this many of the other.
     Within(usize),

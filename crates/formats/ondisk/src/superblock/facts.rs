@@ -338,7 +338,7 @@ pub struct DeviceFacts {
 pub enum LogHome {
     /// One log on each member, before its data.
     Members,
-    /// One log for all members, in the bitmap file beside the array ([`crate::bitmap_file`]).
+    /// One log for all members, in the bitmap file ([`crate::bitmap_file`]).
     File,
 }
 

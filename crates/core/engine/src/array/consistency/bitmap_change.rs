@@ -20,10 +20,10 @@
 //! [check: a_bitmap_comes_and_goes_while_clients_write]
 //!
 //! # In a file
-//! No superblock names a bitmap in a file beside the array. It is believed if its event count
-//! equals theirs, or exceeds it by one. So a file that is dropped, or fails, is never written
-//! again. Superblocks then count one event more than the file ever did, and only after that does
-//! any write go without it. [check: a_bitmap_file_that_fails_is_left_behind]
+//! No superblock names a bitmap in a file. Such a bitmap is believed if its event count equals the
+//! superblocks' count, or exceeds that by one. So a file that is dropped, or fails, is never
+//! written again. Superblocks then count one event more than the file ever did, and only after that
+//! does any write go without it. [check: a_bitmap_file_that_fails_is_left_behind]
 //!
 //! Each bitmap has a name ([`BitmapId`]), and shards' reports about bits name their bitmap: a shard
 //! may learn late that the bitmap has changed.

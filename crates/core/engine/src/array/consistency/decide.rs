@@ -1,9 +1,9 @@
 //! Decides consistency's next action: a pure table from facts to one action.
 //!
 //! The tables of the bitmap and of the logs each return the action that they want
-//! ([`super::intent`], [`super::parity_logs`], [`super::journal`]). This table decides when such an
-//! action is allowed beside superblocks and members' caches. The first row that fits is taken.
-//! [check: what_is_kept_changes_only_where_it_may]
+//! ([`super::intent`], [`super::parity_logs`], [`super::journal`]). This table decides when
+//! superblock writes and flushes of members' caches allow such an action. The first row that fits
+//! is taken. [check: what_is_kept_changes_only_where_it_may]
 
 use super::intent::IntentAction;
 use super::log_change::LogChangeStage;

@@ -135,7 +135,7 @@ impl Consistency {
         }
     }
 
-    /// The places of bitmap and parity logs: the members, or a file beside them.
+    /// The places of bitmap and parity logs: the members, or the bitmap file.
     pub(super) fn targets(&self, context: &ConsistencyContext<'_>) -> SmallVec<[MemberId; 8]> {
         match self.file {
             Some(file) => SmallVec::from_slice(&[file]),

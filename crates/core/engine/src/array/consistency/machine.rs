@@ -23,8 +23,8 @@ use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::MemberRanges;
 
-/// The log that records a write first. Braid's own log allows a bitmap beside it, a journal does
-/// not.
+/// The log that records a write first. An array with braid's own log may have a bitmap too, one
+/// with a journal may not.
 #[derive(Debug)]
 pub(super) enum Logs {
     None,

@@ -158,8 +158,7 @@ impl Array {
     /// # Errors
     /// As for [`Self::handle_journal_added`].
     pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
-        // A journal has the same requirements as braid's own log, and also allows no bitmap beside
-        // it.
+        // A journal has the same requirements as braid's own log, and also allows no bitmap.
         self.may_change_logs(Some(true))?;
         if self.consistency.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
     }

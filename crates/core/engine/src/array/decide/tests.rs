@@ -329,7 +329,7 @@ fn a_bitmap_is_changed_though_clients_write() {
     });
 }
 
-/// Bits that shards or superblocks wait for are written beside any other work.
+/// Bits that shards or superblocks wait for are written while any other work is under way.
 #[test]
 fn a_bit_is_not_forgotten() {
     for_all_of_bits(&mut |facts| {
@@ -357,7 +357,8 @@ fn a_bit_is_not_forgotten() {
     });
 }
 
-/// A job's offsets reach superblocks beside any work; a job goes on when no other action is due.
+/// A job's offsets reach superblocks while any other work is under way; a job goes on when no other
+/// action is due.
 #[test]
 fn a_job_is_not_forgotten() {
     for_all_of_jobs(&mut |facts| {

@@ -170,12 +170,12 @@ impl Job {
         Some(start)
     }
 
-    /// The first of the job's ranges at `start` or behind.
+    /// The first of the job's ranges at or after `start`.
     pub(super) fn named_from(&self, start: u64) -> Option<&Range<u64>> {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
 
-    /// The first sector behind `start` that needs the job, or `None` if `start` needs it. A resync
+    /// The first sector after `start` that needs the job, or `None` if `start` needs it. A resync
     /// passes over sectors that are not in doubt, a recovery over sectors that all its target
     /// members hold.
     pub(super) fn passes_over(&self, context: &JobsContext<'_>, start: u64) -> Option<u64> {

@@ -52,7 +52,7 @@ struct WorkEntry {
     /// First sector of the run.
     at: u64,
     sectors: u32,
-    /// First sector behind the work.
+    /// First sector after the work.
     end: u64,
     range: Range,
     phase: Phase,

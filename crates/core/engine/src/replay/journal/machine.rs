@@ -480,8 +480,8 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Writes parity behind the journal's end, with room for a meta block before the first parity
-    /// of each group.
+    /// Writes parity after the journal's end, with room for a meta block before the first parity of
+    /// each group.
     fn keep(&mut self) {
         let sector = self.stripe().sector;
         let most = stripes_of_meta(&self.geometry);
@@ -581,7 +581,7 @@ fn stripes_of_meta(geometry: &StripeGeometry) -> usize {
     JournalMeta::PAYLOAD_BYTES / payload.meta_bytes()
 }
 
-/// Sectors that the parity of `stripes` stripes takes, with its meta blocks, and the block behind
+/// Sectors that the parity of `stripes` stripes takes, with its meta blocks, and the block after
 /// them.
 fn needed_sectors(stripes: u64, geometry: &StripeGeometry) -> u64 {
     let metas = stripes.div_ceil(stripes_of_meta(geometry) as u64);
@@ -603,7 +603,7 @@ mod tests {
         }
     }
 
-    /// Two blocks of data of one stripe, in a ring with `free_blocks` free blocks behind them.
+    /// Two blocks of data of one stripe, in a ring with `free_blocks` free blocks after them.
     fn log(free_blocks: u64, entries: Vec<JournalEntry>) -> JournalLog {
         let ring_sectors = 8 * (3 + free_blocks);
         JournalLog {
@@ -648,7 +648,7 @@ mod tests {
 
     #[test]
     fn parity_needs_room_in_the_journal_and_in_memory_none() {
-        // Needed are a meta block, the stripe's parity, and the block behind them.
+        // Needed are a meta block, the stripe's parity, and the block after them.
         let (free_sectors, needed_sectors) = (16, 24);
         let full = log(2, data());
         let error = replay(&full, &[], Finish::Settled).err();

@@ -1,8 +1,8 @@
 //! Replay of a write journal: brings the members of a RAID-4, -5 or -6 to its journal's state.
 //!
-//! It stands beside the replay of partial parity logs. `braid_ondisk::JournalLog` has followed the
-//! journal. This machine decides the reads, computations and writes, and a driver does them
-//! ([`run()`] is the one interpreter). No machine of the array exists yet, and no client.
+//! `braid_ondisk::JournalLog` has followed the journal. This machine decides the reads,
+//! computations and writes, and a driver does them ([`run()`] is the one interpreter). No machine
+//! of the array exists yet, and no client.
 //!
 //! It does not choose the journal that counts (assembly), nor write one while clients write.
 //!
@@ -30,11 +30,11 @@
 //!
 //! ```text
 //!   | ... meta 8 | data |  meta 9  | parity | parity |  meta 10 | parity | zeroes |
-//!                       ^ end: written last            behind all: so that no old meta block 11 follows
+//!                       ^ end: written last            after all: so that no old meta block 11 follows
 //! ```
 //!
 //! ```text
-//!   for each pending stripe: read the base ─▶ compute what is missing ─▶ take the new data ─▶ make parity ─▶ into the journal, behind its end
+//!   for each pending stripe: read the base ─▶ compute what is missing ─▶ take the new data ─▶ make parity ─▶ into the journal, after its end
 //!   seal: meta blocks but the first, flush ─▶ the first, flush
 //!   for each stripe: read its blocks from the journal ─▶ write the members
 //!   flush the members ─▶ an empty meta block at the end, its sequence moved on ─▶ the tail is there

@@ -23,8 +23,8 @@ use braid_ondisk::{JournalRow, LoggedEntry};
 
 /// Queue entries for which a stripe keeps its allocation when it leaves its band.
 const QUEUE_KEPT: usize = 16;
-/// Queued writes behind the batch among which a stripe searches for a write that a later one
-/// covers.
+/// The number of queued writes after the batch among which a stripe searches for a write that a
+/// later one covers.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -414,8 +414,8 @@ impl Stripe {
         self.awaited -= 1;
     }
 
-    /// Removes an answered write that `run` covers from the queue and returns it, if one is shortly
-    /// behind the batch. `None` while payloads are in use.
+    /// Removes from the queue and returns an answered write that `run` covers, if one of the first
+    /// writes after the batch is such a write. `None` while payloads are in use.
     pub(in super::super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
         // A copy from the covered write's payload may be in flight.
         if self.outstanding > 0 || self.copies > 0 {
@@ -574,8 +574,9 @@ impl Stripe {
         self.shift_to(window);
     }
 
-    /// Makes empty blocks begin at the window. If the blocks hold content but begin behind the
-    /// window, that content is dropped once, and the blocks begin at the start of the stripe unit.
+    /// Makes empty blocks begin at the window. If the blocks begin after the window's start and
+    /// hold content, that content is dropped once. The blocks then begin at the start of the stripe
+    /// unit.
     fn shift_to(&mut self, window: SectorSet) {
         let first = window.first_from(0).expect("a window has sectors");
         let first = first / BLOCK_SECTORS * BLOCK_SECTORS;

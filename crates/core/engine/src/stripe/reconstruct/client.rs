@@ -188,7 +188,7 @@ impl Reconstruct {
             return SmallVec::new();
         }
         let band = read.band();
-        // No repair runs beside a stripe that writes, because that stripe cannot be stopped.
+        // A stripe that writes cannot be stopped, so no repair of its band begins meanwhile.
         let is_written = context.batch_of(band).is_some_and(|stripe| {
             matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
         });

@@ -17,9 +17,10 @@
 //! | no          | yes    | Write   | Look       |       | ReadAgain |
 //! | no          | yes    | Write   |            |       | Answer   |
 //!
-//! The first line that fits wins. Every Wait ends with a member request or a computation in flight.
-//! Only background work computes parity, or writes before its answer: a client's answer never waits
-//! for a repair. [check: the_table_is_total]
+//! The first line that fits wins. While a read waits, a member request or a computation is in
+//! flight, whose end wakes the read. The names in the table are defined at `Phase`, `Need`,
+//! `RemainingWork` and `Action`. Only background work computes parity, or writes before its answer:
+//! a client's answer never waits for a repair. [check: the_table_is_total]
 
 use super::super::plan::Need;
 

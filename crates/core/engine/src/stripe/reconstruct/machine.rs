@@ -81,7 +81,7 @@ pub(in super::super) struct Reconstruct {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
     pub(super) frame_blocks: FrameBlocks,
-    /// Number of the first place in the numbering of blocks and computations: behind all stripes.
+    /// Number of the first place in the numbering of blocks and computations: after all stripes.
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
     pub(super) free: Vec<u32>,

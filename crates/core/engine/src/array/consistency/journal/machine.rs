@@ -133,7 +133,7 @@ impl Journal {
         self.area.distance(tail, self.head)
     }
 
-    /// Whether the ring has room for `sectors` sectors. An empty block must fit behind them. One
+    /// Whether the ring has room for `sectors` sectors. An empty block must fit after them. One
     /// more block stays free, because a full ring would look like an empty one.
     fn has_room(&self, sectors: u64) -> bool {
         let needed = self.used() + sectors + JOURNAL_BLOCK_SECTORS;

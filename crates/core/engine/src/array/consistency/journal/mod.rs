@@ -20,7 +20,7 @@
 //! freed.
 //!
 //! *Beginning anew*: superblocks may be written while no write is in flight and the journal is not
-//! empty. Then an empty block is first written behind all records, and those superblocks record it
+//! empty. Then an empty block is first written after all records, and those superblocks record it
 //! as the tail. That happens as the array turns clean, so that it leaves an empty journal, and as
 //! it turns active for the first time. Then the sequence skips a gap, because blocks that another
 //! server left there may be valid. A member that is missing then, without the replayed data, is out

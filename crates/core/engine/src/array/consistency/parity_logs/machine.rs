@@ -42,8 +42,8 @@ struct Log {
     /// The place of the next record, if the record fits there.
     next_sector: u64,
     holds: LogContent,
-    /// The number of records since members were last flushed: these records count beside the next
-    /// one.
+    /// The number of records since members were last flushed: these records count together with the
+    /// next one.
     since: u32,
     /// Sectors of the ring that those records take, with any gap at the end of the ring.
     taken: u64,
@@ -61,9 +61,9 @@ impl Log {
     }
 
     /// Sectors that records may take from one flush to the next, if several may count: half of the
-    /// ring. So the records of one lap and of the lap before fit beside each other; the older ones
-    /// count until the first of the next lap is durable. `largest` is one band's record, which must
-    /// fit behind any other at the start of a lap.
+    /// ring. So the ring holds the records of one lap and of the lap before; the older ones count
+    /// until the first of the next lap is durable. `largest` is one band's record, which must fit
+    /// after any other record at the start of a lap.
     fn lap_sectors(&self, largest: u64) -> Option<u64> {
         let half = self.place.used_sectors() / 2;
         (self.place.is_many() && half >= 2 * largest).then_some(half)
