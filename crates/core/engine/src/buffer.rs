@@ -14,8 +14,9 @@
 //! A read that goes from a member straight into a payload may be *abandoned*: the member has
 //! stalled, and the shard computes the range from the other members. The device may still write the
 //! range at any later time, so no other request may write it. Hence a request has a *shadow buffer*
-//! of the same length, which exists from its first use on. The bytes made in place of the abandoned
-//! read go there, at the same place. Offsets from [`SHADOW_BUFFER`] on name it.
+//! of the same length, which exists from its first use on. The bytes that another read or a
+//! computation supplies instead go there, at the same offset. Offsets from [`SHADOW_BUFFER`] on
+//! name it.
 //!
 //! - Only computations and reads submitted after the abandoned read write to the shadow buffer,
 //!   never that read itself [check: a_late_read_changes_no_answer].
@@ -26,7 +27,8 @@
 
 use crate::ids::RequestId;
 
-/// One block of a shard's arena; the driver multiplies it by the stripe unit to find the bytes.
+/// One block of a shard's arena; the driver multiplies the index by the stripe unit to find the
+/// block's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u32);
 

@@ -30,7 +30,7 @@ pub struct Computation {
     /// The buffers that [`Sources`] name. Steps that compute Q index them by exponent; `None`
     /// stands for zeroes.
     pub buffers: Vec<Option<Buffer>>,
-    /// A result: the sectors that each [`Step::Find`] found, at the index that the step names.
+    /// A result: the sectors found by each [`Step::Find`], at the index that the step names.
     pub found: SmallVec<[SectorSet; 2]>,
     /// A result: the sums of all [`Step::Partial`] and [`Step::PartialQ`], one after the other.
     pub partial: Vec<u8>,

@@ -20,14 +20,14 @@ use crate::work::{Finding, Outcome};
 pub enum MemberOperation {
     /// Fill `buffer` from the member.
     Read {
-        /// Target for the bytes.
+        /// The memory that gets the member's bytes.
         buffer: Buffer,
     },
     /// Write `buffer` to the member.
     Write {
-        /// Source of the bytes.
+        /// The memory with the bytes to write.
         buffer: Buffer,
-        /// Whether the bytes must be on stable storage before the request is done.
+        /// Whether the written bytes must be on stable storage before the request is done.
         durable: bool,
     },
     /// Make the sectors read as zeroes.
@@ -153,9 +153,9 @@ pub struct PieceReply {
     /// The write goes on after this answer. Effects name its payload until
     /// [`crate::Shard::poll_release`] names the request, once for each piece with this flag.
     pub keeps_payload: bool,
-    /// The shard abandoned a read into the piece's payload. That read may write the client's own
-    /// buffer until the read completes, which is after this answer. The bytes made in its place are
-    /// in the shadow buffer ([`crate::buffer`]).
+    /// The shard abandoned a read into the piece's payload. That read completes after this answer,
+    /// and may write the client's own buffer until then. The answer's bytes are in the shadow
+    /// buffer ([`crate::buffer`]).
     pub leaves_payload: bool,
     /// The last member failure that hit the piece, if that failure caused an error.
     pub cause: Option<Cause>,

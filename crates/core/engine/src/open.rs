@@ -327,8 +327,8 @@ fn resync_offset(assembled: &AssembledArray) -> u64 {
     }
 }
 
-/// The risk that the operator accepted, and the offset up to which it leaves nothing to resync.
-/// md's offset may lie inside a band; the array resyncs bands as a whole.
+/// The risk that the operator accepted, and the offset up to which that risk leaves nothing to
+/// resync. md's offset may lie inside a band; the array resyncs bands as a whole.
 fn accepted_risk(assembled: &AssembledArray) -> Option<AcceptedRisk> {
     let Geometry::Stripe(stripe) = &assembled.geometry else { return None };
     assembled.accepted_risk.as_ref()?;

@@ -293,8 +293,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Notes that superblocks allow writes now. Returns the pieces that waited only for that: they
-    /// do not wait for bits.
+    /// Notes that superblocks allow writes now. Returns the pieces that waited only for
+    /// superblocks, and not for bits.
     fn grant_intent(&mut self) -> Vec<PieceKey> {
         if planted(Bug::GatedLost) {
             return Vec::new();
@@ -491,7 +491,7 @@ impl Shard {
         self.common.replies.pop_front()
     }
 
-    /// 5. A request whose payload is no longer needed by a piece that was acknowledged early
+    /// 5. A request, one of whose pieces was acknowledged early and no longer needs the payload
     ///    ([`PieceReply::keeps_payload`]). Each request is named once for each such piece.
     pub fn poll_release(&mut self) -> Option<RequestId> {
         self.common.releases.pop_front()
@@ -509,7 +509,7 @@ impl Shard {
             Machine::Mirror(mirror) => mirror.handle_piece(&mut self.common, key, &piece),
             Machine::Stripe(stripes) => stripes.handle_piece(&mut self.common, key, &piece),
         }
-        // The piece counts one part for the split itself: without that part, a piece could end half
+        // The split itself counts as one part of the piece: otherwise the piece could end half
         // split.
         if has_intent {
             self.common.part_done(key, Ok(()));

@@ -87,7 +87,7 @@ impl Task {
     }
 }
 
-/// The outcome of a piece of work.
+/// The outcome of a background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The whole band was read; these sectors of parity differ.

@@ -1,10 +1,10 @@
-//! Latencies of requests: a histogram with buckets that grow with the value.
+//! Latencies of requests: a histogram whose buckets are wider for longer latencies.
 //!
 //! The runtime fills a histogram for each slice of time, and the governor reads it. Recording is an
 //! index and an addition, without allocation. Histograms of several threads are added up. A caller
 //! that counts in memory shared by threads asks for the bucket and adds its counts later.
 //!
-//! Sixteen buckets for each doubling, from 64 ns to two minutes: a value is known to one part in
+//! Sixteen buckets for each doubling, from 64 ns to two minutes: a latency is known to one part in
 //! sixteen `[check: a_value_is_known_to_a_sixteenth]`, which is finer than any target for latency.
 
 /// The width of each of the first buckets, in nanoseconds, as a power of two.

@@ -89,7 +89,7 @@ pub struct Estimate {
     pub remaining: RemainingTime,
 }
 
-/// The bytes done at a time that does not count pauses.
+/// A sample of a job: the time that it has run, without pauses, and the bytes done by then.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     active_ns: u64,

@@ -1,11 +1,11 @@
 //! Prefetch hints to the processor, as safe functions.
 //!
-//! It stands at the very bottom, under the engine, which has no unsafe code of its own. A hint
-//! changes a time, never a result. On a processor that has no such instruction, or none that Rust
-//! can name, it does nothing.
+//! The engine has no unsafe code of its own, so the hints are in this crate. A hint changes a time,
+//! never a result. On a processor that has no such instruction, or none that Rust can name, it does
+//! nothing.
 
-/// Says that the program will read the value soon. The processor fetches its first cache line, and
-/// does not wait for it.
+/// Says that the program will read `value` soon. The processor fetches the first cache line of
+/// `value` without waiting.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch<T>(value: &T) {

@@ -1,16 +1,16 @@
 //! An array's newest known state, recorded elsewhere, and the comparison of superblocks with it.
 //!
-//! Superblocks tell which of them are older than others. They cannot tell that all of them are old,
-//! or that only old ones are attached. Nor can they tell that one within an event of the others is
-//! old. The machine that ran the array last may have recorded the newest state. A comparison with
-//! that record makes members stale, never fresh.
+//! Superblocks show which of them are older than others. They do not show that all of them are old,
+//! or that only old members are attached. Nor do they show that a superblock within one event of
+//! the others is old. The machine that ran the array last may have recorded the newest state. A
+//! comparison with that record makes members stale, never fresh.
 //!
 //! ```text
-//!   known: all said (events E, time T)        a superblock with (e, t) is older if
+//!   recorded: events E, time T                a superblock with (e, t) is older if
 //!     e < E - 1                                 always
 //!     e = E - 1                                 t <= T   (a later one has stepped back: md, or a sleeping spare)
 //!     e = E or E + 1                            t < T    (the same count a step back ago, or its "active")
-//!     e = E and t = T                           it is not among those that said it: the other half of an array
+//!     e = E and t = T                           its member is not in the record: the other half of an array
 //!     e > E + 1                                 never    (whatever the clock said)
 //! ```
 //!
@@ -36,11 +36,11 @@ pub struct RecordedState {
     pub uuid: [u8; 16],
     /// The array's creation time. It tells an array made anew under the same UUID apart.
     pub creation_time: Timestamp,
-    /// The event count of the update.
+    /// The event count of the superblocks.
     pub events: u64,
-    /// The time of the update.
+    /// The update time of the superblocks.
     pub update_time: Timestamp,
-    /// The members that took the update.
+    /// The members that have these superblocks.
     pub members: Vec<StateMember>,
 }
 

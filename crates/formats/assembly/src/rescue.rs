@@ -250,8 +250,8 @@ fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize>
 
 type LastUpdate = (u64, Timestamp);
 
-/// The slot for which a member may be believed, and the last update that it took. `None` if the
-/// member may not be believed.
+/// The slot for which a member may be believed, and the member's last update. `None` if the member
+/// may not be believed.
 fn claim(
     members: &[ProbedMember],
     verdicts: &[MemberVerdict],

@@ -230,9 +230,9 @@ impl Reshaping {
         self.at_risk.is_some() && !self.moves_data && before.is_some() && before == after
     }
 
-    /// Records that md got to a place in the range `between`, most likely to `likely`. That place
-    /// becomes the position, and only the sectors around the range that md may have had in hand are
-    /// at risk. The range is ahead of the checkpoint. Only for a reshape in place.
+    /// Records that md got to a place in the range `between`, most likely to `likely`. `likely`
+    /// becomes the position. Only sectors around `between`, which md may have had in hand, are at
+    /// risk. `between` is ahead of the checkpoint. Only for a reshape in place.
     pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
         let around = self.around(between);

@@ -72,7 +72,7 @@ enum Targets {
 }
 use Targets::{All, One};
 
-/// Which superblocks to change, the byte offset, and the bytes.
+/// Which superblocks to change, the byte offset in each, and the new bytes there.
 type Patch = (Targets, usize, Vec<u8>);
 
 /// One change to an array of this level with a spare, and its visible result.

@@ -469,7 +469,7 @@ impl<'a> GroupReader<'a> {
         Ok(rules)
     }
 
-    /// The map of stripes over several areas, each of which is in one piece.
+    /// The map of stripes over several areas. Each area is contiguous.
     fn striped(
         &mut self,
         segment: &Section,

@@ -3,8 +3,8 @@
 //!
 //! md's bitmap file (`mdadm --bitmap=FILE`) is the area of a classic bitmap ([`crate::bitmap`]) at
 //! the start of a file on another file system. No superblock names it: the operator passes its path
-//! on each start. Its event count tells whether the array was written without it. md reads only the
-//! bitmap, so the space after the bitmap is ours:
+//! on each start. The bitmap's event count shows whether the array was written without the file. md
+//! reads only the bitmap, so the space after the bitmap is ours:
 //!
 //! ```text
 //!   0                                                            | records, a ring        | head: 8 sectors | end of the file
@@ -17,8 +17,8 @@
 //!
 //! # When it counts
 //! The log counts if two things hold. Superblocks have the stamp of a log in a file
-//! ([`LogHome::File`](crate::LogHome)). And the event count of the file's bitmap equals theirs, or
-//! is one more: a restored old copy of the file has a lower count.
+//! ([`LogHome::File`](crate::LogHome)). And the event count of the file's bitmap equals the
+//! superblocks' count, or is one more: a restored old copy of the file has a lower count.
 //!
 //! # Invariants
 //! - The log does not overlap the bitmap [check: a_log_that_would_lie_in_the_bitmap_is_none].

@@ -76,8 +76,8 @@ pub fn may_be_damaged(bytes: &[u8]) -> bool {
 }
 
 /// Mends the bytes at `found_bytes` of a device of `device_bytes` into a superblock of version 1,
-/// if one flaw is all that is wrong. The bytes should be 4096, or reach the end of the device.
-/// `others` are sound superblocks, possibly of the same array.
+/// if one flaw is all that is wrong. `bytes` should be 4096 long, or reach the end of the
+/// device. `others` are sound superblocks, possibly of the same array.
 #[must_use]
 pub fn recognise_damaged(
     bytes: &[u8],

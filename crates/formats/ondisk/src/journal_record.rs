@@ -167,7 +167,7 @@ impl Superblock {
         Some(self.journal_bytes(&record, JournalPiece::First))
     }
 
-    /// One piece of a record: its byte offset on the journal device, and its bytes.
+    /// One part of a record: its byte offset on the journal device, and its bytes.
     #[must_use]
     pub fn journal_bytes(&self, record: &JournalRecord, piece: JournalPiece) -> (u64, Vec<u8>) {
         let mut bytes = record.to_bytes(&self.uuid_as_stored());

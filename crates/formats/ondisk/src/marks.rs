@@ -138,7 +138,7 @@ impl MarkState {
         }
     }
 
-    /// The state after an action.
+    /// The mark's state after an action.
     #[must_use]
     pub fn after(self, action: MarkAction) -> Self {
         match (action, self) {

@@ -5,7 +5,7 @@
 pub struct Snippet {
     /// Byte offset on the device.
     pub offset: u64,
-    /// The bytes; fewer than requested if the device ended.
+    /// The bytes from that offset on; fewer than requested if the device ended.
     pub bytes: Vec<u8>,
 }
 

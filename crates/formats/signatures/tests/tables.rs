@@ -89,7 +89,7 @@ fn what_only_looks_like_a_table_is_none() {
     assert_eq!(contents(&[]).volumes.len(), 1);
 }
 
-/// A device of this size that holds the given pieces.
+/// A device of this size with `pieces`: the byte offset and the content of each.
 fn of_pieces(size_bytes: u64, pieces: &[(u64, Vec<u8>)]) -> Contents {
     let mut read_bytes = 0_usize;
     let mut read = |offset: u64, length: usize| {

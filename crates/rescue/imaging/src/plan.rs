@@ -56,7 +56,7 @@ impl Step {
 /// A read that the caller should make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The bytes to read.
+    /// The range of the disk to read, in bytes.
     pub range: Range<u64>,
 }
 

@@ -270,7 +270,7 @@ struct CommitTarget {
     others: Vec<Snippet>,
 }
 
-/// Saves the bytes to be overwritten, and then writes.
+/// Saves the member's bytes that are to be overwritten, and then writes.
 fn write(
     args: &RescueConfig,
     (changes, folder): (&[Change], &Path),

@@ -99,8 +99,7 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Commands that open those of these disks that are wrapped (images that are not raw,
-    /// encryption).
+    /// Commands that open the wrapped disks among these (images that are not raw, encryption).
     pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, OpenCommand)> {
         let kind = |disk: &Disk| {
             let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);

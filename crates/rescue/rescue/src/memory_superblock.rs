@@ -32,7 +32,7 @@ pub(super) struct MemorySuperblock {
     /// Level, layout, and chunk sectors.
     pub(super) shape: (Level, u32, u32),
     pub(super) slot: u16,
-    /// The member's device number: that of its slot, unless another disk has taken that number
+    /// The member's device number. It equals the slot, unless another disk has taken that number
     /// since.
     pub(super) number: u16,
     pub(super) slots: u16,

@@ -44,8 +44,7 @@ pub(super) struct Report<'a> {
     pub(super) globals: &'a Globals,
 }
 
-/// Whether content is larger than its partition, which means that members are missing or out of
-/// order.
+/// Whether content is larger than its partition: then members are missing or out of order.
 fn is_too_large(volume: &Volume) -> bool {
     let room = volume.bytes.end - volume.bytes.start;
     volume

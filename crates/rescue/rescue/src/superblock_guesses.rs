@@ -169,8 +169,8 @@ fn is_readable(guess: &Guess) -> bool {
     guess.geometry().is_some_and(survives)
 }
 
-/// Gives spares that the operator named the slots that they may have had; returns all disks, and
-/// notes.
+/// Gives each spare that the operator named the slot that the spare may have had; returns all
+/// disks, and notes.
 pub(super) fn with_spares(
     args: &RescueConfig,
     mut disks: Vec<Disk>,

@@ -50,8 +50,8 @@ pub struct Boundary {
     pub likely: u64,
     /// The number of places that tell the readings apart.
     pub places: usize,
-    /// Sectors outside of `between` that hold their own address, which is right only in the other
-    /// reading.
+    /// Sectors outside of `between` that hold their own address. That address is right only in the
+    /// other reading.
     pub apart: Vec<u64>,
 }
 
@@ -63,8 +63,8 @@ struct BoundaryVote {
     weight: usize,
 }
 
-/// Finds the sector in `within` up to which the reading `first` is right, and from which `second`
-/// is. `None` if the content does not tell.
+/// Finds the sector in `within` where the right reading changes: `first` before it, `second` from
+/// it on. `None` if the content does not tell.
 #[must_use]
 pub fn boundary(
     (first, second): (&dyn Platter, &dyn Platter),
@@ -164,7 +164,7 @@ fn read(reading: &CachedPlatter<'_>, sector: u64, length: usize) -> Option<Vec<u
     (end <= reading.sectors() && reading.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// The range that contains the boundary by these votes, which are in order of sectors.
+/// The range that contains the boundary, by these votes in order of sectors.
 fn split(votes: &[BoundaryVote], within: &Range<u64>) -> Option<Boundary> {
     let all: usize = votes.iter().map(|vote| vote.weight).sum();
     let weight = |vote: &BoundaryVote, is_first: bool| {

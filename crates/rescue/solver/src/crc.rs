@@ -46,13 +46,13 @@ const BYTE_OF_TOP: [u8; 256] = {
     bytes
 };
 
-/// The state after `bytes`, if it was `state` before; without inversions at the ends, as in file
-/// systems.
+/// The CRC's register after `bytes`, if it was `state` before; without inversions at the ends, as
+/// in file systems.
 pub(crate) fn raw(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
 
-/// The state before `bytes`, if it is `state` after them.
+/// The CRC's register before `bytes`, if it is `state` after them.
 pub(crate) fn unwound(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(state, |state, byte| {
         let index = BYTE_OF_TOP[(state >> 24) as usize];

@@ -350,8 +350,8 @@ fn page(member: &dyn Platter, sector: u64) -> Option<Vec<u8>> {
     (fits && member.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// Compares parity, or copies, at places all over the members. Returns the numbers of places that
-/// agree, and that were compared.
+/// Compares parity, or copies, at places all over the members. Returns the number of places that
+/// agree, and the number of places compared.
 pub(crate) fn compare(
     guess: &Guess,
     geometry: &Geometry,

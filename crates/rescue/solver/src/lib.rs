@@ -71,6 +71,7 @@ pub trait Platter {
     /// The member's size in sectors of 512 bytes.
     fn sectors(&self) -> u64;
 
-    /// Reads whole sectors within the member. If the result is `false`, the bytes are meaningless.
+    /// Reads whole sectors within the member. If the result is `false`, the content of `bytes` is
+    /// meaningless.
     fn read(&self, sector: u64, bytes: &mut [u8]) -> bool;
 }

@@ -138,8 +138,8 @@ fn is_readable(guess: &Guess) -> bool {
     guess.geometry().is_some_and(survives)
 }
 
-/// If Q is in a fixed slot that is empty, RAID-6 reads as RAID-5 without that slot, which is the
-/// plainer name.
+/// RAID-6 whose Q has a fixed, empty slot reads as RAID-5 without that slot. RAID-5 is the plainer
+/// name.
 fn without_idle_q(guess: &mut Guess) {
     let last = guess.slots.len() - 1;
     let (slot, layout) = match (guess.level, guess.layout) {
@@ -281,8 +281,8 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     // member without signs may be out of the guess rightly.
     let assigned = best.slots.iter().flatten().count();
     let have_spoken = it.agrees() || !it.is_unheard;
-    // Members of one array nearly always have one data offset. If a single member has another, that
-    // may be off by a chunk, which only redundancy can tell.
+    // Members of one array nearly always have one data offset. If a single member has another
+    // offset, that offset may be off by a chunk. Only redundancy can tell.
     let mut offsets = best.slots.iter().zip(&best.offsets).filter(|(slot, _)| slot.is_some());
     let first = offsets.next().map(|(_, offset)| *offset);
     let is_even = offsets.all(|(_, offset)| Some(*offset) == first);

@@ -1,9 +1,9 @@
 //! Members that do not answer: they go *away* for a while, and come back by themselves.
 //!
 //! A slow member sits out: reads avoid it, and it takes every write ([`super::sitting_out`]). A
-//! member that is silent for longer holds every write up. It is put out like a failed one, if the
-//! level bears that and the bitmap records the writes that it misses. Its driver keeps it open, and
-//! adds it again under a new name once it has answered all its requests.
+//! member that is silent for longer holds every write up. Such a member is put out like a failed
+//! one, if the level bears that and the bitmap records the missed writes. Its driver keeps it open,
+//! and adds it again under a new name once it has answered all its requests.
 //!
 //! ```text
 //!   in ──slow──▶ sits out ──silent for [`Patience::silence_ms`]──▶ away ──it has answered──▶ in,

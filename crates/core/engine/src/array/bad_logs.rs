@@ -1,9 +1,9 @@
-//! Members' bad-block logs: the sectors of each member that are not to be believed, and the ranges
-//! that the log on the member names durably.
+//! Members' bad-block logs: for each member the sectors not to be believed (*wanted*), and the
+//! ranges that its log names durably (*on disk*).
 //!
 //! ```text
 //!   a job cannot make a sector ─── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
-//!   a shard has written over it ── clear ─▶ │ wanted │ ─────────────▶ │ on disk │     shards are told of both
+//!   a shard has written over it ── clear ─▶ │ wanted │ ─────────────▶ │ on disk │     shards get both
 //!                                           └────────┘                └─────────┘
 //! ```
 //!
@@ -82,7 +82,7 @@ impl BadLogs {
     pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
         let on_disk = BadLog::new(log_sectors, []);
         let (wanted, named) = (BadBlocks::default(), BadBlocks::default());
-        // The first superblock that names the member says that the log names no range.
+        // The first superblock that names the member calls the log empty.
         let log = Log { wanted, named, on_disk, out: None, tail: Tail::Unknown, is_told: true };
         self.logs.insert(member, log);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks, Superblock};
 
-/// Bitmaps are written in pieces of so many bytes, from their start.
+/// The bytes of a bitmap that are written at a time, counted from its start.
 const WRITTEN_BYTES: u64 = 4096;
 
 /// A summary of an array's write-intent bitmap.
@@ -42,8 +42,8 @@ pub struct BitmapRecord {
     pub is_in_the_making: bool,
 }
 
-/// The write to a member's write-intent bitmap: the offset on the device, in bytes, and the bytes.
-/// The write covers whole 4 KiB blocks, for devices that take no smaller writes.
+/// The write to a member's write-intent bitmap: the byte offset on the device, and the bytes to
+/// write there. The write covers whole 4 KiB blocks, for devices that take no smaller writes.
 ///
 /// # Panics
 /// If the member has no room for a bitmap: the array checks that before.

@@ -30,9 +30,9 @@ pub enum ArrayEffect {
         /// The record. Its kind implies its place.
         record: MetadataRecord,
     },
-    /// Record durably which members have the update with this event count, and report the end
-    /// ([`super::Array::handle_record_kept`]). The update records a loss. Sent only if the driver
-    /// keeps a record ([`super::Array::handle_keeps_record`]).
+    /// Record durably which members have the superblocks with this event count, and report the end
+    /// ([`super::Array::handle_record_kept`]). These superblocks record a member's loss. Sent only
+    /// if the driver keeps a record ([`super::Array::handle_keeps_record`]).
     KeepRecord {
         /// The event count.
         events: u64,
@@ -114,7 +114,7 @@ pub enum MetadataRecord {
     Bitmap(Arc<BitmapRecord>),
     /// A record for the partial parity log.
     ParityLog(Arc<ParityLogRecord>),
-    /// A piece of a record for the write journal.
+    /// A part of a record for the write journal: at the ring's end a record may be cut in two.
     Journal(Arc<JournalRecord>, JournalPiece),
 }
 

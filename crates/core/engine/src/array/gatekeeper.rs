@@ -9,8 +9,9 @@
 //!    └────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The gatekeeper asks shards now and then when they last wrote. It does not know superblocks,
-//! which decide whether the gate may open, nor caches, which are flushed when shards have drained.
+//! The gatekeeper asks shards now and then when they last wrote. It knows neither superblocks nor
+//! caches. Superblocks decide whether the gate may open; caches are flushed when shards have
+//! drained.
 
 use std::collections::BTreeSet;
 

@@ -385,7 +385,7 @@ impl Array {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let context = self.jobs_context();
         let begins = self.jobs.is_due(&context) && !self.condition.stopped;
-        // An array that has just been opened has had no event yet that would start its first
+        // An array that has just been opened has had no event yet, so a timeout starts its first
         // action.
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&context));

@@ -1,10 +1,9 @@
 //! The priorities among the array's machines, and the part of the state that all their tables see.
 //!
-//! Superblocks, members' caches, jobs and consistency have a table each. A table returns its first
-//! row that fits, and that row's turn; the array takes the action with the earliest turn. So
-//! [`Turn`] is the policy: first ended work is settled, then a failed member is recorded (I4).
-//! Writers come next, then flushes, and last the array turns clean.
-//! [check: the_tables_keep_their_promises]
+//! Superblocks, members' caches, jobs and consistency have a table each. A table returns the first
+//! row that fits, with a turn; the array takes the action with the earliest turn. So [`Turn`] is
+//! the policy: first ended work is settled, then a failed member is recorded (I4). Writers come
+//! next, then flushes, and last the array turns clean. [check: the_tables_keep_their_promises]
 //!
 //! Superblocks, caches and bitmaps are three resources. Each resource has at most one task; tasks
 //! of different resources run side by side. One exception: no superblock is written between the

@@ -22,7 +22,8 @@ pub struct ParityLogRecord {
     pub is_end: bool,
 }
 
-/// The write to a member's partial parity log: the offset on the device, in bytes, and the bytes.
+/// The write to a member's partial parity log: the byte offset on the device, and the bytes to
+/// write there.
 ///
 /// # Panics
 /// If the member has no log: the array checks that before.

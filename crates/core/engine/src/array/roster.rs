@@ -79,7 +79,7 @@ pub(super) struct Roster {
     journal: Option<MemberId>,
     /// Members with a slot that no durable superblock records yet: no shard knows them.
     newcomers: BTreeSet<MemberId>,
-    /// Members that came while the array ran, and that some older superblocks do not name yet.
+    /// Members that came while the array ran, as long as some older superblocks do not name them.
     unnamed: BTreeSet<MemberId>,
     /// Members that became up to date; shards do not know that yet.
     untold: BTreeSet<MemberId>,
@@ -253,7 +253,7 @@ impl Roster {
         }
     }
 
-    /// A spare that no empty slot needs, and that no wish claims.
+    /// A spare that does not wait to replace a member, if no slot is empty.
     pub(super) fn idle_spare(&self) -> Option<MemberId> {
         let replaces = |spare: &MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
         let is_whole = self.missing_count() == 0;
@@ -494,7 +494,7 @@ impl Roster {
         true
     }
 
-    /// Notes the ranges that the member in `slot`, which has just come, holds from its former
+    /// Notes the ranges that a member which has just come to `slot` holds from its former
     /// membership.
     pub(super) fn holds_from_before(&mut self, slot: Slot, held: MemberRanges) {
         let view = self.slots[usize::from(slot.0)].as_mut().expect("it has just come");
@@ -510,8 +510,7 @@ impl Roster {
         view.lacks_from(start, sectors).map_or(sectors, |lacks| lacks.0 - start.0)
     }
 
-    /// The number of sectors from `start` on that the member lacks, up to the next sector that it
-    /// holds.
+    /// The number of sectors, from `start` on, to the next sector that the member holds.
     pub(super) fn lacks_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
         let mut views = self.slots.iter().flatten();
         let Some(view) = views.find(|view| view.id == member) else { return 0 };

@@ -158,7 +158,7 @@ pub struct ArraySetup {
     pub read_only: bool,
     /// The distribution of the array's sectors over shards.
     pub regions: Regions,
-    /// The most sectors of a piece of background work: [`crate::Shard::block_sectors`].
+    /// The most sectors of one background work: [`crate::Shard::block_sectors`].
     pub work_sectors: u32,
     /// Whether jobs start paused.
     pub jobs_paused: bool,

@@ -1,6 +1,7 @@
 //! The array's reaction to members that do not answer: which of them go away, and how they return.
 //!
-//! `away.rs` has the rule and the state of an absent member, `context/orphans.rs` its requests.
+//! `away.rs` has the rule and the data of an absent member, `context/orphans.rs` the member's
+//! requests.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached};
@@ -113,14 +114,14 @@ impl Array {
         let holds_all = !self.roster.is_lost(slot);
         let is_alone = self.roster.replacement_of(slot).is_none();
         let is_lost = |other: Slot| is_suspect(other) || self.roster.is_lost(other);
-        // Sectors in doubt may read as another copy, or as zeroes. This member may be the only one
-        // that holds sectors which another member's log names. And a member whose own log names
-        // ranges comes back blank.
+        // Sectors in doubt may read as another copy, or as zeroes. If another member's log names
+        // ranges, this member may be the only one that holds those sectors. And a member whose own
+        // log names ranges comes back blank.
         let agrees = self.condition.resync_offset == u64::MAX;
         let is_whole = self.roster.named_sectors() == 0;
         let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);
-        // The array does not need a member that is being filled, which would hold every write up.
-        // After its return it is filled from the start.
+        // The array does not need a member that is being filled, and would wait for it with every
+        // write. After its return the member is filled from the start.
         let is_needed = !self.setup.geometry.survives(&is_lost)
             || holds_all && !(agrees && is_whole && self.tells_what_is_missed());
         may_be && is_alone && !is_needed

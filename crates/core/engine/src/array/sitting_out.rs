@@ -122,7 +122,7 @@ pub(super) struct SittingOut {
     pub(super) settings: SitOut,
     pub(super) members: BTreeMap<MemberId, MemberPace>,
     pub(super) number: u64,
-    /// Total nanoseconds that members sat out which have come back since.
+    /// Total nanoseconds for which members sat out, without those that sit out now.
     pub(super) past_ns: u64,
     /// The time of the last report.
     pub(super) heard: Instant,

@@ -248,7 +248,8 @@ pub fn apply_to(
     Ok(())
 }
 
-/// The write to a member's bad-block log: the offset on the device, in bytes, and the bytes.
+/// The write to a member's bad-block log: the byte offset on the device, and the bytes to write
+/// there.
 ///
 /// # Panics
 /// If the member keeps no such log, or the log has no room: the array checks that before.

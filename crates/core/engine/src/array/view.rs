@@ -29,7 +29,7 @@ pub enum Gate {
 pub struct MemberView {
     /// The member's name.
     pub id: MemberId,
-    /// The member's replacement, which takes every write that the member takes, and is not read.
+    /// The member's replacement: it takes every write to the member, and is not read.
     pub replacement: Option<MemberId>,
     /// The replacement's ranges whose data could not be computed.
     pub replacement_bad_blocks: Arc<BadBlocks>,

@@ -2,9 +2,9 @@
 //!
 //! Every request to a member is stamped with the time of the turn that submits it. While requests
 //! are in flight, the array gets the latency of reads and the age of the requests every
-//! [`REPORT_MS`]. Writes count only when they are older than the time that the driver may hold them
-//! back, which is not the member's fault. The array submits superblock writes and flushes itself,
-//! so they are not measured here.
+//! [`REPORT_MS`]. The driver may hold writes back, which is not the member's fault. So a write
+//! counts only once it is older than the longest such time. The array submits superblock writes and
+//! flushes itself, so they are not measured here.
 //!
 //! A member that sits out gets a small read every [`PROBE_MS`], so that the array notices when it
 //! is well again. The read goes to the place that was read last, or else to the first, into a block

@@ -62,7 +62,7 @@ pub(crate) struct Common {
     pub(crate) clocks: Clocks,
     pairs: Pairs,
     orphans: OrphanRequests,
-    /// Bits that the shard requested of the array, and that are not open.
+    /// Bits that the shard requested of the array, as long as they are not open.
     wanted: Option<Bits>,
     /// Bits under which writes began since the array's last query.
     touched: Option<Bits>,
@@ -218,9 +218,9 @@ impl Common {
         }
     }
 
-    /// The parts of a family's request that are in flight at members that left: the request itself,
-    /// the paired write to the replacement, or both. `is_copy` if the request is for the
-    /// replacement alone.
+    /// The parts of a family's request in flight at members that left: the request itself, the
+    /// paired write to the replacement, or both. `is_copy` if the request is for the replacement
+    /// alone.
     pub(crate) fn out_at(
         &self,
         departures: &Departures,
@@ -270,7 +270,8 @@ impl Common {
         Some(memory)
     }
 
-    /// Holds the payload of `piece`, because a write at a member that has left still names it.
+    /// Holds the payload of `piece`, because a write still names it although the write's member has
+    /// left.
     pub(crate) fn hold_payload(&mut self, piece: PieceKey) {
         self.pieces.hold(piece);
     }
@@ -499,7 +500,7 @@ impl Common {
         }
     }
 
-    /// Requests bits again: some bits may have been taken back before a waiting piece had all of
+    /// Requests bits again: the array may have taken some back before a waiting piece had all of
     /// its bits.
     pub(crate) fn want_bits_again(&mut self) {
         self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
@@ -615,13 +616,13 @@ impl Common {
         self.part_done(piece, Ok(()));
     }
 
-    /// Notes that a part which was acknowledged early is lost. If its piece has no answer yet, the
-    /// piece fails.
+    /// Notes that a part is lost after its early acknowledgement. If its piece has no answer yet,
+    /// the piece fails.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
         self.pieces.part_lost(piece, fault);
     }
 
-    /// Notes that a part which was acknowledged early no longer needs its payload.
+    /// Notes that a part acknowledged early no longer needs its payload.
     pub(crate) fn release_payload(&mut self, piece: PieceKey) {
         self.last_write = self.now;
         let released = self.pieces.release_payload(piece);
@@ -641,8 +642,8 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Reports to the array that the view is in force, and that writes before a revocation have
-    /// ended, as far as that is so.
+    /// Reports to the array that the view is in force, and, once it is so, that all writes from
+    /// before a revocation have ended.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {

@@ -21,8 +21,9 @@ use crate::array::{ArrayView, Gate};
 use crate::effect::{MemberFault, MemberIoDone};
 use crate::ids::{IoId, MemberId};
 
-/// This bit is set in the name of a write to a replacement; the other bits are the name of the
-/// paired write. Families' names come from a [`crate::slab::Slab`], which counts uses up to 2^31.
+/// A bit set in the name of a write to a replacement; the other bits are the name of the paired
+/// write to the member. Families' names come from a [`crate::slab::Slab`], which counts uses up to
+/// 2^31.
 const OF_REPLACEMENT: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug)]

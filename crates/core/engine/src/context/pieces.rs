@@ -35,7 +35,7 @@ struct Entry {
     parts: u32,
     /// Number of parts that are still being written after their answer.
     kept: u32,
-    /// Number of writes, at members that have left, that name the piece's payload.
+    /// Number of writes at former members that still name the piece's payload.
     held: u32,
     is_answered: bool,
     /// A read into the piece's payload was abandoned.

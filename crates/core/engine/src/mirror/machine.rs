@@ -328,8 +328,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Calls `act` with the background work; then admits work that waits for ranges which `act`
-    /// released.
+    /// Calls `act` with the background work; then admits the work that waited for the ranges
+    /// released by `act`.
     fn with_background(
         &mut self,
         common: &mut Common,

@@ -18,7 +18,7 @@
 //! changes. A read that fails is repeated in halves. So only sectors that are unreadable themselves
 //! come from the next copy, and are written back from that copy. Where copies may differ, a read
 //! waits for a member that sits out: the other members may hold other data. Data that a client has
-//! read changes only if the copy that it came from is lost
+//! read changes only if its copy is lost
 //! [check: what_was_read_from_a_dirty_mirror_reads_the_same_again]. Sectors that this run has
 //! written agree again; the rule makes no exception for them.
 //!

@@ -132,13 +132,13 @@ fn is_fast(request: &ByteRequest, limits: RequestLimits<'_>) -> bool {
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// First sector around the bytes.
+    /// First sector that the patch touches.
     pub start: LogicalSector,
-    /// Number of sectors around the bytes.
+    /// Number of sectors that the patch touches.
     pub sectors: u64,
-    /// Offset of the bytes in these sectors.
+    /// Offset of the request's bytes in these sectors.
     pub skip_bytes: u64,
-    /// Number of the bytes.
+    /// Number of the request's bytes.
     pub length_bytes: u64,
 }
 
@@ -156,15 +156,14 @@ impl Patch {
         to_usize(self.skip_bytes)..to_usize(self.skip_bytes + self.length_bytes)
     }
 
-    /// The place of the sectors from `start` on, in the memory that holds all sectors around the
-    /// bytes.
+    /// The place of the sectors from `start` on, in memory that holds all sectors of the patch.
     #[must_use]
     pub fn place(&self, start: LogicalSector, sectors: u64) -> std::ops::Range<usize> {
         let begin = (start.0 - self.start.0) * SECTOR_BYTES;
         to_usize(begin)..to_usize(begin + sectors * SECTOR_BYTES)
     }
 
-    /// The sectors that the bytes cover in part: they are read before the patch is written.
+    /// The sectors that the patch covers in part: they are read before the patch is written.
     fn edges(&self) -> impl Iterator<Item = (LogicalSector, u64)> {
         let end_bytes = self.skip_bytes + self.length_bytes;
         let cuts_first = self.skip_bytes > 0;
@@ -207,7 +206,7 @@ pub enum Step {
     /// Lay the payload, or zeroes if there is none, over [`Patch::middle`]. Then write all sectors
     /// around the patch.
     Store {
-        /// The bytes to write.
+        /// The place of the bytes to write.
         patch: Patch,
         /// Whether the sectors must be on stable storage before the step is done.
         durable: bool,

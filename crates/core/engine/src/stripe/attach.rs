@@ -83,8 +83,7 @@ impl Stripes {
         self.scheduler.send_off((dirty_sectors, self.cached.is_half_full()), common.now)
     }
 
-    /// Answers the stripe's writes that waited for superblocks, which now allow writes to more
-    /// regions.
+    /// Answers the stripe's writes that waited for superblocks to allow writes to their region.
     pub(super) fn grant_intent(&mut self, common: &mut Common, number: u32) {
         let has_intent = |piece| common.has_intent(piece);
         for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
@@ -155,7 +154,7 @@ impl Stripes {
         self.serve_line(common);
     }
 
-    /// Hands frames that no batch holds to the stripes that wait for memory.
+    /// Hands free frames to the stripes that wait for memory.
     pub(super) fn serve_line(&mut self, common: &mut Common) {
         while let Some(number) = self.scheduler.head_of_line()
             && self.pool.has_memory(number)

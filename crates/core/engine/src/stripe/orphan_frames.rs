@@ -1,4 +1,4 @@
-//! Frames that are still accessed by members which left the array.
+//! Frames that former members still access.
 
 use std::collections::BTreeMap;
 

@@ -293,7 +293,7 @@ impl Planner {
         self.planned()
     }
 
-    /// A plan that `rule` makes, which computes no parity.
+    /// A plan by `rule`. The plan computes no parity.
     pub(super) fn plan_by(
         &mut self,
         tell: impl FnOnce(&mut StripeFacts),
@@ -377,7 +377,7 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
 }
 
 /// Like [`plan_whole`], but for a window with unreadable sectors: solves for lost data, and
-/// readable parity that is not needed for that confirms it.
+/// confirms the result with any readable parity that the solution does not need.
 pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
     let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };
@@ -456,7 +456,8 @@ fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
     .collect()
 }
 
-/// The equations that solve for `sectors`, which the same columns lack. `None` if no equations do.
+/// The equations that solve for `sectors`. All of `sectors` are lost in the same columns. `None` if
+/// no equations solve for them.
 fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
     let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(sectors);
     let columns = (0u16..).zip(&facts.data);

@@ -66,7 +66,7 @@ pub(super) struct Pool {
     /// For each frame, the stripe that has it.
     frames: Vec<Option<u32>>,
     free: Vec<u32>,
-    /// Frames that may still be accessed by members which left the array. Each has a substitute.
+    /// Frames that former members may still access. Each has a substitute.
     apart: BTreeSet<u32>,
     /// The wanted number of frames, without the frames set apart.
     wanted: u32,
@@ -286,7 +286,7 @@ impl Pool {
         self.aim();
     }
 
-    /// Takes back a frame that no member which left accesses any more.
+    /// Takes back a frame that no former member accesses any more.
     pub(super) fn take_back(&mut self, frame: u32) {
         // The frame's batch may still be under way.
         if self.apart.remove(&frame) {

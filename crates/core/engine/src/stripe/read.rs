@@ -163,7 +163,7 @@ impl Stripes {
         has_gone_on
     }
 
-    /// Calls `act` with the reconstructing reads, and with the state outside them that they use.
+    /// Calls `act` with the reconstructing reads, and with the parts of the shard that they use.
     pub(super) fn with_reads<R>(
         &mut self,
         common: &mut Common,

@@ -13,8 +13,8 @@
 //! While a copy is in flight, a stripe that has begun stands still ([`mod@super::batch`]), so no
 //! payload is released under the copy [check: a_read_sees_what_was_answered]. Readers of a busy
 //! block must not hold it up forever. So a read waits for the end of the batch if its stripe has
-//! begun and has copies in flight. Only a stripe that is stuck on a member that sits out admits it
-//! at once [check: a_hot_dirty_block_is_written_while_it_is_read].
+//! begun and has copies in flight. Only if the stripe is stuck on a member that sits out, the read
+//! begins at once [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_sim_hooks::{Mark, reached};
 

@@ -201,8 +201,8 @@ impl Kernel {
         check_lost(sources, lost.1);
         assert!(lost.0 != lost.1, "two lost columns are two");
         self.pq(sources, out.0, out.1);
-        // From Dx + Dy = P + P' and g^x Dx + g^y Dy = Q + Q': Dx = (g^y (P + P') + (Q + Q')) / (g^x
-        // + g^y).
+        // P' and Q' are computed from the remaining data. From Dx + Dy = P + P' and g^x Dx + g^y Dy
+        // = Q + Q': Dx = (g^y (P + P') + (Q + Q')) / (g^x + g^y).
         let divisor = inverse(power(lost.0) ^ power(lost.1));
         let factors = (multiply(power(lost.1), divisor), divisor);
         // SAFETY: the processor has the instructions of every kernel; lengths are checked.

@@ -1,4 +1,4 @@
-//! 16 bytes in a register: NEON, which every aarch64 processor that runs Linux has.
+//! 16 bytes in a register: NEON. Every aarch64 processor with Linux has it.
 //!
 //! It multiplies by table look-ups over the two halves of each byte, as `avx2.rs` does by shuffles;
 //! one register holds one table, without repeats.

@@ -197,8 +197,8 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |sum, byte| sum | byte) == 0
 }
 
-/// The column that the residues of one byte name, if the stripe has that column. `p` and `q` are
-/// not both zero.
+/// The column named by the residues of one byte, if the stripe has that column. `p` and `q` are not
+/// both zero.
 fn name(p: u8, q: u8, data: &ColumnSet) -> Option<Column> {
     match (p, q) {
         (_, 0) => Some(Column::P),

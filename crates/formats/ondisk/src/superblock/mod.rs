@@ -69,7 +69,7 @@ impl std::fmt::Debug for Raw {
 }
 
 impl Superblock {
-    /// The bytes to write at [`Self::offset_bytes`], checksum included.
+    /// The superblock's bytes, checksum included, to be written at [`Self::offset_bytes`].
     ///
     /// 0.90 has 4096 bytes. Version 1 has `256 + 2 * roles`, rounded up to sectors, as mdadm writes
     /// it.

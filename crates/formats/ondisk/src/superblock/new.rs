@@ -87,7 +87,8 @@ pub enum NewSuperblockError {
 pub struct SuperblockUpdate {
     /// The new event count.
     pub events: u64,
-    /// The time of the update: the same for all members, and always growing; 0.90 keeps seconds.
+    /// The time of the superblocks' update: the same for all members, and always growing; 0.90
+    /// keeps seconds.
     pub update_time: Timestamp,
     /// `u64::MAX` if the array is clean; otherwise redundancy is right before this sector.
     pub resync_offset: u64,

@@ -83,7 +83,7 @@ pub(super) struct Device {
     pub(super) bad_block_offset: I32,
 }
 
-/// Bytes 192..256: the state.
+/// Bytes 192..256: the array's state.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct State {

@@ -69,7 +69,7 @@ pub(crate) const ADDRESSES_MAX: usize = 8;
 /// files may end alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Addresses {
-    /// The addresses; those beyond `count` are zero.
+    /// The addresses that the sign implies; entries beyond `count` are zero.
     addresses: [u64; ADDRESSES_MAX],
     count: usize,
     /// Whether the content holds its own address, rather than only resembling the content of that

@@ -133,7 +133,7 @@ impl LogChange {
     }
 
     /// Drops the log, whatever the operator wanted, because its file failed a write. Writes may be
-    /// in flight. Writes that wait for the log go on when superblocks say that it does not count.
+    /// in flight. Writes that wait for the log go on when no superblock says that the log counts.
     pub(super) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }

@@ -3,8 +3,8 @@
 //!
 //! A member's write is not atomic, and a write of a stripe or mirror is several of them. So a
 //! durable record names the places where members may differ, before they do. The record is in bits
-//! ([`intent`]), in records of the writes ([`parity_logs`], [`journal`]), or in superblocks alone,
-//! which say that the array is active.
+//! ([`intent`]), in records of the writes ([`parity_logs`], [`journal`]), or in superblocks alone:
+//! they call the array active.
 //!
 //! ```text
 //!   kept      none, a bitmap, our own logs (with a bitmap or without), md's logs, or a journal

@@ -18,8 +18,8 @@ pub struct JobAllowance {
     pub owed_sectors: u64,
 }
 
-/// Sectors that jobs have requested in one class since the array was opened, and sectors that came
-/// back, done or not.
+/// Sectors that jobs have requested in one class since the array was opened, and how many of these
+/// came back, done or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassFlow {
     /// Sectors that jobs requested.
@@ -28,7 +28,7 @@ pub struct ClassFlow {
     pub ended_sectors: u64,
 }
 
-/// The sectors that jobs requested, and that came back, in each class.
+/// The sectors that jobs requested and got back, in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFlow {
     /// Class idle.

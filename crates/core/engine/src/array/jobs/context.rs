@@ -10,7 +10,7 @@ use crate::request::Regions;
 pub(in super::super) struct JobsContext<'a> {
     pub(in super::super) geometry: &'a Geometry,
     pub(in super::super) regions: Regions,
-    /// The most sectors of one piece of work ([`crate::Shard::block_sectors`]).
+    /// The most sectors of one background work ([`crate::Shard::block_sectors`]).
     pub(in super::super) work_sectors: u32,
     pub(in super::super) roster: &'a Roster,
     /// Redundancy agrees below this offset; `u64::MAX` for everywhere.

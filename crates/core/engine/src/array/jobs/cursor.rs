@@ -14,8 +14,8 @@ pub(super) struct Run {
 pub(super) struct Cursor {
     next: u64,
     end: u64,
-    /// Runs that began ahead of their turn, and that the cursor has not passed over yet: start to
-    /// end, as in the other maps.
+    /// Runs that began ahead of their turn, until the cursor passes over them: start to end, as in
+    /// the other maps.
     ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
     /// Runs that came back undone, and must be repeated.
@@ -71,7 +71,7 @@ impl Cursor {
         start > self.next && start < self.end && !self.ahead.contains_key(&start)
     }
 
-    /// Whether the run that starts at `start` began ahead of its turn, which has not come yet.
+    /// Whether the run at `start` began ahead of its turn, and the cursor has not passed over it.
     pub(super) fn is_ahead(&self, start: u64) -> bool {
         start > self.next
     }
@@ -86,7 +86,7 @@ impl Cursor {
         self.again.insert(start, end);
     }
 
-    /// Notes that the run at `start` must be repeated in pieces of `piece` sectors.
+    /// Notes that the run at `start` must be repeated in runs of `piece` sectors.
     pub(super) fn is_divided(&mut self, start: u64, piece: u64) {
         let end = self.under_way.remove(&start).expect("it was under way");
         let mut at = start;

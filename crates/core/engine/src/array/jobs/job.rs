@@ -1,4 +1,4 @@
-//! A job: its kind, the pieces of work that shards have, its progress and its findings.
+//! A job: its kind, its background work at shards, its progress and its findings.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -17,9 +17,9 @@ use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::sectors::BLOCK_SECTORS;
 use crate::work::Class;
 
-/// The most pieces of work in flight at one shard.
+/// The most background works in flight at one shard.
 const WORKS_EACH: usize = 16;
-/// The most pieces of work in flight at all shards together.
+/// The most background works in flight at all shards together.
 const WORKS_MAX: usize = 128;
 
 /// A job sends a notice after each such part of its range: a fifth, as md's monitor does.
@@ -53,10 +53,10 @@ pub(super) enum Saving {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: JobKind,
-    /// The job sends no notices. It is a resync of sectors that were never made to agree, which is
-    /// frequent, or a check of only the ranges in bad-block logs.
+    /// The job sends no notices. It checks only the ranges in bad-block logs, or resyncs sectors
+    /// that were never made to agree. Such resyncs are frequent.
     pub(super) is_quiet: bool,
-    /// The job retries ranges that logs name and that the other members cannot supply.
+    /// The job retries ranges in bad-block logs that the other members cannot supply.
     pub(super) retries: bool,
     /// Sectors to retry, in the job's unit, because a first request failed.
     pub(super) to_try: BTreeSet<u64>,
@@ -84,7 +84,8 @@ pub(super) struct Job {
     pub(super) unmade: u64,
     /// Number of sectors that bad-block logs named when the job last looked.
     pub(super) named: u64,
-    /// Bands that clients read ahead of the job; every second piece of work is one of these bands.
+    /// Bands that clients read ahead of the job; every second background work is one of these
+    /// bands.
     pub(super) wanted: VecDeque<u64>,
     pub(super) takes_wanted: bool,
     /// The range that was recovered last ahead of its turn.
@@ -152,8 +153,8 @@ impl Job {
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
     }
 
-    /// The next band that a client has read. At most every second piece of work is such a band, so
-    /// that the job reaches its end.
+    /// The next band that a client has read. At most every second background work is such a band,
+    /// so that the job reaches its end.
     pub(super) fn wanted(&mut self) -> Option<u64> {
         self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
         if !self.takes_wanted {
@@ -264,8 +265,8 @@ impl Job {
         self.has_room(context.regions.shards()) && is_left
     }
 
-    /// The array's sector at the job's sector `at`, and the number of sectors that follow in one
-    /// piece of work. `None` if the job's sector holds no data.
+    /// The array's sector at the job's sector `at`, and the number of sectors from there on for one
+    /// background work. `None` if the job's sector holds no data.
     pub(super) fn place(&self, context: &JobsContext<'_>, at: u64) -> Option<(LogicalSector, u64)> {
         let work_sectors = u64::from(context.work_sectors);
         let (first, sectors) = match (context.geometry, self.axis) {

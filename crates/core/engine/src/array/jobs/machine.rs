@@ -22,7 +22,7 @@ use crate::work::{Fate, Finding, Outcome, Task, Work};
 /// rotten member would otherwise cause a report for each stripe.
 const FINDINGS_TOLD_MAX: u32 = 1000;
 
-/// The most waiting ranges that clients read and that jump the queue.
+/// The most waiting ranges that jump the queue because clients read them.
 const WANTED_MAX: usize = 16;
 /// The most ranges recovered ahead of the job: each is an entry in every view.
 const AHEAD_MAX: usize = 1024;
@@ -82,9 +82,9 @@ pub(in super::super) struct Jobs {
     wanted: Option<(JobKind, bool)>,
     allowance: RemainingAllowance,
     flow: JobFlow,
-    /// The kind of a job that failed: no such job begins before the state changes.
+    /// The kind of a job that failed: no job of that kind begins before the array's state changes.
     refused: Option<JobKind>,
-    /// Members were filled, so that ranges which other members' logs name may be computable now.
+    /// Members were filled, so the ranges in other members' bad-block logs may be computable now.
     remakes: bool,
 }
 
@@ -340,7 +340,7 @@ impl Jobs {
         progress
     }
 
-    /// The next piece of work, and its shard; `None` if the next sectors hold no data.
+    /// The next background work, and its shard; `None` if the next sectors hold no data.
     pub(in super::super) fn ask(
         &mut self,
         now: Instant,
@@ -393,7 +393,7 @@ impl Jobs {
         Some((context.regions.shard_of(owner), work))
     }
 
-    /// Takes the outcome of a piece of work. Returns a sector that the work could not compute.
+    /// Takes the outcome of a background work. Returns a sector that the work could not compute.
     pub(in super::super) fn work_done(
         &mut self,
         now: Instant,
@@ -484,9 +484,9 @@ impl Jobs {
         None
     }
 
-    /// Notes that a client reads a range that a member in recovery lacks. The job recovers the
-    /// range before its turn, so that the next read takes one member. Only on levels with parity:
-    /// on other levels a read always takes one member.
+    /// Notes that a client reads a range which is not recovered yet. The job recovers the range
+    /// before its turn, so that the next read takes one member. Only on levels with parity: on
+    /// other levels a read always takes one member.
     pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
         let Some(job) = &mut self.job else { return };
         if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
@@ -509,7 +509,7 @@ impl Jobs {
         Some((job.targets.clone(), range))
     }
 
-    /// Notes a shard's report that it cannot compute a range that a member lacks.
+    /// Notes that a shard cannot compute a range for a member.
     pub(in super::super) fn lacks(&mut self, id: WorkId, member: MemberId, range: BadRange) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.lacks.entry(id).or_default().push((member, range));

@@ -86,9 +86,9 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let turns_active = opens && may_write && on_disk == Activity::Clean;
     let closes = free && shared.may_be_clean && is_open;
     let closes_for_logs = closes && matches!(log_change, LogChangeStage::Wanted { .. });
-    // An update that is written only once leaves a member that missed it one event behind, as if
-    // that member had missed no write. So no flush is answered before the second time (I8). The
-    // second time comes at once, or with the next update if that is near.
+    // If an update is written only once, a member without it is one event behind, as if it had
+    // missed no write. So no flush is answered before the second time (I8). The second time comes
+    // at once, or with the next update if that is near.
     let is_followed = !is_open || shared.stopping && on_disk == Activity::Active;
     let says_again = shared.to_say_again && (shared.flush_ended || !is_followed);
     // Draining writes may wait for room in the journal; once they have it, the gate closes again.

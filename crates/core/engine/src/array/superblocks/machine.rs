@@ -395,7 +395,7 @@ impl Superblocks {
         self.absent = false;
         let is_moved = changes != self.changes;
         self.changes = changes;
-        // An update that began before a member's recovery ended does not record that member as up
+        // If an update began before a member's recovery ended, it does not record that member as up
         // to date.
         let is_said = |(member, _): &mut (MemberId, Slot)| {
             state.recovered.iter().all(|(unfinished, _)| unfinished != member)

@@ -57,7 +57,7 @@ struct WorkEntry {
     range: Range,
     phase: Phase,
     outstanding: u32,
-    /// Requests at members that have left, which may still use the entry's blocks.
+    /// Requests in flight at members that have left. They may still use the entry's blocks.
     orphans: u32,
     copies: SmallVec<[Copy; 4]>,
     /// Sectors where the first copy that was read is wrong and a later copy is right; with the
@@ -656,7 +656,7 @@ impl Background {
         entry.phase == Phase::Written && entry.task() == Task::Replace
     }
 
-    /// Notes that a request of the work at an entry stays in flight at a member that left.
+    /// Notes that a member has left with a request of this entry in flight.
     pub(in super::super) fn hold(&mut self, number: u32) {
         self.entries[number as usize].orphans += 1;
     }

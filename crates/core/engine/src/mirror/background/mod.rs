@@ -10,17 +10,17 @@
 //!   lock ▶ read ▶ compare ▶ write the copies that differ ▶ unlock ▶ next run
 //! ```
 //!
-//! *Which copy is believed.* A client may have read any sector of copies that differ, and got the
-//! first readable copy, in md's order ([`super::choice`]). So the other copies are made to agree
-//! with that one. If the first copy cannot be read, the run is repeated in halves, until only the
-//! sectors that are unreadable themselves come from the next copy. Where copies agree any will do,
-//! and a copy on a member that sits out is read last.
+//! *Which copy is believed.* Where copies differ, a client may have read the first readable copy,
+//! in md's order ([`super::choice`]). So the other copies are made to agree with that one. If the
+//! first copy cannot be read, the run is repeated in halves, until only the sectors that are
+//! unreadable themselves come from the next copy. Where copies agree any will do, and a copy on a
+//! member that sits out is read last.
 //!
 //! *Which copy is wrong.* If copies were in agreement and three or more can be read, each sector is
 //! voted on ([`crate::rot`]). If the task repairs, outvoted copies are written from one of the
-//! majority. All are read and compared a second time before the range is unlocked. Two copies that
-//! differ do not show which is wrong, and stay. A copy that cannot be read is written from the
-//! other copies, unless these differ.
+//! majority. All are read and compared a second time before the range is unlocked. If only two
+//! copies can be read and they differ, either may be wrong, and both stay. A copy that cannot be
+//! read is written from the other copies, unless these differ.
 //!
 //! # Invariants
 //! - Sectors without a majority are not written [check: two_copies_are_never_guessed_at].

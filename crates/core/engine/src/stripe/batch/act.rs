@@ -29,7 +29,7 @@ use crate::request::Fault;
 use crate::sectors::{Extent, SectorSet};
 use crate::slab::Slab;
 
-/// The state, outside its stripe, that a batch changes.
+/// The parts of the shard that a batch changes, other than its stripe.
 pub(in super::super) struct Effects<'a> {
     pub(in super::super) number: u32,
     /// The frame of the batch. Its number names the batch's blocks, computations and log entries.
@@ -115,8 +115,8 @@ impl Stripe {
         }
     }
 
-    /// The number of writes at the front of the queue that all have their intent, or that all lack
-    /// intent.
+    /// The number of writes at the front of the queue that agree: all have their intent, or all
+    /// lack it.
     fn alike(&self) -> usize {
         let has_intent = self.has_intent();
         self.queue.iter().take_while(|work| work.lacks_intent != has_intent).count()

@@ -176,7 +176,8 @@ impl Content {
         (place < self.ends.len()).then_some(place)
     }
 
-    /// The straight part of a data column at `place`. `None` if the column's block has the bytes.
+    /// The straight part of a data column at `place`. `None` if the column's block holds the bytes
+    /// at `place`.
     pub(super) fn straight_at(&self, index: u16, place: u32) -> Option<&Part> {
         let parts = self.of(index);
         let part = parts.get(parts.partition_point(|part| part.extent.end() <= place))?;

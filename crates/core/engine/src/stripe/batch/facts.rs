@@ -80,8 +80,8 @@ fn make_plan<'a>(
     context: &BatchContext<'_>,
     planner: &'a mut Planner,
 ) -> Option<&'a Plan> {
-    // Members that sit out are not read if that is avoidable. In sectors that no client has
-    // written, their bytes may differ from those that parity gives. New parity must fit the
+    // Members that sit out are not read if that is avoidable. But in sectors that no client has
+    // written, members' bytes may differ from what parity gives, and new parity must fit the
     // members' bytes.
     let sits_out = |slot: Slot| context.clocks.sits_out(slot);
     if context.clocks.is_any_out() && context.is_synced {

@@ -307,7 +307,7 @@ impl Stripe {
     }
 
     /// Called when superblocks allow writes to the region. Returns the queued work that waited for
-    /// that.
+    /// superblocks.
     pub(in super::super) fn grant_intent(
         &mut self,
         has_intent: impl Fn(PieceKey) -> bool,
@@ -366,8 +366,8 @@ impl Stripe {
         self.slots().filter(move |slot| self.column(*slot).state == state)
     }
 
-    /// Whether a request of the batch is at a member that sits out, or its answer waits for
-    /// superblocks, which every member must take.
+    /// Whether a request of the batch is at a member that sits out, or the batch's answer waits for
+    /// superblocks. Every member must write these, also one that sits out.
     pub(in super::super) fn is_stuck(&self, clocks: &Clocks) -> bool {
         if self.batch.is_none() || !clocks.is_any_out() {
             return false;

@@ -42,7 +42,7 @@ pub(super) enum StartCondition {
     ForBatch,
 }
 
-/// The result of a read that ended, or of a read that the other members cannot serve.
+/// The result of a read: it has ended, or the other members cannot serve it.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Outcome {
     /// The read begins again, from the start.
@@ -235,7 +235,7 @@ impl Reconstruct {
         !self.free.is_empty() && self.wanted < READS_MAX
     }
 
-    /// Notes that a member which left still has a request of the read at `place` in flight.
+    /// Notes that a member has left with a request of the read at `place` in flight.
     pub(in super::super) fn hold(&mut self, place: u32) {
         self.reads[place as usize].orphans += 1;
     }

@@ -89,7 +89,8 @@ pub(super) struct Read {
     /// The sector of the stripe unit at which the read's blocks begin.
     pub(super) shift_sectors: u32,
     pub(super) outstanding: u32,
-    /// Number of requests at members that have left, which may still access the read's blocks.
+    /// Number of requests in flight at members that have left. These may still access the read's
+    /// blocks.
     pub(super) orphans: u32,
     /// The plan by which the read goes on once its columns are in; `None` if it must be planned
     /// again.

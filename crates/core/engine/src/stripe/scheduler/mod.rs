@@ -66,8 +66,8 @@ use crate::tuning::{CacheMode, Tuning};
 /// Stripes of a shard that are kept under way while much is dirty. Each member then has about as
 /// many requests as disks and solid-state drives serve best. More would delay clients' reads.
 const UNDER_WAY: u32 = 32;
-/// The number of [`UNDER_WAY`] that is reserved for stripes that were sent off, however many other
-/// stripes are under way or wait. So answered writes reach the members under any load.
+/// The share of [`UNDER_WAY`] for stripes that were sent off, however many other stripes are under
+/// way or wait. So answered writes reach the members under any load.
 const SENT_OFF: u32 = 8;
 
 /// The condition under which a stripe with work may begin.

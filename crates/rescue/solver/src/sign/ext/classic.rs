@@ -84,7 +84,7 @@ struct List {
     count: u64,
 }
 
-/// Block lists that were seen, by their place, which is right before the first block that a list
+/// The block lists seen, by place. A list's place is right before the first block that the list
 /// names.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {

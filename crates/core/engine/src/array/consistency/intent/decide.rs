@@ -37,8 +37,8 @@ pub(in super::super) enum Sweep {
 pub(in super::super) struct Facts {
     /// The bitmap is in a file that is no longer written: superblocks must record that.
     pub(in super::super) is_leaving: bool,
-    /// Bits that shards wait for are durable, and so is the loss of each member that failed to
-    /// write them.
+    /// Bits that shards wait for are durable. If members failed to write them, superblocks record
+    /// their loss durably.
     pub(in super::super) is_granted: bool,
     pub(in super::super) is_out: bool,
     /// Shards or superblocks wait for bits in members' bitmaps, or bits must be cleared there.

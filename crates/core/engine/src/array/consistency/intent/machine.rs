@@ -26,7 +26,7 @@ pub(in super::super) struct IntentContext {
     pub(in super::super) may_clear: bool,
     /// A member is out, and no superblock records that.
     pub(in super::super) has_unrecorded: bool,
-    /// The bitmap is in a file that is no longer written, and superblocks do not record that yet.
+    /// The bitmap's file is no longer written, and superblocks do not record that yet.
     pub(in super::super) is_leaving: bool,
     /// Superblocks allow writes to members, so that shards can use the bits.
     pub(in super::super) takes_writes: bool,
@@ -53,7 +53,7 @@ enum AreaContent {
     Void,
     /// The bitmap, under a superblock that says *stale*.
     Made,
-    /// The bitmap, in a state since the moment at which it was last believed.
+    /// The bitmap as it was believed last, or newer.
     Sound,
 }
 
@@ -171,8 +171,8 @@ impl Intent {
         self.lockless.is_some()
     }
 
-    /// For a lockless bitmap: the bits of sectors that a job must make agree though no write was
-    /// interrupted there, and the bits of sectors that no check compares.
+    /// For a lockless bitmap, two sets of bits. First the sectors that a job must make agree though
+    /// no write was interrupted there, second the sectors that no check compares.
     pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;
         Some((lockless.due(), lockless.shown()))
@@ -194,9 +194,9 @@ impl Intent {
         }
     }
 
-    /// Bits of the sectors that a new member needs: those of writes that it may have missed, if
-    /// these are known, without sectors that no client has written. `None` if the member needs all
-    /// sectors.
+    /// Bits of the sectors that a new member needs: the bits of writes that the member may have
+    /// missed, or all bits if these are unknown; without bits of sectors that no client has
+    /// written. `None` if the member needs all sectors.
     pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
         let missed = events.and_then(|events| self.missed_since(events)).cloned();
         let Some(lockless) = &self.lockless else { return missed };
@@ -260,8 +260,9 @@ impl Intent {
         is_behind || members.any(|member| !self.imaged.contains(&member))
     }
 
-    /// Bits of all sectors that a member may lack which was in the array until this event count.
-    /// `None` if such bits may have been cleared since. No bit is cleared while a member is away.
+    /// For a member that left the array at this event count: the bits of all sectors that the
+    /// member may lack. `None` if such bits may have been cleared since. No bit is cleared while a
+    /// member is away.
     pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
         // md keeps no `events_cleared` for a lockless bitmap, and writes 0.
         let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;

@@ -43,7 +43,7 @@ impl Record {
 pub struct JournalLook {
     /// The journal's device.
     pub member: MemberId,
-    /// Sectors of the ring that hold records which count, or that are not free yet.
+    /// Sectors of the ring that are not free: with records that count, or not freed yet.
     pub used_sectors: u64,
     /// Sectors of the ring.
     pub ring_sectors: u64,
@@ -70,9 +70,9 @@ pub(in super::super) struct Journal {
     stage: Stage,
     /// Waiting batches with their rows, in order of arrival.
     wanted: VecDeque<(Ticket, Vec<JournalRow>)>,
-    /// The piece of a record that is in flight.
+    /// The part of a record that is in flight.
     out: Option<JournalPiece>,
-    /// The record whose other piece follows.
+    /// The record whose second part is still to be written.
     rest: Option<Arc<JournalRecord>>,
     has_failed: bool,
 }
@@ -140,8 +140,8 @@ impl Journal {
         needed < self.area.ring_sectors
     }
 
-    /// The number of records at the tail that are over, without the last durable record, which
-    /// stays.
+    /// The number of records at the tail that are over. The last durable record does not count, as
+    /// it stays.
     fn over(&self) -> usize {
         let over = self.records.iter().take_while(|record| record.is_over()).count();
         let is_next_durable = self.records.get(over).is_some_and(|next| next.is_durable);
@@ -263,7 +263,8 @@ impl Journal {
         self.begin(record, false)
     }
 
-    /// Notes that a piece is durable, or failed; returns the record's next piece.
+    /// Notes that a part of a record is durable, or failed; returns the record if its second part
+    /// follows.
     pub(in super::super) fn is_written(&mut self, is_well: bool) -> Option<Arc<JournalRecord>> {
         assert!(self.out.take().is_some(), "it was being written");
         if let Some(rest) = self.rest.take().filter(|_| is_well) {

@@ -366,8 +366,7 @@ impl ParityLogs {
         }
     }
 
-    /// The records that give these members' logs the content that an update needs, if a log lacks
-    /// it.
+    /// The records that an update needs in these members' logs, if a log lacks its record.
     pub(in super::super) fn make(
         &mut self,
         members: impl Iterator<Item = MemberId>,
