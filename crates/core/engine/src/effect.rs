@@ -227,8 +227,8 @@ pub enum CachedContent {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
-    /// The view with this epoch closed the gate, and earlier writes wait for writes that wait for
-    /// the gate to open.
+    /// The view with this epoch closed the gate, and some earlier writes cannot end before it
+    /// opens: they wait for writes that have not begun.
     HeldUp {
         /// The view's epoch.
         epoch: u64,
@@ -237,9 +237,9 @@ pub enum Report {
     WantBits {
         /// The bitmap.
         bitmap: BitmapId,
-        /// First bit.
+        /// First awaited bit.
         from: u64,
-        /// The bit after the last.
+        /// The bit after the last awaited one.
         to: u64,
     },
     /// Answer to [`crate::Shard::handle_touched_query`]: the bits of all writes since the last
@@ -264,9 +264,9 @@ pub enum Report {
     WrittenAgain {
         /// The bitmap.
         bitmap: BitmapId,
-        /// First mark of those sectors.
+        /// First mark of the written sectors.
         from: u64,
-        /// The mark after the last.
+        /// The mark after the last one of the written sectors.
         to: u64,
     },
     /// All writes before a revocation ([`crate::array::IntentView::revocation`]) have ended.
@@ -329,7 +329,7 @@ pub enum Report {
     Unmended {
         /// The failure, which names the member.
         cause: Cause,
-        /// First of those sectors, in the member's data area.
+        /// First of the rewritten sectors, in the member's data area.
         start: MemberSector,
         /// Number of sectors.
         sectors: u32,
@@ -420,7 +420,7 @@ pub struct LogTicket(pub u32);
 pub struct Pace {
     /// Reads that completed.
     pub completed: u32,
-    /// Mean duration of those reads, in nanoseconds.
+    /// Mean duration of the completed reads, in nanoseconds.
     pub mean_ns: u64,
     /// Age of the oldest read in flight in nanoseconds, or of the oldest write beyond its hold-back
     /// time; 0 if there is none.

@@ -96,8 +96,8 @@ fn note(sets: &mut SmallVec<[(Column, SectorSet); 1]>, column: Column, set: Sect
 pub struct CopyVerdict {
     /// Sectors that are wrong, by copy.
     pub wrong: SmallVec<[(u16, SectorSet); 1]>,
-    /// Sectors where the first copy that was read is wrong and a later copy is right; with the
-    /// place of that later copy.
+    /// Sectors where the first copy read is wrong and a later copy is right, each with the place of
+    /// the right copy.
     pub right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and none has a majority.
     pub tied: SectorSet,

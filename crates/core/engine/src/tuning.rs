@@ -58,8 +58,8 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// Sectors of a block, which is the stripe unit on levels with parity. Background work has at
-    /// most so many sectors.
+    /// Sectors of a block, and the most sectors of one background work. On levels with parity this
+    /// is the stripe unit.
     #[must_use]
     pub fn block_sectors(&self, geometry: &Geometry) -> u32 {
         match geometry {

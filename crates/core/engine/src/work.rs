@@ -201,7 +201,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Candidates of these slots, in order.
+    /// Names these slots as candidates, in order.
     #[must_use]
     pub fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
         let mut candidates = Self { named: [Slot(0); CANDIDATES_MAX], count: 0 };

@@ -83,9 +83,9 @@ pub enum GeometryError {
     SizesUnequal {
         /// First slot that differs from slot 0.
         slot: Slot,
-        /// Sectors of that slot.
+        /// Sectors of the member in `slot`.
         sectors: u64,
-        /// Sectors of slot 0.
+        /// Sectors of the member in slot 0.
         expected: u64,
     },
     /// The member has no room for even one chunk (raid10: one chunk of every far copy).

@@ -11,7 +11,7 @@
 //!   raid6 only     8 ddf-zero-restart  9 ddf-N-restart     10 ddf-N-continue
 //!                 16..20 as 0..4 on all slots but the last, which is Q's
 //!   raid10         bits 0-7 near copies, bits 8-15 far copies, bit 16 far copies are offset copies
-//!   raid0          1 original, 2 alternate (they differ for members of unequal size), 0 not said
+//!   raid0          1 original, 2 alternate (they differ for members of unequal size), 0 not given
 //! ```
 
 use alloc::format;

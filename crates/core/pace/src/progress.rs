@@ -27,10 +27,10 @@
 //!
 //! A turning disk is half as fast at its end as at its beginning. So an estimate from any window is
 //! a fifth too low in the middle. The estimate assumes that the rate goes on falling if it has
-//! fallen from each quarter of the work to the next. No single step may be most of that fall. The
-//! fall must be no more than that of a disk over its whole length. The assumed rate never goes
-//! below 0.4 of the first byte's rate. A load that came is one step. A load that comes and goes
-//! lets the rate fall three times in a row by chance in one of 24 cases.
+//! fallen from each quarter of the work to the next. No single step may be most of the rate's fall.
+//! The rate must fall by no more than a disk's does over its whole length. The assumed rate never
+//! goes below 0.4 of the first byte's rate. A load that came is one step. A load that comes and
+//! goes lets the rate fall three times in a row by chance in one of 24 cases.
 //!
 //! # No figure
 //!
@@ -66,13 +66,13 @@ const FALL_MAX: f64 = 0.65;
 const STEP_MAX: f64 = 0.6;
 /// A disk's inner tracks are at least this part as fast as its outer ones.
 const INNER: f64 = 0.4;
-/// The remaining work is divided into this many parts, whose times are summed up.
+/// The remaining time is the sum of the times of this many parts of the remaining work.
 const PARTS: u32 = 64;
 
 /// The remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemainingTime {
-    /// So many seconds.
+    /// The job will be done in so many seconds.
     Seconds(u64),
     /// More than a hundred days.
     Long,

@@ -204,8 +204,8 @@ fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'
         .min_by_key(|candidate| candidate.superblock.device.number)
 }
 
-/// The members with most events, without superseded members and members of an older update. All of
-/// them if they supersede each other in a circle.
+/// The members with most events, without superseded members and members of an older update. If all
+/// members with most events supersede each other in a circle, all of them.
 fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
     let counts = || active().map(|candidate| candidate.events());
@@ -240,7 +240,7 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
 /// md and braid count one event back when the array turns clean. A member that misses this update
 /// stays at the higher count. The update that puts the member out brings the others to that same
 /// count again. So the others are later: the member's table has the others in, and the others'
-/// tables have the member out. (If two members call each other out, no rule tells which member is
+/// tables have the member out. (If two members call each other out, no rule shows which member is
 /// right.)
 fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {

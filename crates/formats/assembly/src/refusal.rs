@@ -91,7 +91,7 @@ pub enum JournalFault {
     /// Several devices claim to be the journal.
     #[error("several devices say that they are the journal: {}", .labels.join(", "))]
     Several {
-        /// The labels of these devices.
+        /// The labels of the devices that claim to be the journal.
         labels: Vec<String>,
     },
     /// The journal device took updates that no member here took, so the journal's stripes are newer

@@ -241,8 +241,8 @@ impl Reshaping {
         self.at_risk = Some(around).filter(|range| !range.is_empty());
     }
 
-    /// The whole rows, ahead of the checkpoint, that md may have had in hand while it was at any of
-    /// these sectors.
+    /// The whole rows ahead of the checkpoint that md may have been moving while its position was
+    /// in `sectors`.
     #[must_use]
     pub fn around(&self, sectors: &Range<u64>) -> Range<u64> {
         let ahead = self.ahead_of_checkpoint();

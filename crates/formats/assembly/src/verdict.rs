@@ -189,9 +189,9 @@ pub enum Reason {
     SaysFaulty,
     /// The member belongs to another array than the assembled one, or to one of several.
     OtherArray {
-        /// The UUID of that array.
+        /// The UUID of the member's array.
         uuid: [u8; 16],
-        /// The name of that array.
+        /// The name of the member's array.
         name: String,
     },
     /// Nothing was recognised on the device.

@@ -19,7 +19,7 @@
 //!
 //! mdadm leaves the bytes to the first kernel and sets the flag *first use*. The chunk is then the
 //! smallest one from 64 KiB up whose marks fit into the reserved sectors. All marks start as
-//! unwritten, or as clean where a second flag says so.
+//! unwritten, or, with a second flag, as clean.
 
 use std::mem::{offset_of, size_of};
 

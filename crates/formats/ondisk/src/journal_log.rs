@@ -385,7 +385,8 @@ mod tests {
         ring[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Writes one meta block with blocks of data of these bytes; returns the place of the next.
+    /// Writes one meta block, and a block of data for each byte in `data`, filled with that byte.
+    /// Returns the place of the next meta block.
     fn write(ring: &mut [u8], position: u64, sequence: u64, data: &[u8]) -> u64 {
         let payload = |byte: &u8| JournalPayload::Data {
             location: u64::from(*byte) * 8,

@@ -158,7 +158,7 @@ pub enum PplLogError {
     /// A record that counts in addition to the newest is missing or damaged.
     #[error("record {generation}, which counts, is not whole")]
     Broken {
-        /// The generation of that record.
+        /// The generation of the missing or damaged record.
         generation: u64,
     },
     /// The log is outside the device, or is too small for a header.

@@ -86,7 +86,8 @@ fn ext(bytes: &[u8]) -> Option<(&'static str, RecordedFacts)> {
     Some((name, facts))
 }
 
-/// xfs: `sb_blocksize`, `sb_dblocks`. The superblock does not tell whether its log is empty.
+/// xfs: `sb_blocksize`, `sb_dblocks`. The superblock does not show whether the file system's log is
+/// empty.
 fn xfs(bytes: &[u8]) -> Option<RecordedFacts> {
     let block_bytes = u64::from(be32(bytes, 4)?);
     let is_sane = block_bytes.is_power_of_two() && (512..=65536).contains(&block_bytes);

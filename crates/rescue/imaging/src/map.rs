@@ -70,7 +70,7 @@ pub enum MapError {
     /// The map names bytes that the disk does not have.
     #[error("it goes up to byte {end}, beyond the size of {size_bytes}")]
     Beyond {
-        /// The end of these bytes.
+        /// The end of the range that goes beyond the disk.
         end: u64,
         /// Bytes of the disk.
         size_bytes: u64,

@@ -1,8 +1,9 @@
-//! The overlays of an array: a folder with two files for each member, and a list of those that
-//! belong together (`overlay_list`).
+//! The overlays of an array: a folder with two files for each member, and a list of the overlays
+//! that belong together (`overlay_list`).
 //!
 //! An overlay is named by a checksum of its member at creation. So it is found under any device
-//! name, and not found after a write to the member, which makes it useless; the refusal says so.
+//! name, and not found after a write to the member. Such a write makes the overlay useless, and the
+//! refusal says so.
 //!
 //! Overlays of different moments would show a mixture that no client ever wrote. So a missing,
 //! older or changed overlay is refused by name, and the array can still be read without its member

@@ -119,7 +119,8 @@ fn of_array(superblocks: &[DiskSuperblock<'_>], blank: &BTreeSet<usize>) -> Vec<
             Role::Faulty | Role::Journal => {}
         }
     }
-    // A blank disk does not tell where its data begins, so the other members' place is assumed.
+    // A blank disk does not show where its data begins, so the other members' data offset is
+    // assumed.
     without_slot.extend(blank.iter().map(|disk| SlotData { disk: *disk, ..slot_data(newest) }));
     let mut arrangements =
         vec![in_slots.iter().map(|entry| entry.map(slot_data)).collect::<Vec<_>>()];

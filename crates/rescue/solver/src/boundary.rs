@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!   first (right up to the boundary)    . . + . + . . + . + | x   x     x       +  a structure is at its place, and not in the other reading
-//!   second (right from there on)          x     x   x       | . + . + . . + .   x  the same, on the wrong side of this boundary
+//!   second (right from there on)          x     x   x       | . + . + . . + .   x  such a structure on the wrong side of this boundary
 //!                                                     between
 //! ```
 //!
 //! Both readings are devices of the whole array. Where the two give the same bytes, the boundary
-//! does not matter. Elsewhere the content tells: structures that hold their own address, and places
-//! that file systems describe. Each such sector is a vote for one reading. The boundary has the
-//! fewest votes on its wrong side. Single votes may be wrong, so boundaries that are nearly as good
-//! count too, and the answer is a range.
+//! does not matter. Elsewhere the content shows the boundary: structures that hold their own
+//! address, and places that file systems describe. Each such sector is a vote for one reading. The
+//! boundary has the fewest votes on its wrong side. Single votes may be wrong, so boundaries that
+//! are nearly as good count too, and the answer is a range.
 //!
 //! The array is scanned as `scan` scans members, then more closely around the boundary, until a
 //! scan adds nothing.
@@ -48,7 +48,7 @@ pub struct Boundary {
     pub between: Range<u64>,
     /// The most likely sector: the middle of the stretch with the fewest votes on its wrong side.
     pub likely: u64,
-    /// The number of places that tell the readings apart.
+    /// The number of places whose content is right in only one of the readings.
     pub places: usize,
     /// Sectors outside of `between` that hold their own address. That address is right only in the
     /// other reading.
@@ -64,7 +64,7 @@ struct BoundaryVote {
 }
 
 /// Finds the sector in `within` where the right reading changes: `first` before it, `second` from
-/// it on. `None` if the content does not tell.
+/// it on. `None` if the content does not show the place.
 #[must_use]
 pub fn boundary(
     (first, second): (&dyn Platter, &dyn Platter),

@@ -36,7 +36,7 @@ impl<'a> CachedPlatter<'a> {
         });
         match page {
             Some(page) => bytes.copy_from_slice(&page[skipped..skipped + bytes.len()]),
-            // If the page cannot be read whole, single sectors of it may still be readable.
+            // A page that cannot be read whole may still have readable sectors.
             None => return self.member.read(sector, bytes),
         }
         true

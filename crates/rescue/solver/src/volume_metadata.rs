@@ -3,7 +3,7 @@
 use crate::bytes::SECTOR;
 use crate::sign::{Volume, Walk, btrfs, ext, table, xfs};
 
-/// A volume's metadata that tells where its other structures are.
+/// The metadata of a volume with the places of its other structures.
 #[derive(Debug, Clone)]
 pub(crate) enum VolumeMetadata {
     Ext(Box<ext::ExtSuperblock>, Option<ext::Tables>),

@@ -14,7 +14,7 @@
 //! last.
 //!
 //! ```text
-//!   spare ──superblocks say so──▶ replacement ──filled, and said so─▶ in the slot, which the old member leaves
+//!   spare ──superblocks say so──▶ replacement ──filled, recorded────▶ in the slot, which the old member leaves
 //!                                     │  └──the old member fails──▶ in the slot, to be recovered from where it is
 //!                                     └──it fails─────────────────▶ out; the old member stays
 //! ```

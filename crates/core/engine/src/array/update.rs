@@ -2,7 +2,8 @@
 //! `event_count.rs` decides its event count.
 //!
 //! Every driver writes superblocks this way. The driver supplies the time, one for all members of
-//! an update. If a member and an old copy of it have equal event counts, the time tells them apart.
+//! an update. If a member and an old copy of it have equal event counts, the time shows which is
+//! older.
 
 use std::sync::Arc;
 
@@ -171,8 +172,8 @@ impl UpdateTimes {
     }
 
     /// The time of the update with this count. An update with the last count has the last time. A
-    /// later one has `now`, or if the clock went back a time just after the last. The counts of two
-    /// updates in a row differ.
+    /// later update has `now`, or, if the clock went back, a time just after the last time. The
+    /// counts of two updates in a row differ.
     pub fn of(&mut self, events: u64, now: Timestamp) -> Timestamp {
         if self.events != events {
             *self = Self { events, time: now.max(self.time.next()) };

@@ -14,7 +14,7 @@ use rangemap::RangeSet;
 use super::decide::{Count, Decision, Facts, Phase, decide};
 use super::plan::{Column, EntryError, Part, parts};
 
-/// The most sectors of a step: memory holds so many for each slot.
+/// The most sectors of a step: memory holds this many sectors for each slot.
 const STEP_SECTORS: u64 = 256;
 
 /// A member in a slot.

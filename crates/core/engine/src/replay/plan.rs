@@ -69,7 +69,8 @@ pub enum EntryError {
         /// First sector of the range, in the array.
         data_sector: u64,
     },
-    /// The entry's parity slot has no parity of that row, or the log belongs to another member.
+    /// The entry's parity slot has no parity of the entry's row, or the log belongs to another
+    /// member.
     #[error("it is about parity of slot {claimed}, and its row has it in slot {expected}")]
     ParitySlot {
         /// P's slot by the entry.

@@ -15,8 +15,8 @@ const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhe
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
-    /// Partial parity of an entry in the slot's log. `sectors` count from the first sector of that
-    /// partial parity.
+    /// Returns partial parity of an entry in the slot's log. `sectors` count from the first sector
+    /// of the entry's partial parity.
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8];
     /// Writes sectors of a member's data.
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool;

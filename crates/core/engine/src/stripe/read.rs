@@ -138,8 +138,8 @@ impl Stripes {
         }
     }
 
-    /// Begins reconstructing reads, and handles the outcomes of finished ones. True if it did any
-    /// of these.
+    /// Begins reconstructing reads, and handles the outcomes of finished ones. True if any read
+    /// began or was finished.
     #[inline]
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
         !self.reads.is_quiet() && self.serve_those_that_can(common)

@@ -469,8 +469,8 @@ impl Governor {
             self.floor.wait_ns(piece),
             self.ceiling.wait_ns(piece),
         ];
-        // Bytes that may not begin now may begin at the earliest of these times, or when bytes in
-        // flight end.
+        // If no bytes may begin now, the earliest of these times may change that, or the end of
+        // bytes in flight.
         let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
         let wait_ns = wait_ns.map_or(ASK_MAX_NS, |wait_ns| wait_ns.min(ASK_MAX_NS));
         Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }

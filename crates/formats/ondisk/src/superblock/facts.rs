@@ -354,7 +354,7 @@ pub struct StateFacts {
     /// The time of this superblock's update.
     pub update_time: Timestamp,
     /// If the writer's own parity log covers all doubtful stripes ([`crate::own_log`]), the log's
-    /// home. md clears the stamp that says so with its next update.
+    /// home. md's next update clears the stamp that records this home.
     pub log_counts: Option<LogHome>,
     /// Redundancy is right before this sector; `u64::MAX` means everywhere (the array is clean).
     pub resync_offset: u64,

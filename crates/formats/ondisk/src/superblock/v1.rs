@@ -171,8 +171,8 @@ impl<'a> UnvalidatedV1<'a> {
         (version.is_v1() && u32::from_le_bytes(*magic) == MAGIC).then_some(Self { bytes, version })
     }
 
-    /// Checks everything and makes a superblock of it. `device_bytes` is the size of the device,
-    /// `found_bytes` the byte offset of these bytes.
+    /// Checks all fields and makes a superblock of them. `device_bytes` is the size of the device,
+    /// `found_bytes` the superblock's byte offset on it.
     ///
     /// # Errors
     /// The first fault, in the order: length, version, checksum, place, then field by field.

@@ -12,6 +12,7 @@
 //!      └──────────────────────────────── none is ◀───────────────────────────────────────────────────┘
 //! ```
 //!
+//! The states are those of `Stage`; *to be said* means that superblocks must record the change.
 //! Clients go on meanwhile. A new bitmap sets every bit that may be in use just then: all, if
 //! superblocks say active. It is durable on every member before a superblock names it, as for any
 //! update ([`super::intent`]); sweeps clear its bits later. A dropped bitmap is kept up to date

@@ -7,6 +7,7 @@
 //!      └────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! The states are those of `LogChange`; *to be said* means that superblocks must record the change.
 //! The change happens while no write is in flight. The gate closes, shards finish their writes,
 //! members are flushed and superblocks say clean, as when an array rests. The gate opens when the
 //! change is over; clients wait for that long. So no write is logged in part, or unlogged while

@@ -558,7 +558,7 @@ impl Background {
                 (Task::Replace, _) => SectorSet::EMPTY,
                 (_, State::Failed(FaultKind::Media)) => whole,
                 // The member's log forbids reads of the copy. The copy can be written, and must
-                // agree with the others.
+                // agree with the other copies.
                 (_, State::Unread) if is_recovered => whole,
                 _ => copy.lacks,
             };

@@ -5,7 +5,7 @@
 //! bit are resynced after a crash.
 //!
 //! ```text
-//!                 a shard asks            written to every member        shards are told
+//!                 a shard asks            written to every member        shards get it
 //!    clear ───────────────────▶ wanted ─────────────────────▶ durable ─────────────────▶ open: writes go on
 //!      ▲                                                          ▲                        │ no write there
 //!      │  members flushed; written to every member                └── a shard asks ──┐     ▼ from one sweep to the next
