@@ -135,8 +135,8 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Whether the member is healthy: on such a failure the array refuses writes and keeps the
-    /// member.
+    /// Whether the member is healthy in spite of this failure: then the array keeps the member, and
+    /// refuses writes.
     #[must_use]
     pub const fn spares_member(self) -> bool {
         matches!(self, Self::NoSpace | Self::Protected)

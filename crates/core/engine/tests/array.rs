@@ -366,7 +366,7 @@ fn long_superblocks_are_never_all_written_at_once() {
     }
 }
 
-/// The remaining waves are written all the same, without the member that failed meanwhile.
+/// After a member has failed in one wave, the other waves are written without that member.
 /// Otherwise the members of those waves would be two events behind the first wave after the next
 /// update.
 #[test]
@@ -709,8 +709,8 @@ fn logs_are_made_and_given_up_between_two_writes() {
         assert_eq!(told(&mut array, false, &mut epoch), ["Closed"]);
         array.handle_report(NOW, SHARD, Report::WantWrite);
         assert_eq!(told(&mut array, false, &mut epoch), [""; 0]);
-        // The write in flight waits for the later write: the gate lets that in, and then closes
-        // again.
+        // The write in flight waits for the later write, so the gate lets the later write in and
+        // then closes again.
         array.handle_report(NOW, SHARD, Report::HeldUp { epoch });
         assert_eq!(told(&mut array, false, &mut epoch), ["Open", "Closed"]);
         array.handle_report(NOW, SHARD, Report::WantWrite);
@@ -749,7 +749,7 @@ fn logging(place: impl Into<LogPlace>) -> (Array, u64) {
     (array, epoch)
 }
 
-/// Logs and writes a chunk of a row; returns the effects of the array for that.
+/// Logs and writes a chunk of a row; returns the array's effects.
 fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<String> {
     let parity_slot = u32::try_from(2 - row % 3).expect("one of three");
     let data_sector = row * 16 + column * 8;

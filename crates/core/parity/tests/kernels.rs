@@ -195,8 +195,8 @@ fn every_short_length() {
     }
 }
 
-/// Numbers of sources around those that kernels treat specially: without gaps, and with a gap at
-/// each place.
+/// The tested numbers of sources are near the numbers that kernels treat specially, without gaps,
+/// and with a gap at each place.
 #[test]
 fn every_count_of_sources_and_every_gap() {
     for count in 0..13 {
@@ -244,7 +244,7 @@ fn the_widest_stripe() {
     }
 }
 
-/// With this many sources kernels sum in several walks, and long blocks piece by piece.
+/// With this many sources kernels sum in several walks, and long blocks part by part.
 #[test]
 fn more_sources_than_are_read_side_by_side() {
     for length in [1, 4096, 3 * (16 << 10) + 133] {

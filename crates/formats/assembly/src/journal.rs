@@ -44,8 +44,8 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
 }
 
 /// The most events by which a journal device may be ahead of the members: one interrupted update
-/// may have reached the journal device alone. If it is two ahead, the members that those updates
-/// reached are missing.
+/// may have reached the journal device alone. If it is two ahead, two updates reached members that
+/// are missing here.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
 /// Whether the journal device saw updates that reached only missing members.

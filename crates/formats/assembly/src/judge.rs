@@ -196,8 +196,8 @@ fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Ca
     spares.iter().find(|spare| spare.superblock.device.number == number).copied()
 }
 
-/// The candidate with the newest superblock. Of several, the one with the lowest number, then with
-/// the first label; equally new members agree, or assembly refuses.
+/// The candidate with the newest superblock. Of several, the candidate with the lowest number, then
+/// with the first label: equally new members agree, or assembly refuses.
 fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'a>> {
     newest_members(group, accept_older)
         .into_iter()

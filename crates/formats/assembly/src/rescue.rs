@@ -237,8 +237,8 @@ fn superblock(member: &ProbedMember) -> Option<&Superblock> {
     member.probe.newest()
 }
 
-/// The index of the member whose superblock counts: of those in a slot, the one with most events,
-/// then with the lowest number.
+/// The index of the member whose superblock counts: of all members in a slot, the member with most
+/// events, then with the lowest number.
 fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize> {
     let in_slot = |index: &usize| verdicts[*index].verdict.slot().is_some();
     let rank = |index: &usize| {

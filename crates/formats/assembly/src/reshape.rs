@@ -31,7 +31,7 @@
 //! sectors from the position to the end of that section may be partly overwritten, and are at risk.
 //! In a reshape in place, all sectors ahead are in that section. md saves its position every ten
 //! seconds then. mdadm 4.2 on Linux 6.1 was seen to pass through a whole array in that time, when
-//! mdadm had copied only the first two pieces. A row has the same place in both shapes. So it is
+//! mdadm had copied only the first two parts. A row has the same place in both shapes. So it is
 //! whole in one of them unless md was at it, or a disk lost its cache when power failed. A caller
 //! that knows how far md got passes it on (`got_to`), and then only the rows that md had in hand
 //! there are at risk.
@@ -62,11 +62,11 @@ use crate::{ProbedMember, Refusal};
 /// A member that is at most this many events behind has missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
 /// Sectors of md's stripe cache on each member: 256 pages by default (`stripe_cache_size` in the
-/// kernel's `Documentation/admin-guide/md.rst`). A reshape needs four times the larger chunk. mdadm
-/// asks for more, to hold the piece that it copies at a time. Such a piece has at most this many
-/// sectors; on small members, at most a part of the member.
+/// kernel's `Documentation/admin-guide/md.rst`). A reshape needs four times the larger chunk.
 const CACHE_SECTORS: u64 = 256 * 8;
+/// The most sectors that mdadm copies at a time. mdadm asks for a cache that holds them.
 const COPIED_SECTORS: u64 = 65536;
+/// On small members, mdadm copies at most this part of the member at a time.
 const COPIED_PART: u64 = 16;
 
 /// A reshape and its progress.
@@ -102,7 +102,7 @@ fn newest(members: &[ProbedMember]) -> Option<&Superblock> {
 }
 
 impl Reshaping {
-    /// The reshape of these members' array; `None` if the array has none.
+    /// The reshape of these members' array; `None` if the array is in no reshape.
     ///
     /// # Errors
     /// If md has no such reshape.

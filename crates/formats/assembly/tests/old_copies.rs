@@ -1,5 +1,5 @@
-//! Old copies of members: those that superblocks reveal, those that a record reveals, and those
-//! that nothing reveals. One test for each row of the table in docs/on-disk.md.
+//! Old copies of members. Superblocks reveal some, the record others, and nothing reveals the rest.
+//! One test for each row of the table in docs/on-disk.md.
 
 use crate::kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 use braid_assembly::{
@@ -165,7 +165,8 @@ fn an_old_copy_from_while_md_was_writing_is_told_by_the_record_alone() {
     }
 }
 
-/// A member took an update that a power cut kept from the others, which then went on without it.
+/// A power cut let an update reach one member only. Then the other members went on without that
+/// member.
 #[test]
 fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
     let mut members = array(Level::Raid5, 4);

@@ -51,8 +51,8 @@ fn members_in(level: Level, states: &[State]) -> Vec<ProbedMember> {
     members
 }
 
-/// The expected choice of members: those with the highest counts that suffice, all members of one
-/// count together.
+/// The expected choice of members: those with the highest event counts, until they suffice. All
+/// members of one count come together.
 fn expected(level: Level, states: &[State]) -> Option<BTreeSet<usize>> {
     let needed = states.len() - if level == Level::Raid6 { 2 } else { 1 };
     let is_sound = |state: &State| matches!(state, State::Newest | State::Behind);

@@ -241,7 +241,8 @@ impl Map {
         }
     }
 
-    /// Reads bytes, piece by piece; `None` if any byte is lost or cannot be read.
+    /// Reads bytes, one contiguous run after the other; `None` if any byte is lost or cannot be
+    /// read.
     pub fn read(
         &self,
         offset: u64,

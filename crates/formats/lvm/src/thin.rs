@@ -227,7 +227,7 @@ fn add(runs: &mut Vec<Run>, (block, count, to): (u64, u64, Option<u64>)) -> Resu
 /// pool metadata. Outside of `wanted` all bytes of the map are lost.
 ///
 /// # Errors
-/// If the pool cannot be read, does not have this volume, or is in too many pieces.
+/// If the pool cannot be read, does not have this volume, or is scattered over too many runs.
 pub fn map(
     pool: &Pool,
     (device, size_bytes): (u64, u64),

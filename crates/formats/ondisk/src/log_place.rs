@@ -8,7 +8,7 @@ use crate::ppl::{PPL_HEADER_BYTES, PplPlace};
 
 /// Sectors of a header.
 pub const PPL_HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;
-/// The smallest log of either kind that is made: a header and 128 KiB.
+/// The smallest log that braid makes, md's kind or its own: a header and 128 KiB.
 pub const LOG_SECTORS_MIN: u16 = 8 + 256;
 const _: () = assert!(LOG_SECTORS_MIN as u64 == PPL_HEADER_SECTORS + 256);
 /// The size from which md uses an area as a ring: two headers with 128 KiB each.

@@ -9,21 +9,21 @@
 //!         answered(read or not)  ─▶ Map
 //! ```
 //!
-//! The disk may die at any time, so easy reads come first: large pieces, leaping ahead after a
-//! failure. Then come the edges of failed pieces, then the sectors between the edges, then retries
+//! The disk may die at any time, so easy reads come first: large reads, leaping ahead after a
+//! failure. Then come the edges of failed reads, then the sectors between the edges, then retries
 //! of bad sectors.
 //!
 //! ```text
-//!   copy     forwards, leaping further each time a piece fails; backwards, likewise; forwards, without leaps
+//!   copy     forwards, leaping further each time a read fails; backwards, likewise; forwards, without leaps
 //!            ++++++++????****????????++++        +++++***++++***+++++++++++
-//!   trim     from the front of a piece that failed to its first bad sector, then from its back to its last
+//!   trim     from the front of a failed read to its first bad sector, then from its back to its last
 //!            +++++*********++++                  +++++++-//////-+++
 //!   scrape   sectors between the edges, one by one
 //!   retry    bad sectors again, from both ends of the disk in turn
 //! ```
 //!
 //! Each failing read may cost a disk seconds, and some of its life. So no sector is read more often
-//! than the steps need: once in a piece, once alone, and once for each retry.
+//! than the steps need: once in a large read, once alone, and once for each retry.
 //!
 //! Source: the chapters "Algorithm" and "Mapfile structure" of GNU ddrescue's manual, for the
 //! states and the text.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// The most stretches of a map: those of a disk that fails everywhere would fill the memory.
+/// The most stretches of a map: without a limit, a disk that fails everywhere would fill the
+/// memory.
 pub const BLOCKS_MAX: usize = 1 << 20;
 /// The most bytes of a map's text, which has a line for each stretch.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
@@ -18,7 +19,7 @@ const SECTOR_BYTES: u64 = 512;
 pub enum State {
     /// The byte was not read yet.
     Untried,
-    /// A piece that contains the byte failed; which of the piece's sectors are bad is unknown.
+    /// A large read that contained the byte failed; which of its sectors are bad is unknown.
     Untrimmed,
     /// The byte is between two bad sectors, unread.
     Unscraped,

@@ -1,7 +1,7 @@
 //! Chooses the next read, so that most bytes come soonest and the disk suffers least.
 //!
-//! The order: easy pieces first, leaping over errors; then the edges of failed pieces; then single
-//! sectors; then retries from both ends in turn.
+//! The order: easy large reads first, leaping over errors; then the edges of failed reads; then
+//! single sectors; then retries from both ends in turn.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ const LEAP_BYTES_MAX: u64 = 1 << 30;
 /// A step of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Reads untried bytes, in pieces; passes 1 to 3.
+    /// Reads untried bytes, many at a time; passes 1 to 3.
     Copy(u8),
-    /// Reads the edges of pieces that failed.
+    /// Reads the edges of failed large reads.
     Trim,
     /// Reads the sectors between the edges.
     Scrape,
@@ -70,16 +70,16 @@ pub struct Plan {
     /// The position within this step.
     at: u64,
     leap_bytes: u64,
-    /// Whether the front of the failed piece is trimmed, so that now its back is.
+    /// Whether the front of the failed read is trimmed: then its back comes next.
     is_front_trimmed: bool,
 }
 
 impl Plan {
-    /// Continues from a map, with sectors of `sector_bytes` in failed pieces and `retries` further
+    /// Continues from a map, with sectors of `sector_bytes` in failed reads and `retries` further
     /// reads of bad sectors.
     ///
     /// # Panics
-    /// If a sector has no bytes, or more than a piece: the caller has asked the disk.
+    /// If a sector has no bytes, or more than `PIECE_BYTES`: the caller has asked the disk.
     #[must_use]
     pub fn new(map: Map, sector_bytes: u64, retries: u32) -> Self {
         assert!((1..=PIECE_BYTES).contains(&sector_bytes), "sectors of {sector_bytes} bytes");
@@ -194,7 +194,7 @@ impl Plan {
         };
         self.map.set(range.clone(), if is_read { State::Done } else { failed });
         self.at = match self.step {
-            // A piece that is trimmed from its back is found by its start.
+            // A failed read that is trimmed from its back is found by its start.
             Step::Trim if self.is_front_trimmed => self.at,
             _ if self.is_backwards() => range.start,
             _ => range.end,
@@ -226,10 +226,10 @@ impl Plan {
         self.leap_bytes = leap_bytes.saturating_mul(2).min(most);
     }
 
-    /// Continues after the read of a sector at the edge of a failed piece.
+    /// Continues after the read of a sector at the edge of a failed large read.
     fn trimmed(&mut self, range: &Range<u64>, is_read: bool) {
         let (start, end) = (range.start, range.end);
-        // The piece ends where the state changes.
+        // The failed large read ends where the state changes.
         let piece = match self.is_front_trimmed {
             false => self.map.first_after(State::Untrimmed, end).filter(|it| it.start == end),
             true => self.map.last_before(State::Untrimmed, start).filter(|it| it.end == start),

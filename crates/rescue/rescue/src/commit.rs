@@ -37,7 +37,7 @@ use braid_discovery::undo::record::differing;
 use braid_discovery::undo::unfinished::{UnfinishedCommand, end};
 use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, save, writing};
 
-/// Bytes that are compared at once, and the longest piece that is written.
+/// Bytes that are compared at once, and the most bytes of one write.
 const PIECE_BYTES: u64 = 1 << 20;
 /// The most bytes that a commit may change. Old and new bytes are both saved, in one file of at
 /// most 1 GiB.
@@ -50,7 +50,7 @@ struct Change {
     mark: u64,
     /// The place of the member's superblock, relative to `part`.
     superblock: Range<u64>,
-    /// Pieces that differ from the member in every sector, with places relative to `part`.
+    /// Runs of bytes that differ from the member in every sector, with offsets relative to `part`.
     pieces: Vec<Snippet>,
 }
 
@@ -80,7 +80,7 @@ impl Change {
         self.part.as_ref().map_or(0, |part| part.start)
     }
 
-    /// Pieces to write on the device: those of the superblock, and all others.
+    /// Runs of bytes to write on the device: the superblock's, and all others.
     fn writes(&self) -> (Vec<Snippet>, Vec<Snippet>) {
         let start = self.start();
         let moved = |piece: &Snippet| Snippet { offset: start + piece.offset, ..piece.clone() };
@@ -228,7 +228,7 @@ fn change(disk: &Disk, overlay: &MemberOverlay) -> Result<Change, CliError> {
     Ok(Change { label, path, part: disk.part.clone(), mark, superblock, pieces })
 }
 
-/// Cuts a piece in two where the piece spans `place`.
+/// Cuts a run in two where the run spans `place`.
 fn cut_at(place: u64, piece: Snippet) -> Vec<Snippet> {
     let within = place.checked_sub(piece.offset).and_then(|within| usize::try_from(within).ok());
     match within.filter(|within| (1..piece.bytes.len()).contains(within)) {

@@ -95,8 +95,8 @@ pub(super) fn taken(
             0 => disk.label.clone(),
             start => format!("{}@{start}", disk.label),
         };
-        // Commit and discard work on the overlay of an array that was served. Its members were
-        // named then.
+        // Commit and discard work on the overlay of an array that was served. The operator named
+        // the array's members then.
         let is_believed = |label: &String| {
             let is_named =
                 |name: &String| name == label || *name == disk.label || disk.path == **name;
@@ -162,7 +162,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<DamagedSuperblock> {
         if look_through(device, &piece, others, &mut found) {
             continue;
         }
-        // A bad sector hides only the sectors near it, so a failed piece is read in small pieces.
+        // A bad sector hides only the sectors near it, so a failed read is repeated in small reads.
         for small in pieces(&piece, SMALL_PIECE_BYTES) {
             let is_read = look_through(device, &small, others, &mut found);
             failures += usize::from(!is_read && !lacks(&small));
@@ -190,7 +190,7 @@ fn old(device: &dyn Member) -> Option<DamagedSuperblock> {
     recognise_damaged_v0(&bytes, size)
 }
 
-/// Looks at each sector of a piece; `false` if it could not be read.
+/// Looks at each sector of a read; `false` if it could not be read.
 fn look_through(
     device: &dyn Member,
     piece: &Range<u64>,

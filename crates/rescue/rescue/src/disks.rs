@@ -132,7 +132,7 @@ impl Disks {
         ways.chain([then]).collect()
     }
 
-    /// The disks with this name, which is a label, or the path of a disk and then includes its
+    /// The disks with this name: a label, or the path of a disk, which includes the disk's
     /// partitions.
     pub(super) fn called(&self, name: &str) -> Vec<usize> {
         let of = |name: &str| -> Vec<usize> {

@@ -239,8 +239,8 @@ fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     pieces(range, length).collect()
 }
 
-/// Copies into the copy those bytes of a hole that can now be read; returns them as ranges of the
-/// copy.
+/// Writes the bytes of a hole that `overlay` can now read into the copy. Returns their ranges in
+/// the copy.
 fn taken(
     overlay: &dyn Member,
     hole: &Range<u64>,

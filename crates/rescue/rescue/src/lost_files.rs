@@ -178,7 +178,7 @@ fn ext_files(
     let (blocks, count) = units(lost, size)?;
     let debugfs = |words: &str| format!("debugfs -R '{words}' \"$file?offset={start}\"");
     let (said, complaint) = served(request, &debugfs(&format!("icheck {blocks}")))?;
-    // The output is a head, then a line for each block. A debugfs that fails exits with success and
+    // The output is a head, then a line for each block. If debugfs fails, it exits with success and
     // lists nothing.
     let found: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("Block")).collect();
     if found.len() <= count {

@@ -45,7 +45,7 @@ pub(super) struct RescueArray {
     pub(super) folder: PathBuf,
     pub(super) plan: Plan,
     /// The reshape, if one is unfinished. `probed` and `plan` are then those of one of the two
-    /// shapes, and one overlay of the array replaces those of the members.
+    /// shapes, and one overlay of the array replaces the members' overlays.
     pub(super) reshape: Option<UnfinishedReshape>,
     pub(super) array_overlay: Option<ArrayOverlay>,
     pub(super) options: Options,

@@ -89,7 +89,7 @@ pub(super) fn serve(
     let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
     let rescued = RescuedArrays { first, others: all.collect(), parts };
-    // State that is recorded during a rescue must not replace the array's real state.
+    // A rescue must not replace the recorded state of the real array.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
     let exit = serve_rescued(&config, rescued, aside)?;

@@ -22,7 +22,7 @@ const TRIED_BYTES: u64 = 64 << 10;
 /// bytes are tried.
 const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
-/// The array sectors that are stored in these sectors of a slot's data, in pieces of at most a
+/// The array sectors that are stored in these sectors of a slot's data, in ranges of at most a
 /// chunk. With `is_whole`, all array sectors of the same rows, so that parity counts too.
 pub(super) fn array_sectors(
     geometry: &Geometry,
@@ -35,7 +35,7 @@ pub(super) fn array_sectors(
     let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
     let used = start..end.min(geometry.used_sectors(slot));
     let chunk = u64::from(geometry.chunk_sectors());
-    // Mirrors without chunks are handled in pieces of this size.
+    // Mirrors without chunks are handled in ranges of this size.
     let chunk = if chunk == 0 { 2048 } else { chunk };
     let mut found = Vec::new();
     let mut at = used.start;

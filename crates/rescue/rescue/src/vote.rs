@@ -33,7 +33,7 @@ const RUNS_MAX: usize = 1000;
 #[derive(Default)]
 struct CheckResult {
     findings: Vec<Finding>,
-    /// The number of findings beyond those kept.
+    /// The number of findings that were not kept.
     more: u64,
     /// For each wrong member, the number of its wrong sectors.
     by_member: BTreeMap<MemberId, u64>,

@@ -7,9 +7,9 @@ pub struct Evidence {
     pub explained: usize,
     /// The weight of the explained addresses: places that do not hold their own address weigh less.
     pub weight: usize,
-    /// All addresses found of volumes that have a start, except those on parity.
+    /// The number of addresses found for volumes with a start, except addresses on parity.
     pub addresses: usize,
-    /// All addresses found of volumes that have a start, including those on parity.
+    /// The number of addresses found for volumes with a start, including addresses on parity.
     pub seen: usize,
     /// Predictions that hold.
     pub confirmed: usize,

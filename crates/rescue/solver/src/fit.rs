@@ -15,7 +15,7 @@ const COMMON_PERCENT: usize = 98;
 const USUAL_SHARE: usize = 2;
 
 /// A member gets a slot only if at least one in this many of its signs votes for that slot. Fewer
-/// may be chance, since parity and Q look like data in places.
+/// votes may be chance, since P and Q look like data in places.
 const SHARE: usize = 4;
 
 /// This many signs on parity give a member a slot without that share.

@@ -87,8 +87,8 @@ fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     let of_it = || signs.iter().filter(|sign| sign.member == member);
     let named = of_it().filter(|sign| sign.addresses.is_plain()).count();
     let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
-    // If some signs hold their own address, only those count: pages that end alike say less,
-    // however many they are.
+    // If some signs hold their own address, only these signs count: pages that end alike prove
+    // less, however many they are.
     let counted = || of_it().filter(|sign| named == 0 || sign.addresses.is_plain());
     for sign in counted() {
         for address in sign.addresses.iter() {

@@ -289,7 +289,8 @@ impl PlaceIndex {
         Addresses::any(self.tails.get(&length)?.iter().copied())
     }
 
-    /// The possible places of a directory: those of a group begin in that group, while it has room.
+    /// The possible places of a directory: a group's directories begin in that group, while it has
+    /// room.
     fn addresses_in_group(
         &self,
         found: &ext::ExtSuperblock,

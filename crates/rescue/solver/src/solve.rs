@@ -175,9 +175,9 @@ fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     Some(tried)
 }
 
-/// Exchanges pairs of slots while that improves the guess. Votes can name a wrong slot: a copy
-/// votes for another copy's slot, and parity for the slot of the only member in the row that is not
-/// zero.
+/// Exchanges pairs of slots as long as each exchange improves the guess. Votes can name a wrong
+/// slot: a copy votes for another copy's slot, and parity for the slot of the only member in the
+/// row that is not zero.
 fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     let worth_of = |guess: &Guess| {
         let geometry = guess.geometry()?;

@@ -42,7 +42,7 @@ impl VolumeMetadata {
         }
     }
 
-    /// Whether these bytes are the structure that is predicted at this address.
+    /// Whether `bytes` are the structure that the metadata predicts at this address.
     pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
         match self {
             Self::Ext(found, _) => ext::ExtSuperblock::recognise(bytes)

@@ -234,8 +234,8 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     assert_eq!(solved(&array, &[0, 1, 4, 3, 5, 2], &effort), (Belief::Certain, true));
 }
 
-/// The volume has several copies of files, and checksums of only one were read: all copies were
-/// taken for that one.
+/// The volume has several copies of files. When checksums of only one copy were read, braid once
+/// took all copies for that one.
 #[test]
 fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");

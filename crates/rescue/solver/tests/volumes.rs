@@ -11,10 +11,10 @@ const SECTOR: u64 = 512;
 /// The sector at which partitions start.
 pub(crate) const PARTITION: u64 = 2048;
 
-/// Bytes of a piece of an image.
+/// Bytes of a block of an image.
 const PIECE: usize = 64 << 10;
 
-/// An image in memory, without its zero pieces.
+/// An image in memory, without its zero blocks.
 struct Image(Vec<Option<Box<[u8]>>>);
 
 impl Image {

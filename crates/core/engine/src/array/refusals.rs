@@ -72,7 +72,7 @@ pub enum LogRefusal {
     /// The level has no use for partial parity logs, or md has none for this level.
     #[error("its level has no such logs")]
     Level,
-    /// The array keeps a bitmap, which excludes such logs.
+    /// The array keeps a bitmap, and so can keep no partial parity logs.
     #[error("it keeps a bitmap, and not such logs beside it")]
     Bitmap,
     /// The array has logs, which must be dropped first.

@@ -143,16 +143,16 @@ pub struct ArraySetup {
     /// The file with the bitmap, and perhaps braid's own parity log, by its name as a member.
     pub bitmap_file: Option<MemberId>,
     /// The partial parity logs of members and spares, if the array keeps such logs. With a bitmap
-    /// file, only the log in that file. The records of these logs are replayed.
+    /// file, only the log in that file. The logs' records are replayed already.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say that braid's own log counts.
     pub log_counts: bool,
     /// The array's write journal, if the array writes to it; `None` if it has other logs, or a
     /// bitmap.
     pub journal: Option<JournalSetup>,
-    /// Whether superblocks do not say clean, or the journal has entries. Redundancy may have been
-    /// made to agree since then. But a missing member may hold part of those writes, and must not
-    /// come back as up to date.
+    /// Whether superblocks do not say clean, or the journal has entries. A missing member may then
+    /// hold part of the interrupted writes, and must not come back as up to date, even if
+    /// redundancy agrees again.
     pub is_unclean: bool,
     /// Whether writes are refused.
     pub read_only: bool,

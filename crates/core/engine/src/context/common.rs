@@ -36,7 +36,7 @@ const SPARE_COMPUTATIONS_MAX: usize = 256;
 
 /// Steps and buffers for which a computation has room from the start: as many as a band of small
 /// writes needs on most arrays. Otherwise each of many computations would allocate at its first
-/// such band, which comes late and seldom.
+/// band of small writes, which comes late and seldom.
 const COMPUTATION_ROOM: usize = 128;
 
 /// The shared state of a shard; each family receives it with every event.
@@ -489,8 +489,8 @@ impl Common {
         let Some(intent) = &self.view.intent else { return };
         let open = Arc::clone(&intent.open);
         let wanted = self.wanted.get_or_insert_with(|| empty_like(&open));
-        // While a piece waits for some bits, an open bit may be taken back: it is then requested
-        // again.
+        // While a piece waits for some bits, the array may take back an open bit. The shard then
+        // requests that bit again.
         let lacking = || bits.clone().filter(|bit| !open.is_set(*bit));
         if lacking().any(|bit| !wanted.is_set(bit)) {
             reached(Mark::WriteWaitsForBits);

@@ -80,8 +80,8 @@ mod tests {
         )
     }
 
-    /// Slots are those of the view in force: notes made under an older view must not be looked up
-    /// in it.
+    /// Slots are those of the view in force. So notes made under an older view must not be looked
+    /// up in a newer one.
     #[test]
     fn members_are_told_of_whatever_becomes_of_their_slots() {
         let (two, three) = (view(&[Some(5), Some(6)]), view(&[Some(8), None, Some(7)]));

@@ -290,8 +290,8 @@ impl Replay {
             all.extend(newest_of_rows(&found));
         }
         of_p.extend(all.iter().filter(|part| !part.is_q).cloned());
-        // P alone may have a newer record of some rows: such a record was never durable on both
-        // logs.
+        // The log of P alone may have a newer record of some rows, if that record was never durable
+        // in both logs.
         let borders = of_p.iter().flat_map(|part| [part.sectors.start, part.sectors.end]);
         let borders: BTreeSet<u64> = borders.collect();
         steps.extend(all.iter().flat_map(|part| steps_of(part, &members, &borders)));
@@ -647,7 +647,7 @@ mod tests {
         }
     }
 
-    /// The partial parities that a successful replay uses; for Q also those of P.
+    /// The partial parities that a successful replay uses; a replay of Q also uses those of P.
     fn taken(geometry: StripeGeometry, logs: Vec<Log>, missing: &[usize]) -> Vec<String> {
         let member = |slot: usize| {
             let recovered_sectors = u64::MAX;

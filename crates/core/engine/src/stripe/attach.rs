@@ -95,8 +95,8 @@ impl Stripes {
         }
     }
 
-    /// Whether the level tolerates one more loss in the stripe's band. A write that is answered
-    /// early there succeeds even if a member fails it.
+    /// Whether the level tolerates one more loss in the stripe's band. A write answered early in
+    /// such a band succeeds even if a member fails it.
     fn can_lose_more(&self, common: &Common, number: u32) -> bool {
         if self.is_whole && !self.damage.has_inconsistent() {
             return true;

@@ -96,7 +96,7 @@ impl ColumnCoverage<'_> {
         }
     }
 
-    /// Whether the member is recovered in this window: no accepted risk then concerns it.
+    /// Whether the member is recovered in this window: then no accepted risk concerns the column.
     fn is_held(&self) -> bool {
         let holds = |extent: Extent| {
             let (start, sectors) = self.band.range(extent);

@@ -387,7 +387,8 @@ impl Stripes {
     }
 
     /// Reports to the array if every stripe in use waits for the closed gate while writes are in
-    /// flight. Writes that began before the gate closed may wait for memory, or for such work.
+    /// flight. Those writes began before the gate closed, and may wait for such a stripe, or for
+    /// memory.
     fn tell_if_held_up(&mut self, common: &mut Common) {
         let epoch = common.view.epoch;
         let may_be = common.view.gate == Gate::Closed && self.lacking_intent > 0;

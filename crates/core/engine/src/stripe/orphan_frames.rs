@@ -12,7 +12,7 @@ pub(super) struct OrphanFrames(BTreeMap<u32, OrphanFrame>);
 #[derive(Debug)]
 struct OrphanFrame {
     out: u32,
-    /// The payloads of the batch, from which the members' requests write.
+    /// The payloads of the frame's batch: the requests may still write from them.
     payloads: Vec<PieceKey>,
 }
 
@@ -32,8 +32,8 @@ impl OrphanFrames {
         held.or_insert_with(|| OrphanFrame { out: 0, payloads: payloads() }).out += 1;
     }
 
-    /// Called when such a request has ended. If it was the frame's last, returns the payloads of
-    /// the batch.
+    /// Called when a request at a former member has ended. If it was the frame's last such request,
+    /// returns the payloads of the frame's batch.
     pub(super) fn let_go(&mut self, frame: u32) -> Option<Vec<PieceKey>> {
         let held = self.0.get_mut(&frame).expect("it is held");
         held.out -= 1;

@@ -258,8 +258,8 @@ pub(super) struct FilledPlan {
 }
 
 impl FilledPlan {
-    /// Whether the view and the state of parity are still those from which the plan was made. If
-    /// so, a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    /// Whether the plan still holds: the view is the same, and parity agrees if the plan believes
+    /// it. Then a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
         self.epoch == epoch && (!self.recipe.believes_parity() || parity_agrees())
     }

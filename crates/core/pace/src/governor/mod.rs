@@ -123,8 +123,8 @@ const PROBE_EVERY: u64 = 20;
 /// to have changed.
 const PROBE_HURRIED: u64 = 4;
 const PROBE_EVERY_MIN_NS: u64 = SECOND;
-/// After the job stops, requests that met it count as served once as much time has passed as they
-/// took. This is the longest such time.
+/// After the job stops, requests that met the job count as served once as much time has passed as
+/// they took. This is the most time allowed for that.
 const SETTLE_MAX_NS: u64 = SECOND;
 /// The time after which requests count as served if no client's request has ended while the job
 /// ran.

@@ -52,7 +52,8 @@ pub(super) struct Piece {
     seen: u32,
     /// The time of a piece of twice the size, if the last change was a halving.
     before_ns: Option<u64>,
-    /// If a division was in vain, the number of halvings before it, and the time of such a piece.
+    /// If a division was in vain, the number of halvings before it, and the time that a piece then
+    /// took.
     in_vain: Option<(u32, u64)>,
     /// The number of slices in a row in which several pieces could be in flight.
     roomy: u32,

@@ -108,9 +108,9 @@ impl Share {
         self.knee_bytes = u64::MAX;
     }
 
-    /// Takes a slice in which the job was at work: clients' requests, those beyond the target, and
-    /// the job's mean bytes in flight. A cut made now shows in requests that end `drain_slices`
-    /// later.
+    /// Takes a slice in which the job was at work: the number of clients' requests, the number of
+    /// these beyond the target, and the job's mean bytes in flight. A cut made now shows in
+    /// requests that end `drain_slices` later.
     pub(super) fn slice(
         &mut self,
         (requests, beyond): (u64, u64),

@@ -203,8 +203,8 @@ enum Pair {
     Apart,
     /// Every byte of one column is wrong, and this many of the other.
     Within(usize),
-    /// All bytes of both columns are wrong, by one error in each: a chunk filled with one byte lies
-    /// over another such chunk.
+    /// All bytes of both columns are wrong, by one error in each column: a chunk filled with one
+    /// byte replaced a chunk filled with another byte.
     Filled,
 }
 

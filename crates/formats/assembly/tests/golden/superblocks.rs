@@ -41,8 +41,8 @@ fn fields_are_what_the_kernel_said() {
             let fact = |word: &str| fixture.facts[word].as_str();
             assert_eq!(superblock.version.to_string(), fact("metadata_version"), "{about}");
             if superblock.reshape.is_some() {
-                // For an array that came from another level, the kernel reports that level's former
-                // values. It does so also if the level changed for the reshape.
+                // For an array that came from another level, the kernel reports the former level's
+                // values, also if the level changed for the reshape.
                 let delta = superblock.reshape.map_or(0, |reshape| reshape.delta_disks);
                 let before = i64::from(array.raid_slots) - i64::from(delta);
                 let stayed = array.level.name() == fact("level");

@@ -59,7 +59,7 @@ impl Version {
         }
     }
 
-    /// Whether this is a version 1 format; those differ only in their place.
+    /// Whether this is a version 1 format; version 1 formats differ only in the superblock's place.
     #[must_use]
     pub fn is_v1(self) -> bool {
         self != Self::V0_90

@@ -206,7 +206,7 @@ impl Superblock {
     }
 
     /// Names a bitmap at [`Self::bitmap_offset`], or none. Nothing changes if the superblock
-    /// already does so.
+    /// already names it, or none.
     ///
     /// # Panics
     /// As [`Self::set_bitmap`].

@@ -24,7 +24,7 @@ pub struct NewSuperblock {
     pub device_uuid: [u8; 16],
     /// Flags.
     pub device_flags: DeviceFlags,
-    /// Every device's role, by device number; this one's is at `device_number`.
+    /// Every device's role, by device number; the new member's role is at `device_number`.
     pub roles: Arc<[Role]>,
     /// The event count. mdadm starts at 0, and md counts from there on its first write.
     pub events: u64,

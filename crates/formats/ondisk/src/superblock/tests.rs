@@ -874,7 +874,7 @@ fn a_shape_is_read_back_as_it_was_written() {
             );
             let found = probed(DEVICE_BYTES, written.offset_bytes(), &written.to_bytes());
             assert_eq!(found, [Ok(written.clone())]);
-            // The reshape continues, and then goes back.
+            // The reshape continues, and then is reversed.
             let position_sectors = 6144;
             let further = reshape.map(|reshape| Reshape { position_sectors, ..reshape });
             let on = SuperblockShape { reshape: further, ..wanted };

@@ -222,7 +222,7 @@ impl UnfinishedReshape {
     }
 
     /// Searches the content for how far md got, if that is unknown. If the content does not show
-    /// it, all sectors ahead are at risk.
+    /// how far, all sectors ahead of the checkpoint are at risk.
     pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
         let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
         // A member that dropped out during the reshape has later sectors in the old shape, and its
@@ -265,8 +265,8 @@ impl UnfinishedReshape {
         }));
     }
 
-    /// The sectors to read from a part of a backup, and their place there: those that are needed
-    /// and at risk.
+    /// The sectors to read from a part of a backup, and their place in the backup: all sectors that
+    /// are needed and at risk.
     fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let (needed, at) = self.reshaping.needed(part)?;
         let zone = self.reshaping.at_risk.clone().filter(|_| self.progress.is_some());

@@ -310,7 +310,7 @@ pub(crate) struct Chunks {
     tails: Vec<Vec<u8>>,
 }
 
-/// The most pieces of leaves that are kept of each kind.
+/// The most parts of leaves that are kept of each kind: beginnings, and ends.
 const PIECES_MAX: usize = 16;
 
 impl Chunks {
@@ -322,7 +322,7 @@ impl Chunks {
         }
     }
 
-    /// Learns chunks from `bytes`, if they begin with a leaf of the chunk tree or a piece of one.
+    /// Learns chunks from `bytes`, if they begin with a leaf of the chunk tree or a part of one.
     pub(crate) fn learn(&mut self, found: &BtrfsSuperblock, bytes: &[u8]) {
         if found.node(bytes).is_some() {
             self.add(&found.chunks_of(bytes));
@@ -340,8 +340,8 @@ impl Chunks {
         }
     }
 
-    /// Joins two pieces into a leaf, with zeroes between, as in a file system of few chunks. The
-    /// pieces belong together if the checksum fits.
+    /// Joins two parts into a leaf, with zeroes between, as in a file system of few chunks. The
+    /// parts belong together if the checksum fits.
     fn join(&mut self, found: &BtrfsSuperblock, head: &[u8], tail: &[u8]) {
         let mut leaf = vec![0; found.node_bytes];
         leaf[..head.len()].copy_from_slice(head);

@@ -19,7 +19,7 @@ pub enum VolumeKind {
     Ext,
     /// XFS.
     Xfs,
-    /// btrfs, on this one device.
+    /// btrfs, on a single device.
     Btrfs,
     /// A physical volume of LVM.
     Lvm,

@@ -183,9 +183,8 @@ impl Caches {
         assert!(self.flushing.take().is_some(), "one was under way");
     }
 
-    /// Repeats the flush because a member failed it, or failed otherwise meanwhile. First
-    /// superblocks record the loss, then the round runs again with the survivors, and only then are
-    /// the clients answered (I4).
+    /// Repeats the flush because a member failed during it. First superblocks record the loss, then
+    /// the round runs again with the survivors, and only then are the clients answered (I4).
     pub(in crate::array) fn flush_again(&mut self) {
         reached(Mark::FlushAgain);
         assert_eq!(self.flushing, Some(FlushPurpose::Clients), "the last flush is not repeated");

@@ -141,8 +141,8 @@ impl BitmapChange {
     }
 }
 
-/// A new bitmap's first bits: those of sectors where writes may be in flight, or redundancy does
-/// not agree yet.
+/// The bits set in a new bitmap: sectors where writes may be in flight, or redundancy does not
+/// agree yet.
 pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
     let sectors = head.sync_size_sectors;
     let agrees = resync_offset == u64::MAX;

@@ -515,8 +515,9 @@ impl Jobs {
         job.lacks.entry(id).or_default().push((member, range));
     }
 
-    /// Whether the job has already marked a range of a member. The range was then repeated since,
-    /// and nothing more is possible. If the log no longer names the range, a client has written it.
+    /// Whether the job has already marked a range of a member. A marked range was tried again
+    /// since, so nothing more is possible. If the log no longer names the range, a client has
+    /// written it.
     pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
         let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
         marked.is_some_and(|marked| marked.contains(range.start, range.sectors))

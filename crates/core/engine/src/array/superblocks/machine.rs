@@ -231,7 +231,7 @@ impl Superblocks {
     /// Notes that the driver's record is durable: it names the members that have the update with
     /// the count `events`.
     pub(in crate::array) fn record_has(&mut self, events: u64) {
-        // Another member may have been lost meanwhile: another update then records its loss.
+        // If another member was lost meanwhile, the next update records that loss.
         if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
             update.record = RecordProgress::Done;
         }
@@ -309,8 +309,8 @@ impl Superblocks {
         }
     }
 
-    /// Writes the next wave: as many of the remaining members as may tear at once, without those
-    /// that failed meanwhile. True if the wave had only the member that comes first.
+    /// Writes the next wave: as many of the remaining members as may tear at once, without members
+    /// that failed since the update began. True if the wave had only the member that must be first.
     pub(in crate::array) fn write_next_wave(
         &mut self,
         geometry: &Geometry,

@@ -560,8 +560,8 @@ impl Stripe {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // If several requests failed, the fault of a failed member counts more than that of
-                // a healthy one.
+                // If several requests failed, the fault of a failed member counts more than the
+                // fault of a healthy member.
                 let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {

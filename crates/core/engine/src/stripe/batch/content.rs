@@ -69,7 +69,7 @@ pub(in super::super) struct Content {
     /// The first column that the batch touches.
     first: u16,
     data_slots: u16,
-    /// The parts, by column from `first` on, then by place.
+    /// The parts of the batch's content, by column from `first` on, then by place.
     parts: Vec<Part>,
     /// For each column from `first` on: the end of its parts in `parts`.
     ends: Vec<usize>,

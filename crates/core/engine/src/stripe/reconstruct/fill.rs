@@ -94,7 +94,7 @@ impl Kind for Fill {
 }
 
 impl Fill {
-    /// Copies those columns that can be copied, if not all can.
+    /// Copies the columns that can be copied, if some cannot.
     fn cannot_make(
         &self,
         reads: &mut Reconstruct,

@@ -319,7 +319,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a stripe that may not begin yet into the list for that reason.
+    /// Puts a stripe that may not begin yet into the list for its reason to wait.
     pub(super) fn put_off(
         &mut self,
         (number, admission): (u32, Admission),
@@ -366,7 +366,7 @@ impl Scheduler {
         self.entry_mut(number).list = StripeList::Free;
     }
 
-    /// Begins a batch of a stripe. If the batch passes held stripes, that is counted.
+    /// Begins a batch of a stripe, and counts if the batch passes held stripes.
     pub(super) fn begin(
         &mut self,
         (number, width): (u32, Width),

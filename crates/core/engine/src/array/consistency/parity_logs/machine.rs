@@ -45,7 +45,7 @@ struct Log {
     /// The number of records since members were last flushed: these records count together with the
     /// next one.
     since: u32,
-    /// Sectors of the ring that those records take, with any gap at the end of the ring.
+    /// Sectors of the ring that the `since` records take, with any gap at the end of the ring.
     taken: u64,
 }
 
