@@ -253,9 +253,9 @@ pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
 }
 
 /// The ranges that a former member still holds, or `None` if it needs a full recovery. `found` is
-/// its own superblock, `newest` that of a member in a slot; `seated` are the members in slots, with
-/// their indices in the role table. `None` if the device never held all of its slot, was written
-/// without a current member, or is not older than `newest`.
+/// the former member's superblock, `newest` that of a member in a slot; `seated` are the members in
+/// slots, with their indices in the role table. `None` if the device never held all of its slot,
+/// was written without a current member, or is not older than `newest`.
 #[must_use]
 pub fn returns(
     found: &Superblock,

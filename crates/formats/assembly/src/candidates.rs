@@ -112,8 +112,8 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     if could_be_a_partitions(member, superblock) {
         return Err((Verdict::NotAMember, Reason::LastPartition));
     }
-    // The probe checked the superblock against the device's size at that time; here the present
-    // size counts.
+    // The probe checked the superblock against the size that the device had then. Here the device's
+    // present size counts.
     let device = &superblock.device;
     let used = match (superblock.array.member_size_sectors, superblock.state.role) {
         // A journal device has its own size.

@@ -66,7 +66,7 @@ const EVENTS_BEHIND_MAX: u64 = 1;
 const CACHE_SECTORS: u64 = 256 * 8;
 /// The most sectors that mdadm copies at a time. mdadm asks for a cache that holds them.
 const COPIED_SECTORS: u64 = 65536;
-/// On small members, mdadm copies at most this part of the member at a time.
+/// On small members, mdadm copies at most the member's sectors divided by this at a time.
 const COPIED_PART: u64 = 16;
 
 /// A reshape and its progress.

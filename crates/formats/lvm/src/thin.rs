@@ -57,7 +57,7 @@ struct Superblock {
     node_bytes: u64,
     volumes_root: u64,
     block_bytes: u64,
-    /// The root of the tier tree and the size of its blocks, if the pool has one.
+    /// The root of the tier tree and the size of its blocks, if the pool has such a tree.
     tiers: Option<(u64, u64)>,
 }
 

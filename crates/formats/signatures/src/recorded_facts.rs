@@ -34,7 +34,7 @@ fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
     found.unwrap_or_default()
 }
 
-/// The name that the content's own tools use, and its recorded size and state.
+/// The name that the content's own tools use, and the content's recorded size and state.
 pub(crate) fn recorded_facts(
     foreign: &ForeignSignature,
     snippets: &[Snippet],

@@ -201,6 +201,7 @@ fn taken_apart(
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
     let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());
-    // If no partition is a member, the partition table may have overwritten one.
+    // If no partition is a member, the partition table may have overwritten one, so the whole disk
+    // is tried.
     Ok(if has_members { parts } else { vec![whole] })
 }

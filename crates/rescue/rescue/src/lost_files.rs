@@ -250,8 +250,8 @@ fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     Ok((words.join(" "), words.len()))
 }
 
-/// Runs a command on the array, which the command sees as `$file`. Returns its output, and its
-/// complaints without the version.
+/// Runs a command on the array, which the command sees as `$file`. Returns the command's output,
+/// and its errors without the version.
 fn served(
     (args, found, globals): Request<'_>,
     command: &str,

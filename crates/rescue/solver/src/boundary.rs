@@ -170,8 +170,8 @@ fn split(votes: &[BoundaryVote], within: &Range<u64>) -> Option<Boundary> {
     let weight = |vote: &BoundaryVote, is_first: bool| {
         if vote.is_first == is_first { vote.weight } else { 0 }
     };
-    // The weight on the wrong side, if the boundary is before each vote, and if it is after the
-    // last.
+    // For each vote, the weight on the wrong side of a boundary right before that vote; then the
+    // weight for a boundary after the last vote.
     let mut wrong: Vec<usize> = vec![votes.iter().map(|vote| weight(vote, true)).sum()];
     for vote in votes {
         let before = wrong.last().copied().unwrap_or_default();

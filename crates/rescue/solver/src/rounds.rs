@@ -1,5 +1,6 @@
-//! From votes to guesses that are worth a close look, in two rounds: every shape by a few signs,
-//! the best of them by many and a walk. Chunk sizes, layouts and levels are ranked here.
+//! Turns votes into guesses that are worth a close look. The first round tries every shape with a
+//! few signs. The second round tries the best shapes with many signs and a walk. Chunk sizes,
+//! layouts and levels are ranked here.
 //!
 //! ```text
 //!   every shape, every start ─▶ few signs vote ─▶ of each level and layout some, and all that are nearly as good as the best

@@ -52,7 +52,7 @@ pub(super) struct Baseline {
     gathered: LatencySample,
     now: LatencySample,
     before: LatencySample,
-    /// Slices that look like another load; the next ones confirm or deny that.
+    /// Slices that look as if the load has changed; the next slices confirm or deny that.
     doubted: Option<LatencySample>,
     /// p99 over both generations of requests.
     p99_ns: Option<u64>,

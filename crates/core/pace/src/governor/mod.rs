@@ -595,7 +595,7 @@ impl Governor {
     }
 
     /// The bytes of the floor's debt that may begin now: one piece at a time, and more the longer
-    /// the job got too little. Without clients it is zero, as class idle does as well.
+    /// the job got too little. Zero without clients: class idle then serves as well.
     fn owed_bytes(&self) -> u64 {
         let piece = self.piece_bytes();
         let owed = self.floor.bytes();

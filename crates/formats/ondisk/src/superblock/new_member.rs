@@ -91,9 +91,9 @@ impl Superblock {
         })?)
     }
 
-    /// The superblock of a device that becomes the write journal of this member's array, which has
-    /// none. An update of the array makes the other superblocks agree. The journal's data area is
-    /// as large as the device allows, and empty.
+    /// The superblock of a device that becomes the write journal of this member's array. The array
+    /// must have no journal yet. An update of the array makes the other superblocks agree. The
+    /// journal's data area is as large as the device allows, and empty.
     ///
     /// # Errors
     /// The device is too small, or the array's metadata version has no journals.

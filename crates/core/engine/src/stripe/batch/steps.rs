@@ -298,8 +298,7 @@ impl Builder<'_> {
             let column = self.stripe.column_mut(slot);
             column.valid = match column.fresh {
                 NewParity::Block => column.valid.union(window),
-                // Without a member for it, parity is not computed: the block still holds old
-                // parity.
+                // Parity without a member is not computed: its block still holds old parity.
                 NewParity::Nothing | NewParity::Zeroes { .. } => column.valid.without(window),
             };
         }

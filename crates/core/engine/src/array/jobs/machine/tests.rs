@@ -184,9 +184,9 @@ fn what_a_slow_member_held_up_is_asked_for_again_later() {
     assert_eq!(jobs.poll_timeout(&context), None, "the shards end what comes");
 }
 
-/// Guards against an old bug: more works came back than fit into one round. The job did not look at
-/// the clock before it had repeated all. While a member sat out, it repeated the same works at full
-/// processor load.
+/// Guards against an old bug: if more work came back than fits into one round, the job repeated all
+/// of it before it looked at the clock. While a member sat out, the job repeated the same work at
+/// full processor load.
 #[test]
 fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
