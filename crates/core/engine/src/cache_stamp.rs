@@ -1,8 +1,8 @@
 //! Decides whether a file of acknowledged writes belongs to an array's current state.
 //!
 //! Every server of an array, md too, writes superblocks before data, with a new event count and its
-//! own time. So a file may be written back only if the newest superblock is one of the last two
-//! that the file's process wrote, or was about to write.
+//! own time. So a file may be written back only if its process wrote the newest superblock, or was
+//! about to. The file names the process's last two superblocks.
 
 use braid_ondisk::Timestamp;
 use braid_sim_hooks::{Bug, spoiled};

@@ -195,8 +195,8 @@ fn every_short_length() {
     }
 }
 
-/// The tested numbers of sources are near the numbers that kernels treat specially, without gaps,
-/// and with a gap at each place.
+/// Tries up to 12 sources, with all counts that kernels treat specially: without gaps, and with a
+/// gap at each place.
 #[test]
 fn every_count_of_sources_and_every_gap() {
     for count in 0..13 {

@@ -2,8 +2,8 @@
 //!
 //! The map is `IMAGE.map` next to the copy, as `braid image` leaves it, or the file that `--map`
 //! names. ddrescue's maps have the same format. Bytes that the map does not call read are an error
-//! here. So the array computes them from the others or reports an I/O error, and never takes a
-//! hole's zeroes for data.
+//! here. So the array computes them from the other members or reports an I/O error, and never takes
+//! a hole's zeroes for data.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -62,7 +62,8 @@ pub(super) struct PlainDevice {
     pub(super) ranges: Vec<Range<u64>>,
 }
 
-/// Detects writes to a device: a writer also writes the member's superblock, at one of its ends.
+/// Detects writes to a device: a writer also writes the member's superblock, at one end of the
+/// device.
 pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     let ends = read_ends(device, label)?;
     let sum = |seed: u32| ends.iter().fold(seed, |sum, snippet| crc32c_append(sum, &snippet.bytes));

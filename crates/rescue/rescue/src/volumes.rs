@@ -5,8 +5,8 @@
 //!                                                                     └─▶ --serve: an export VG-LV each
 //! ```
 //!
-//! A group may lie on several arrays, as Synology's SHR has it. Bytes on missing arrays are lost,
-//! the others are read.
+//! A group may lie on several arrays, as Synology's SHR has it. Bytes on missing arrays are lost;
+//! all other bytes are read.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -104,8 +104,8 @@ pub use evidence::{Evidence, VALUES_ENOUGH};
 use crate::gf256::{LOGARITHMS, ORDER};
 use crate::kernel::Kernel;
 
-/// A column is a suspect if one in this many of the disagreeing bytes names it. Chance names a
-/// column by one in 255.
+/// A column is a suspect if one in this many of the disagreeing bytes names it. By chance, one byte
+/// in 255 names a given column.
 const SUSPECT_SHARE: usize = 8;
 
 /// The verdict on residues.

@@ -39,7 +39,8 @@ pub(in crate::array) struct Facts {
     /// A job has moved an offset, or a newcomer has failed, and no superblock records that yet.
     pub(in crate::array) unsaved: bool,
     pub(in crate::array) write_wanted: bool,
-    /// Shards' writes in flight wait for writes that wait for the gate.
+    /// Shards' writes in flight cannot end while the gate is closed: they wait for writes that have
+    /// not begun.
     pub(in crate::array) held_up: bool,
     /// No shard has had a write for a while.
     pub(in crate::array) idle: bool,

@@ -124,7 +124,7 @@ impl Read {
 
     /// Whether work that fills a member leaves out a column because that column's member sits out.
     /// False in sectors that no client has written: there the member's bytes may differ from what
-    /// parity gives, and the filled member must fit the former.
+    /// parity gives, and the filled member must fit the member's bytes.
     pub(super) fn is_gone_around(&self, context: &ReconstructContext<'_>, slot: Slot) -> bool {
         let may_be = is_synced(&context.common.view, self.band());
         may_be && context.common.clocks.sits_out(slot)
