@@ -1,7 +1,7 @@
 //! Sets of ranges of a member's data area.
 //!
-//! *Bad blocks* are those that md's bad-block log names. A read that touches a bad block goes to
-//! the other members, as if this member were missing there. Writes still go to the member; a
+//! *Bad blocks* are the ranges that md's bad-block log names. A read that touches a bad block goes
+//! to the other members, as if this member were missing there. Writes still go to the member; a
 //! written block is good again, and leaves the log ([`crate::array`], `bad_logs`).
 //!
 //! *Ranges ahead* are ranges of a member in recovery that were recovered before their turn, because

@@ -467,8 +467,9 @@ fn equally_new_members_of_which_some_put_out_a_third_are_an_array_without_it() {
 }
 
 /// Power failed when only one of two members had recorded that the third was out. The array was
-/// then started without that one. The start wrote the other's superblock with the same count and a
-/// table that has all members in. Found by the simulator, seed 1452.
+/// then started without the member that had recorded it. The start wrote the other member's
+/// superblock, with the same count and a table that has all members in. Found by the simulator,
+/// seed 1452.
 #[test]
 fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let mut members = array(Level::Raid1, 3);

@@ -1,8 +1,8 @@
 //! The evidence for and against a guess.
 //!
-//! A guess is made from signs at the places that it says. Its predictions are worth more: backups
-//! and headers at places that were not read yet, parity that agrees, copies that are alike. Zeroes
-//! agree with anything and are not counted.
+//! A guess is made from signs at the places that the guess says. The guess's predictions are worth
+//! more: backups and headers at places that were not read yet, parity that agrees, copies that are
+//! alike. Zeroes agree with anything and are not counted.
 
 use std::collections::BTreeSet;
 

@@ -18,7 +18,8 @@ const USUAL_SHARE: usize = 2;
 /// votes may be chance, since P and Q look like data in places.
 const SHARE: usize = 4;
 
-/// This many signs on parity give a member a slot without that share.
+/// A slot with this many of the member's votes on parity, and fewer other votes, needs no such
+/// share.
 const PARITY_MIN: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -135,8 +135,8 @@ impl<'a> Rounds<'a> {
 
     /// The first votes, with the sectors of data that they assume.
     ///
-    /// The place of far copies depends on the size of the data, which depends on where the data
-    /// starts: a first vote finds the start. Other shapes vote with a size beyond any member.
+    /// The place of far copies depends on the size of the data, and that size on the start of the
+    /// data. So a first vote finds the start. Other shapes vote with a size beyond any member.
     fn fitted(&self, shape: &Arrangement, start: u64) -> Vec<(Fit, u64)> {
         if shape.level == Level::Raid10 && shape.layout == FAR_2 {
             return self.fitted_far(shape, start).into_iter().collect();

@@ -29,7 +29,7 @@ impl VolumeMetadata {
     }
 
     /// Follows addresses from one structure to the next, and counts structures found and missing.
-    /// `read` returns bytes of the volume, from a byte offset and a length. It also gets a test
+    /// `read` returns bytes of the volume, from a byte offset and a length. `read` also gets a test
     /// that recognises the right bytes.
     pub(crate) fn walk(
         &self,

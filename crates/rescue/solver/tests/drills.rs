@@ -186,9 +186,9 @@ fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     }
 }
 
-/// After the end of the smallest member the two layouts differ, and nothing before that place tells
-/// which is right. The solver once called a RAID-4 with a missing member certain, which ended
-/// there.
+/// After the end of the smallest member the two layouts differ, and nothing before that place shows
+/// which is right. The solver once was certain of a RAID-4 with a missing member that ended at that
+/// place.
 #[test]
 fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");

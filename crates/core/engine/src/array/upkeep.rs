@@ -126,7 +126,7 @@ impl Array {
 
     /// Takes the outcome of a job's work. If some sectors cannot be computed, the logs of the
     /// members that lack them name these sectors. When the logs are durable the job asks once more,
-    /// since clients may have written the sectors meanwhile; then it gives them up.
+    /// since clients may have written the sectors meanwhile; then the job gives the sectors up.
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
         let unmade = self.jobs.work_done(now, id, outcome);
         let passed = self.jobs.passed();

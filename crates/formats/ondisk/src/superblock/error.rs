@@ -22,8 +22,8 @@ pub struct SuperblockError {
 }
 
 /// Facts from a superblock with a wrong checksum: reason enough to refuse something, never to
-/// believe anything. All are in the first sector, which does not tear. So in a torn superblock they
-/// are wholly from before or wholly from after the update.
+/// believe anything. All are in the first sector, which does not tear. So in a torn superblock the
+/// facts are wholly from before or wholly from after the update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// UUID of the array, in mdadm's order.

@@ -242,8 +242,8 @@ impl UnfinishedReshape {
     }
 
     /// Leaves out backups that md had passed by more than its cache. mdadm normally keeps md behind
-    /// the part that mdadm has copied. If it does not (4.2 with Linux 6.1), it copies sectors that
-    /// md has already moved, and reads them in the old shape.
+    /// the part that mdadm has copied. If mdadm does not (4.2 with Linux 6.1), it copies sectors
+    /// that md has already moved, and reads these sectors in the old shape.
     fn leave_passed_backups(&mut self) {
         let Some(zone) = self.reshaping.at_risk.clone() else { return };
         let is_passed = |backup: &Backup| {
