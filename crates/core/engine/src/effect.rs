@@ -150,7 +150,7 @@ pub struct PieceReply {
     pub request: RequestId,
     /// The result.
     pub result: Result<(), Fault>,
-    /// The write goes on after this answer. Effects name its payload until
+    /// The write goes on after this answer. Effects name the request's payload until
     /// [`crate::Shard::poll_release`] names the request, once for each piece with this flag.
     pub keeps_payload: bool,
     /// The shard abandoned a read into the piece's payload. That read completes after this answer,

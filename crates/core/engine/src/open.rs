@@ -218,9 +218,9 @@ fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
     JournalSetup { member, device_number, area, end_sectors, end_sequence, is_used }
 }
 
-/// Sectors of a replacement that hold the member's data. If the array was interrupted while it
-/// wrote both, member and replacement may differ. A resync compares members only, and makes the
-/// other members agree with the member. So the replacement is filled from its start again.
+/// Sectors of a replacement that hold the member's data. If a write to member and replacement was
+/// interrupted, the two may differ. A resync compares members only, and makes the other members
+/// agree with the member. So the replacement is filled from its start again.
 fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
     let is_dirty = assembled.dirty;
     let is_dirty = spoiled(Bug::ReplacementTrusted, is_dirty, false);

@@ -1,8 +1,8 @@
 //! `braid rescue --lost`: the unreadable bytes of the array, and the files to which they belong.
 //!
 //! A file system's own tools map blocks to files: debugfs for ext2 to ext4, xfs_db for XFS. The
-//! tools need a file, so a second process of this program serves the array to them as one (FUSE,
-//! read-only). btrfs has no tool that does so without a mount.
+//! tools need a file, so a second process of this program serves the array to the tools as a file
+//! (FUSE, read-only). btrfs has no tool that maps blocks without a mount.
 
 use std::fs;
 use std::ops::Range;

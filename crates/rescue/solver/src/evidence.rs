@@ -449,9 +449,9 @@ fn parity_agrees(
 
 /// Whether a member that the guess takes for pure data looks like parity of others.
 ///
-/// Parity of mostly zero members looks like the one member that is not zero there. But it is zero
-/// only where all of them are, and shows an address only where all but one are. Plain data has no
-/// reason for that.
+/// Parity of mostly zero members looks like the one member that is not zero there. But such parity
+/// is zero only where all members are, and shows an address only where all members but one are
+/// zero. Plain data has no reason for that.
 pub(crate) fn looks_like_parity(
     guess: &Guess,
     geometry: &Geometry,

@@ -123,7 +123,7 @@ impl Clocks {
     }
 
     /// Follows a view in which members, or their slots, have changed. The latencies of a slot
-    /// without a member are kept: requests of its member may be in flight.
+    /// without a member are kept: requests of its former member may be in flight.
     pub(crate) fn look(&mut self, view: &ArrayView) {
         let slots = self.members.len().max(view.slots.len());
         self.members.resize(slots, Latencies::default());

@@ -8,9 +8,8 @@ use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
 
-/// For each slot, whether its member is up to date in full: no range of that member then needs a
-/// lookup in the view. Mostly true of all members, and in a degraded array of all members but the
-/// missing.
+/// For each slot, whether its member is up to date in full: then no range of that member needs a
+/// lookup in the view. Mostly true for all members that are present.
 #[derive(Debug)]
 pub(super) struct EntireSlots(Box<[bool]>);
 

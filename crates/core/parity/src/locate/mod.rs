@@ -229,9 +229,9 @@ fn explains(kernel: &Kernel, column: Column, p: &[u8], q: &[u8]) -> bool {
 
 /// The columns that bytes name more often than chance does.
 ///
-/// With m bytes that disagree, chance gives a column m / 255 of them. The chance that it gives a
-/// column an eighth of them and four different errors is at most 1e-5, whatever m (it is largest at
-/// m = 32).
+/// With m bytes that disagree, chance gives a column m / 255 of them. The probability of an eighth
+/// of the bytes and four different errors for one column is at most 1e-5, whatever m (largest at m
+/// = 32).
 fn suspects(p: &[u8], q: &[u8], data: &ColumnSet) -> ColumnSet {
     let disagree = || p.iter().zip(q).filter(|(p, q)| **p | **q != 0);
     let mut times = [0_usize; Column::COUNT];

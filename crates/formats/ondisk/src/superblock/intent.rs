@@ -149,7 +149,7 @@ impl Superblock {
     }
 
     /// The place of the partial parity log that the superblock names, whatever the log's size. If
-    /// it names none, a place for a log of `size_sectors`; `None` without room.
+    /// the superblock names none, a place for a log of `size_sectors`; `None` without room.
     #[must_use]
     pub fn ppl_place_of(&self, size_sectors: u16) -> Option<PplPlace> {
         let fits = |place: &PplPlace| place.size_sectors >= size_sectors;

@@ -195,8 +195,8 @@ const SUMS_EACH: usize = 24;
 
 impl BtrfsSuperblock {
     /// Walks from the root tree to all others, and from checksums to data. `read` returns bytes of
-    /// the device, or `None` if they are unknown. It also gets a test for the right bytes, with
-    /// which the caller can find the member that has them.
+    /// the device, or `None` if they are unknown. `read` also gets a test for the right bytes, so
+    /// that the caller can find the member that has them.
     pub(crate) fn walk(
         &self,
         chunks: &Chunks,

@@ -397,8 +397,8 @@ const IS_INLINE: u32 = 0x1000_0000;
 impl ExtSuperblock {
     /// Walks directories from the root on. Each directory has its own number in its first entry,
     /// and its entries name the kinds of inodes. `read` returns bytes of the file system, from a
-    /// byte offset and a length, or `None` if they are unknown. It also gets a test for the right
-    /// bytes, with which the caller can find the member that has them.
+    /// byte offset and a length, or `None` if they are unknown. `read` also gets a test for the
+    /// right bytes, so that the caller can find the member that has them.
     pub(crate) fn walk(
         &self,
         tables: &Tables,
