@@ -128,7 +128,7 @@ const RESCUE_TESTS: [&str; 8] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Before each commit, in under eight minutes: fmt, clippy, tidy, tests without rescue, and a
+    /// Before each commit, in about seven minutes: fmt, clippy, tidy, tests without rescue, and a
     /// short simulation
     #[arg(long, conflicts_with_all = ["skip", "only"])]
     quick: bool,
