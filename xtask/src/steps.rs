@@ -85,11 +85,15 @@ impl Step {
     }
 }
 
+const FMT: Step = Step::alone("fmt", || cargo(&["fmt", "--all", "--check"]));
+const CLIPPY: Step = Step::alone("clippy", clippy);
+const TIDY: Step = Step::alone("tidy", || tidy::run().map(done));
+
 const STEPS: [Step; 16] = [
     Step::alone("packages", || packages::ensure().map(done)),
-    Step::alone("fmt", || cargo(&["fmt", "--all", "--check"])),
-    Step::alone("clippy", clippy),
-    Step::alone("tidy", || tidy::run().map(done)),
+    FMT,
+    CLIPPY,
+    TIDY,
     Step::alone("test", test),
     Step::alone("sim", simulate_briefly),
     Step::alone("models", check_models),
@@ -106,9 +110,9 @@ const STEPS: [Step; 16] = [
 
 /// The steps of a quick run, before each commit.
 const QUICK: [Step; 5] = [
-    Step::alone("fmt", || cargo(&["fmt", "--all", "--check"])),
-    Step::alone("clippy", clippy),
-    Step::alone("tidy", || tidy::run().map(done)),
+    FMT,
+    CLIPPY,
+    TIDY,
     Step::alone("test", test_quickly),
     Step::alone("sim", || sim::run_seeds(SIM_SECONDS).map(done)),
 ];

@@ -259,7 +259,7 @@ impl Client {
                     self.take(cookie, offset, &vec![0; usize::try_from(length_bytes)?])?;
                 }
                 Ok(ServerMessage::Answer { cookie, result }) => return Ok(Some((cookie, result))),
-                Ok(ServerMessage::Extents { .. }) => bail!("extents that nobody asked for"),
+                Ok(ServerMessage::Extents { .. }) => bail!("extents that no request asked for"),
                 Err(ClientError::HungUp) => return Ok(None),
                 Err(error) => return Err(error).context("the server does not answer"),
             }

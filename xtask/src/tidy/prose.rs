@@ -23,10 +23,14 @@ const WORDS_MIN: usize = 12;
 /// The longest sentence, in words.
 const WORDS_MAX: usize = 30;
 /// Pronouns, auxiliaries, articles, prepositions and conjunctions.
-const FUNCTION_WORDS: &str = "what that which who whom whose it its one ones is are be been being was were to has \
-     have had do does did done can could may might must shall should will would this these those \
-     they them their there where when how not no than so if as by and or of for in on at with from \
-     a an the all any";
+const FUNCTION_WORDS: [&str; 65] = [
+    "what", "that", "which", "who", "whom", "whose", "it", "its", "one", "ones", "is", "are", "be",
+    "been", "being", "was", "were", "to", "has", "have", "had", "do", "does", "did", "done", "can",
+    "could", "may", "might", "must", "shall", "should", "will", "would", "this", "these", "those",
+    "they", "them", "their", "there", "where", "when", "how", "not", "no", "than", "so", "if",
+    "as", "by", "and", "or", "of", "for", "in", "on", "at", "with", "from", "a", "an", "the",
+    "all", "any",
+];
 
 /// Rules on the comments of one Rust file.
 pub(super) fn check_source(source: &Source, findings: &mut Vec<Finding>) {
@@ -180,14 +184,13 @@ fn fault(sentence: &str) -> Option<String> {
         .map(str::to_lowercase)
         .collect();
     let count = words.len();
-    let start: String = sentence.chars().take(40).collect();
+    let start = || sentence.chars().take(40).collect::<String>();
     if count > WORDS_MAX {
-        return Some(format!("a sentence of {count} words: {start:?}"));
+        return Some(format!("a sentence of {count} words: {:?}", start()));
     }
-    let is_function = |word: &&String| FUNCTION_WORDS.split(' ').any(|function| function == *word);
-    let empty = words.iter().filter(is_function).count();
+    let empty = words.iter().filter(|word| FUNCTION_WORDS.contains(&word.as_str())).count();
     (count >= WORDS_MIN && empty * 3 >= count * 2)
-        .then(|| format!("{empty} of {count} words name nothing: {start:?}"))
+        .then(|| format!("{empty} of {count} words name nothing: {:?}", start()))
 }
 
 #[cfg(test)]

@@ -249,7 +249,7 @@ fn a_stop_does_not_wait_for_an_open_file() {
         assert!(served.wait().success());
         served.wait_for("file-in-use");
         assert_eq!(served.wait_for("stopped")["in_order"], true);
-        let error = file.read_at(&mut [0; 512], 0).expect_err("nobody is there");
+        let error = file.read_at(&mut [0; 512], 0).expect_err("the server is gone");
         assert_eq!(error.raw_os_error(), Some(107), "not connected");
         let served = serve(&array, transport, &array.members);
         let mut bytes = [0; 4096];

@@ -321,7 +321,7 @@ fn a_door_closes_over_an_open_file_by(over_rings: bool) {
     while file.read_at(&mut [0; 512], 0).is_ok() {
         assert!(begun.elapsed() < DEADLINE, "an open file goes on");
     }
-    let stale = file.read_at(&mut [0; 512], 0).expect_err("nobody is there");
+    let stale = file.read_at(&mut [0; 512], 0).expect_err("the door is closed");
     assert_eq!(stale.raw_os_error(), Some(107), "not connected");
     assert!(!path.exists());
     MountPoint::take(&folder.path().join("disk")).expect("the place is free");

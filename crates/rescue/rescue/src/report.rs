@@ -1,5 +1,5 @@
-//! The report: what was found, what it means, what is safe, the array's content, and the next
-//! command.
+//! The report of a rescue: the findings and their consequences, the safe commands, the array's
+//! content, and the next command.
 //!
 //! Written for an operator who is afraid: each statement is a fact, then its consequence. It uses
 //! no term that it did not explain before, and the first command that it offers writes nothing.

@@ -396,7 +396,7 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         JobEnd::Completed => (Outcome::Completed, "completed", "is over"),
         // No position of a check is kept: the next one begins at the start.
         JobEnd::Interrupted if progress.kind.is_check() => {
-            (Outcome::Aborted, "interrupted", "was ended before it was complete")
+            (Outcome::Aborted, "interrupted", "was interrupted before it was complete")
         }
         JobEnd::Interrupted => {
             (Outcome::Aborted, "interrupted", "stops for now, and continues there later")
@@ -629,6 +629,11 @@ mod tests {
             "the check of tank is over; 3 sectors do not agree with the others"
         );
         assert_eq!(check.result.expect("a result").counts["located"], 2);
+        // Regression: the event promised that the check continues where it was.
+        for kind in [JobKind::Check, JobKind::Repair] {
+            assert!(!over(kind, JobEnd::Interrupted).message.contains("continues"));
+        }
+        assert!(over(JobKind::Recovery, JobEnd::Interrupted).message.contains("continues there"));
         let repair = over(JobKind::Repair, JobEnd::Completed);
         assert!(repair.message.starts_with("the repair of tank is over"), "{}", repair.message);
         assert_eq!(repair.details["repair"], true.into());

@@ -187,10 +187,10 @@ mod tests {
         let event = samples::events().into_iter().next().expect("there is one");
         let ending = Ending::default();
         ending.begin(Instant::now() + Duration::from_millis(100));
-        let refused = hook.deliver(&event, &ending).expect_err("nobody answers");
+        let refused = hook.deliver(&event, &ending).expect_err("no process answers");
         assert!(matches!(refused.error, DeliveryError::Ended), "{refused:?}");
         drop(there);
-        let refused = hook.deliver(&event, &Ending::default()).expect_err("nobody is there");
+        let refused = hook.deliver(&event, &Ending::default()).expect_err("the process has ended");
         assert!(
             matches!(refused.error, DeliveryError::HookProcess(_)) && !refused.may_retry,
             "{refused:?}"
