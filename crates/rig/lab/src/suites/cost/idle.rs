@@ -19,7 +19,7 @@ const HELPERS: Metric = Metric::less("wake-ups of the kernel's helpers in it", "
 const HELPER: &str = "iou-wrk";
 
 pub(super) const CASES: [&str; 3] =
-    ["idle, nobody has come", "idle after writes, nobody is there", "idle, a client is there"];
+    ["idle, no client has come", "idle after writes, no client", "idle, a client is there"];
 
 /// After this time without a request all follow-up work is over: superblocks are clean, bitmaps are
 /// written, and waiting threads have ended (io_uring's take five seconds).
