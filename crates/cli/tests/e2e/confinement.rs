@@ -145,7 +145,7 @@ fn hooks_run_and_the_service_manager_hears() {
     server.stop();
     let told = std::fs::read_to_string(&hook).expect("a file");
     assert!(told.contains("\"ArrayStopped\""), "the last event is delivered: {told}");
-    assert!(told.starts_with("0022\n"), "the umask of whoever started it: {told}");
+    assert!(told.starts_with("0022\n"), "the umask of its parent: {told}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
     let served = array.serve_with(&["--read-only"], &rest);
     let mut client = Client::connect(&served.socket, Duration::from_secs(10));
     client.ask_read(0, 0, KEPT_BYTES);
-    client.hear().expect("nobody wrote there");
+    client.hear().expect("no client wrote there");
     assert!(client.payload(KEPT_BYTES) == kept, "what was flushed is there");
     let read = run("qemu-io", ["-r", "-f", "raw", "-c", "read 8M 4M", served.uri.as_str()]);
     assert!(read.stdout.contains("read failed: Input/output error"), "{read:?}");

@@ -181,5 +181,5 @@ fn a_client_that_is_silent_does_not_keep_the_door_open() {
     assert!(door.close(Duration::from_secs(10)).was_in_use);
     drop((silent, waits));
     assert_eq!(disk.asked.load(Ordering::Relaxed), 0);
-    assert!(UnixStream::connect(&path).is_err(), "nobody listens any more");
+    assert!(UnixStream::connect(&path).is_err(), "no server listens any more");
 }

@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(same, (may_differ, unwritten, state.is_unsynced()), "{state:?} {written:?}");
         }
         let (bits, marks, counts) = read_marks(&[0xA5], 8, 8);
-        assert!(bits.is_set(0) && marks.unsynced.is_set(0), "nobody knows what it is");
+        assert!(bits.is_set(0) && marks.unsynced.is_set(0), "its content is unknown");
         assert_eq!(counts.unknown, 1);
     }
 

@@ -57,7 +57,7 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
         assert_eq!(
             recognise_damaged(&other_name, DEVICE_BYTES, own, &[]),
             None,
-            "two bits, and nobody to ask"
+            "two bits, and no second copy"
         );
         let mut other_events = bytes.clone();
         other_events[200] ^= 0x55;

@@ -141,7 +141,7 @@ impl Cost {
             Self::Far => "line from another cluster",
             Self::Remote => "line from the other socket",
             Self::Pause => "turn of a spin loop",
-            Self::Yield => "yield with nobody else to run",
+            Self::Yield => "yield with no other thread to run",
             Self::Wake => "waking a sleeper",
             Self::Asleep => "until the sleeper runs",
             Self::Clock => "look at the clock",

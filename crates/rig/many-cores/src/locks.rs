@@ -68,7 +68,7 @@ impl<T: Content> Mutex<T> {
     }
 
     fn guard(&self) -> MutexGuard<'_, T> {
-        let inner = self.0.try_lock().expect("whoever has it in the model has it");
+        let inner = self.0.try_lock().expect("the owner in the model has the lock");
         MutexGuard { lock: self, bytes: inner.bytes(), inner: Some(inner) }
     }
 }
@@ -128,7 +128,7 @@ impl<T> TryMutex<T> {
     }
 
     fn guard(&self) -> TryMutexGuard<'_, T> {
-        let inner = self.0.try_lock().expect("whoever has it in the model has it");
+        let inner = self.0.try_lock().expect("the owner in the model has the lock");
         TryMutexGuard { lock: self, inner: Some(inner) }
     }
 }

@@ -69,7 +69,7 @@ fn add(waiting: WaitPolicy, threads: usize, times: u64) -> (u64, u64, u64) {
         for _ in 0..times {
             let mut count = count.0.try_lock().unwrap_or_else(|_| {
                 failed.fetch_add(1, Ordering::Relaxed);
-                count.0.lock().expect("nobody panics")
+                count.0.lock().expect("no thread panics")
             });
             let before = count[0];
             // Other threads run while this one works, and must not get the lock.
@@ -79,7 +79,7 @@ fn add(waiting: WaitPolicy, threads: usize, times: u64) -> (u64, u64, u64) {
         }
         end_ps.fetch_max(thread::now_ps(), Ordering::Relaxed);
     });
-    let sum = count.0.lock().expect("nobody panics")[0];
+    let sum = count.0.lock().expect("no thread panics")[0];
     (sum, end_ps.into_inner(), failed.into_inner())
 }
 
@@ -132,7 +132,7 @@ fn a_run_in_which_all_sleep_is_a_mistake() {
 #[test]
 fn without_a_run_nothing_takes_time() {
     let lock = Mutex::new(vec![1]);
-    lock.lock().expect("nobody panics").push(2);
+    lock.lock().expect("no thread panics").push(2);
     assert_eq!(lock.try_lock().expect("it is free").len(), 2);
     assert_eq!((now_ns(), thread_number()), (0, 0));
 }

@@ -41,7 +41,7 @@ pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap",
     "bits that md had set",
     "bits in all",
-    "sectors that nobody wrote, wrong after braid's resync",
+    "sectors without a write, wrong after braid's resync",
     "mismatches that md's check finds then",
     "bitmaps that braid made on a running array and md took",
     "of them after a crash",
@@ -142,11 +142,8 @@ fn goes_on(images: &[PathBuf], tally: &Tally) -> Result<()> {
         }
     }
     let (untouched, _) = pattern::wrong(OLD, NEW, 0, &array.content()?);
-    tally.count(
-        "sectors that nobody wrote, wrong after braid's resync",
-        usize::try_from(untouched)?,
-    );
-    ensure!(untouched == 0, "{untouched} sectors that nobody wrote are wrong");
+    tally.count("sectors without a write, wrong after braid's resync", usize::try_from(untouched)?);
+    ensure!(untouched == 0, "{untouched} sectors without a write are wrong");
     array.stop()
 }
 

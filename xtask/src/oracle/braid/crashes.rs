@@ -34,8 +34,8 @@ const OLD: u64 = 91;
 const NEW: u64 = 92;
 pub(super) const COUNTS: [&str; 3] = [
     "crashes of md under a policy",
-    "sectors that nobody wrote, wrong under md, by policy",
-    "sectors that nobody wrote, wrong under braid, by policy",
+    "sectors without a write, wrong under md, by policy",
+    "sectors without a write, wrong under braid, by policy",
 ];
 
 /// One write-hole policy on one level.
@@ -208,8 +208,8 @@ fn judged_by_md(
             "{:<8} {:<6} {crashes:>7}  {with_wrong:>30}, {by_md:>7}  {by_braid:>12}  {unread:>8} of about {all} sectors",
             kind.policy, kind.level
         );
-        tally.count("sectors that nobody wrote, wrong under md, by policy", by_md);
-        let what = "sectors that nobody wrote, wrong under braid, by policy";
+        tally.count("sectors without a write, wrong under md, by policy", by_md);
+        let what = "sectors without a write, wrong under braid, by policy";
         tally.count(what, usize::try_from(by_braid)?);
         let fine = (by_braid == 0).then_some(()).with_context(|| format!("{by_braid} {what}"));
         tally.check(&kind.name(), fine);

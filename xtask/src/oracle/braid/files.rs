@@ -42,7 +42,7 @@ pub(super) const COUNTS: [&str; 8] = [
     "starts with a file and a member withheld",
     "bits that are set in files after crashes",
     "bits in these files",
-    "sectors that nobody wrote, wrong with a file",
+    "sectors without a write, wrong with a file",
     "mismatches that md's check finds with a file",
     "bitmap files that md took from braid, and braid from md",
 ];
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         tally.count("crashes of braid with a bitmap file", 1);
         let words = (
             "starts with a file and a member withheld",
-            "sectors that nobody wrote, wrong with a file",
+            "sectors without a write, wrong with a file",
         );
         if tally
             .check(&name, killed_arrays::withheld(program, &killed, words, (&own, tally)))
@@ -142,8 +142,8 @@ fn resynced(program: &Program, killed: &KilledArray, folder: &Path, tally: &Tall
     program.serve_with_tool(&killed.words(), &killed.images, &load)?;
     let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
     std::fs::remove_file(&target)?;
-    tally.count("sectors that nobody wrote, wrong with a file", usize::try_from(untouched)?);
-    ensure!(untouched == 0, "{untouched} sectors that nobody wrote are wrong");
+    tally.count("sectors without a write, wrong with a file", usize::try_from(untouched)?);
+    ensure!(untouched == 0, "{untouched} sectors without a write are wrong");
     Ok(())
 }
 

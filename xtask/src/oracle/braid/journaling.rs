@@ -153,7 +153,7 @@ fn start(
     let fine = (by_braid == 0).then_some(());
     tally.check(
         &name,
-        fine.with_context(|| format!("{untouched} sectors that nobody wrote, {torn} others")),
+        fine.with_context(|| format!("{untouched} sectors without a write, {torn} others")),
     );
     ensure!(
         number("journal_stripes") > 0,

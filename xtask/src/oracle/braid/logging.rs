@@ -31,7 +31,7 @@ const MDS: u64 = 75;
 pub(super) const COUNTS: [&str; 4] = [
     "crashes of braid with its own log",
     "starts with members withheld",
-    "sectors that nobody wrote, wrong with its own log",
+    "sectors without a write, wrong with its own log",
     "own logs that md made void",
 ];
 
@@ -50,7 +50,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         tally.count("crashes of braid with its own log", 1);
         let crash = KilledArray { name, level, slots, images, file: None };
         let words =
-            ("starts with members withheld", "sectors that nobody wrote, wrong with its own log");
+            ("starts with members withheld", "sectors without a write, wrong with its own log");
         tally.check(&crash.name, killed_arrays::withheld(program, &crash, words, (&own, tally)));
         killed.push(crash);
     }

@@ -42,9 +42,9 @@ pub(super) const COUNTS: [&str; 6] = [
     "crashes with a partial parity log",
     "starts with a member withheld",
     "sectors of parity made fit",
-    "sectors that nobody wrote, wrong under braid",
-    "sectors that nobody wrote, wrong under md",
-    "sectors that nobody wrote, wrong under md after braid replay",
+    "sectors without a write, wrong under braid",
+    "sectors without a write, wrong under md",
+    "sectors without a write, wrong under md after braid replay",
 ];
 
 struct Crash {
@@ -81,9 +81,9 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
             let (untouched, _) = started.by_braid;
             tally.count("starts with a member withheld", 1);
             tally.count("sectors of parity made fit", started.made_fit);
-            tally.count("sectors that nobody wrote, wrong under braid", untouched);
+            tally.count("sectors without a write, wrong under braid", untouched);
             let fine = (untouched == 0).then_some(());
-            let fine = fine.with_context(|| format!("{untouched} sectors that nobody wrote"));
+            let fine = fine.with_context(|| format!("{untouched} sectors without a write"));
             tally.check(&started.name, fine);
             starts.push(started);
         }
@@ -299,7 +299,7 @@ fn judged_by_md(
         let is_by_hand = crash.is_some_and(|crash| crash.is_lost_by_md);
         by_hand += if is_by_hand { left } else { 0 };
         wrong += left;
-        let what = "sectors that nobody wrote, wrong under md after braid replay";
+        let what = "sectors without a write, wrong under md after braid replay";
         tally.count(what, replayed);
         let fine = (replayed == 0).then_some(()).with_context(|| format!("{replayed} {what}"));
         tally.check(&start.name, fine);
@@ -308,7 +308,7 @@ fn judged_by_md(
             start.name, start.by_braid.0, start.by_braid.1
         );
     }
-    tally.count("sectors that nobody wrote, wrong under md", wrong);
+    tally.count("sectors without a write, wrong under md", wrong);
     let made_fit: usize = starts.iter().map(|start| start.made_fit).sum();
     ensure!(made_fit > 0, "no crash left parity that did not fit: the trial shows nothing");
     ensure!(by_hand > 0, "md finds the log that it was not to find: the trial shows nothing");

@@ -31,7 +31,7 @@ const REBUILT: u64 = 78;
 pub(super) const COUNTS: [&str; 6] = [
     "crashes of braid with a write journal",
     "starts from it with members withheld",
-    "sectors that nobody wrote, wrong with a journal",
+    "sectors without a write, wrong with a journal",
     "mismatches that md's check finds after its replay",
     "times that md and braid took the journal of the other",
     "arrays with a journal that md took after a rebuild of braid's",
@@ -52,7 +52,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let crash = KilledArray { name, level, slots, images, file: None };
         let words = (
             "starts from it with members withheld",
-            "sectors that nobody wrote, wrong with a journal",
+            "sectors without a write, wrong with a journal",
         );
         tally.check(&crash.name, killed_arrays::withheld(program, &crash, words, (&own, tally)));
         killed.push(crash);

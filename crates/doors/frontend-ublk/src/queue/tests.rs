@@ -223,7 +223,7 @@ impl Entries for Kernel {
             self.describe();
         }
         let waits = sleeps && self.ended.is_empty();
-        assert!(self.is_watched, "nobody would hear the bell");
+        assert!(self.is_watched, "no worker would hear the bell");
         let patience = if waits { PATIENCE } else { Timespec::default() };
         let bell = self.bell.as_ref().expect("it is watched");
         let mut watched = [PollFd::new(bell, PollFlags::IN)];

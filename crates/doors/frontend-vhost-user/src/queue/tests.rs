@@ -312,7 +312,7 @@ fn what_is_written_is_read_back() {
         assert_eq!(guest.ask(6, (kind::GET_ID, 0), 20), 0);
         assert_eq!(guest.get::<[u8; 4]>(guest.payload(6)), *b"0123");
         assert_eq!(guest.ask(7, (kind::IN, SIZE / 512), 512), 1, "it lies outside");
-        assert_eq!(guest.ask(8, (77, 0), 512), 2, "nobody knows it");
+        assert_eq!(guest.ask(8, (77, 0), 512), 2, "the number is unknown");
         assert_eq!(queue.stop(), Some(6));
         let before = guest.used();
         guest.put(&[0]);

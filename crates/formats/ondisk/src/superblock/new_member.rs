@@ -208,7 +208,7 @@ mod tests {
         assert_eq!((new.device.number, new.device.uuid), (5, [9; 16]));
         assert_eq!(new.device.data_offset_sectors, old.device.data_offset_sectors);
         assert_eq!(new.state.role, Role::Spare);
-        assert_eq!(new.state.roles, old.state.roles, "nobody's place changes");
+        assert_eq!(new.state.roles, old.state.roles, "no member's slot changes");
     }
 
     /// An update of the array sets the journal in both superblocks, and another clears it.

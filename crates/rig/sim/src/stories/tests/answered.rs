@@ -30,7 +30,7 @@ fn next(mut story: Script) {
     let world = &mut story.world;
     world.crash(false);
     let all: Vec<usize> = (0..world.disks.len()).collect();
-    world.open(&all, false).expect("nobody but the process is gone");
+    world.open(&all, false).expect("only the process is gone");
     assert!(world.read_all().is_some(), "all of it can be read");
 }
 
@@ -68,7 +68,7 @@ fn found_after_others_wrote(seed: u64) {
     world.leave_cache_file_behind();
     let all: Vec<usize> = (0..world.disks.len()).collect();
     for _ in 0..2 {
-        world.open(&all, false).expect("nobody but the process is gone");
+        world.open(&all, false).expect("only the process is gone");
         world.issue(Operation::Write { durable: true }, 0, 8);
         world.settle();
         world.crash(false);

@@ -123,7 +123,10 @@ fn a_bit_is_cleared_when_its_sectors_are_flushed() {
             story.pass_time(LONG_MS);
             story.rest();
             for disk in 0..usize::from(design.slots) {
-                assert!(bits(&story, disk).is_empty(), "{design:?}: nobody writes there any more");
+                assert!(
+                    bits(&story, disk).is_empty(),
+                    "{design:?}: no client writes there any more"
+                );
                 assert!(!story.has_unflushed(disk), "it was flushed first");
             }
             wrote(&mut story, 0, 3);
@@ -360,7 +363,7 @@ fn comes_and_goes(design: Design, seed: u64) {
     }
     story.pass_time(LONG_MS);
     story.rest();
-    assert!(bits(&story, 0).is_empty(), "{design:?}: nobody writes there any more");
+    assert!(bits(&story, 0).is_empty(), "{design:?}: no client writes there any more");
     check_disks(&mut story);
     story.ends_well();
 }

@@ -259,7 +259,7 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     if is_first {
         story.befall(file_disk(&design), harm);
     }
-    story.world.changes_logs(true).expect("nobody knows");
+    story.world.changes_logs(true).expect("no outcome is known");
     if !is_first {
         story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, random.below(40));
         story.befall(file_disk(&design), harm);

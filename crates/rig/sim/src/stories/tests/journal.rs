@@ -234,7 +234,7 @@ fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
     assert!(!story.world.has_journal(), "it is given up");
     let disk = journal_disk(&design);
     story.befall(disk, *random.pick(&[Mishap::SuperblocksFail, Mishap::WritesFail, Mishap::Dies]));
-    story.world.changes_journal(true).expect("nobody knows");
+    story.world.changes_journal(true).expect("no outcome is known");
     story.run(&Mix { in_flight_max: 4, requests: 12, ..WRITES });
     story.rest();
     assert!(!story.world.has_journal(), "{design:?}: its disk has failed");
