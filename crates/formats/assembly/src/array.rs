@@ -142,7 +142,7 @@ impl Tolerance {
     ///
     /// ```text
     ///   linear, 0     no loss tolerated, nothing in doubt
-    ///   1, 10         as when clean; sectors in flight may change content once when a member is lost
+    ///   1, 10         as when clean; sectors in flight may change content once if a member is lost
     ///   4, 5, 6       no data member: dirty and degraded is refused, for RAID-6 as for RAID-5
     /// ```
     #[must_use]

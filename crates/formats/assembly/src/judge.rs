@@ -10,15 +10,17 @@
 //!                     two or more events behind ............ stale
 //!                     equally new, table the same, older ... stale
 //!                     equally new, tables differ ........... contradictory, and no array
-//!                       (unless one table counts in a subset of the other's members: it is the later one)
+//!                     (unless one table counts in a subset of the other's members: it is later)
 //!                     calls the newest out ................. faulty: it ran apart
-//!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
+//!                     newest table: any other role ......... faulty (below)
 //!                     newest table: the same slot .......... claims the slot
 //!   own role journal: two or more events behind ............ stale
 //!                     newest table: faulty, or no journal .. faulty
-//!   several claim one slot, or one device is given twice: replacement steps back; otherwise one is a clone,
-//!                         and there is no array
+//!   several claim one slot, or one device is given twice: replacement steps back;
+//!                         otherwise one is a clone, and there is no array
 //! ```
+//!
+//! Any other role in the newest table means faulty: md writes a removed member as a spare.
 
 use braid_ondisk::{Features, Role};
 use braid_sim_hooks::{Bug, planted, spoiled};

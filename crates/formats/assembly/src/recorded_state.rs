@@ -6,12 +6,12 @@
 //! comparison with that record makes members stale, never fresh.
 //!
 //! ```text
-//!   recorded: events E, time T                a superblock with (e, t) is older if
-//!     e < E - 1                                 always
-//!     e = E - 1                                 t <= T   (a later one has stepped back: md, or a sleeping spare)
-//!     e = E or E + 1                            t < T    (the same count a step back ago, or its "active")
-//!     e = E and t = T                           its member is not in the record: the other half of an array
-//!     e > E + 1                                 never    (whatever the clock said)
+//!   recorded: events E, time T  a superblock with (e, t) is older if
+//!     e < E - 1                   always
+//!     e = E - 1                   t <= T   (a later one has stepped back: md, or a sleeping spare)
+//!     e = E or E + 1              t < T    (the same count a step back ago, or its "active")
+//!     e = E and t = T             its member is not in the record: the other half of an array
+//!     e > E + 1                   never    (whatever the clock said)
 //! ```
 //!
 //! The command keeps the record itself; `judge` handles members with equal counts.

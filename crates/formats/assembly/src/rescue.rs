@@ -2,8 +2,8 @@
 //! what it lacks.
 //!
 //! ```text
-//!   assemble, as it stands ──▶ enough ─────────────────────────────────────────▶ no member is believed by force
-//!                          └─▶ too few ─▶ those left out, newest first, in tiers ─▶ whole tiers, until it is enough
+//!   assemble ──▶ enough ────────────────────────────────────────────▶ none is believed by force
+//!            └─▶ too few ─▶ those left out, newest first, in tiers ─▶ whole tiers, until enough
 //! ```
 //!
 //! Superblocks show who dropped out before whom: each has the count of the last update that reached

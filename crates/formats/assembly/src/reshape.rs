@@ -2,12 +2,12 @@
 //! which.
 //!
 //! ```text
-//!   array sectors    0 ............ position ............ end
-//!   forwards         [    after     ][       before        ]      more members, or the same number
-//!   backwards        [    before    ][       after         ]      fewer members, or the superblocks say so
+//!   array sectors  0 ............ position ............ end
+//!   forwards       [    after     ][       before        ]  more members, or the same number
+//!   backwards      [    before    ][       after         ]  fewer members, or superblocks say so
 //!
-//!   members' superblocks ─▶ of(): the reshape ─▶ members(Before), members(After): plain superblocks, in memory
-//!                                                        └─▶ `assemble` and `rescue::plan` judge each as any other array
+//!   superblocks ─▶ of(): the reshape ─▶ members(Before), members(After): superblocks in memory
+//!                                            └─▶ `assemble`, `rescue::plan`: as any other array
 //! ```
 //!
 //! The position in the superblocks is a checkpoint. md moves data beyond it, and saves it again
@@ -23,8 +23,9 @@
 //! (backwards: at the end), until reads are a row ahead of writes.
 //!
 //! ```text
-//!   3 data members become 4, from sector 0 on     reads row  0  1  2  3 ...        position 4 c: read from row 1, written to row 1
-//!                                                 writes row 0  0  1  2 ...        position 12 c: read from row 4, written to row 3
+//!   3 data members become 4, from sector 0 on
+//!     reads row  0  1  2  3 ...     position 4 c: read from row 1, written to row 1
+//!     writes row 0  0  1  2 ...     position 12 c: read from row 4, written to row 3
 //! ```
 //!
 //! There mdadm makes a copy first, in its backup file or on an added member. Without the copy, the

@@ -1,7 +1,7 @@
 //! SNIA's Common RAID Disk Data Format 2.0, the part that braid reads.
 //!
 //! ```text
-//!   ... │ primary header · its sections ... │ secondary header · its sections ... │ anchor: the last sector
+//!   ... │ primary header · sections ... │ secondary header · sections ... │ anchor: last sector
 //!
 //!   section                     signature    what is read of it
 //!   physical disk records       0x22222222   disks: reference, state

@@ -1,8 +1,10 @@
 //! Combines the labels of several disks: for each volume, which disk has which slot.
 //!
 //! ```text
-//!   labels ─▶ containers ─▶ the newest record of each part ─▶ slots ─▶ their disks: by identity, else by elimination
+//!   labels ─▶ containers ─▶ the newest record of each part ─▶ slots ─▶ their disks
 //! ```
+//!
+//! The disk of a slot is found by identity, else by elimination.
 //!
 //! It decides from labels and the serial numbers that the caller knows, without I/O.
 

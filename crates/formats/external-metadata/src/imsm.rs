@@ -7,7 +7,8 @@
 //!   header  216 bytes: signature, checksum, size, family, generation, counts
 //!   disk     48 bytes: serial number, status
 //!   volume  112 bytes: name, size, migration · one map, or two during a migration
-//!   map      48 bytes: first sector, sectors, chunk, level, members · 4 bytes a member: number of the disk, flags above
+//!   map      48 bytes: first sector, sectors, chunk, level, members
+//!          + 4 bytes a member: number of the disk, flags above
 //! ```
 //!
 //! Numbers are little-endian, sectors have 512 bytes. While a volume migrates, the first map is its

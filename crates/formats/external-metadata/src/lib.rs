@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!   imsm, ddf   the end of one disk ─▶ Label: its disks and volumes, checksums verified
-//!   gather      labels of all disks ─▶ Array: for each volume which disk has which slot, older and missing disks, dirty or not
+//!   gather      labels of all disks ─▶ Array: for each volume which disk has which slot,
+//!                                      older and missing disks, dirty or not
 //! ```
 //!
 //! A *container* is a set of disks with one metadata; a *volume* is an array in it, and takes a

@@ -5,10 +5,10 @@
 //! that).
 //!
 //! ```text
-//!   bytes ─▶ physical: label ─▶ header ─▶ metadata areas ─▶ text ─┐
-//!                                                                 ├─▶ group: the newest text of each, and its parts
-//!   bytes ─▶ physical: ...                                        ┘        │
-//!                                                                          ▼
+//!   bytes ─▶ physical: label ─▶ header ─▶ areas ─▶ text ─┐
+//!                                                        ├─▶ group: newest text of each, its parts
+//!   bytes ─▶ physical: ...                               ┘        │
+//!                                                                 ▼
 //!                      volume ─▶ map: consecutive pieces ─▶ (part, offset), zeroes, or lost
 //!                         │                                              ▲
 //!                         └─ thin ─▶ pool: superblock ─▶ trees of blocks ┘

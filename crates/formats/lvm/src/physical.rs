@@ -1,8 +1,8 @@
 //! A physical volume: its label, its header, and the texts in its metadata areas.
 //!
 //! ```text
-//!   sector 0 to 3   LABELONE, sum, where the header is ─▶ UUID, size, data areas, 0, metadata areas, 0
-//!   metadata area   sum, magic, where the text is ─▶ a ring: text, that may go on at its front
+//!   sector 0 to 3   LABELONE, sum, header's place ─▶ UUID, size, data areas, 0, metadata areas, 0
+//!   metadata area   sum, magic, text's place ─▶ a ring: text, that may go on at its front
 //! ```
 
 use crate::Read;

@@ -1,11 +1,13 @@
 //! A pool of thin volumes: which of its blocks belong to a volume.
 //!
 //! ```text
-//!   block 0: superblock ─▶ tree of volumes: number ─▶ tree of blocks: block of the volume ─▶ block of the pool's data
-//!                      └─▶ (QNAP) tree of tiers: block of the data ─▶ tier, block there
+//!   superblock, in block 0
+//!   ├─▶ tree of volumes: number ─▶ tree of blocks: block of the volume ─▶ block of the pool's data
+//!   └─▶ (QNAP) tree of tiers: block of the data ─▶ tier, block there
 //!
-//!   node: sum, kind, its own place, keys..., values...     inner: value = the node that has keys from this one on
-//!                                                          leaf:  value = the entry of the key
+//!   node: sum, kind, its own place, keys..., values...
+//!     inner: value = the node that has keys from this one on
+//!     leaf:  value = the entry of the key
 //! ```
 //!
 //! A tree is walked from left to right. Each node records its own place and a checksum; its keys

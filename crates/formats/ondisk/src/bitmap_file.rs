@@ -7,8 +7,8 @@
 //! reads only the bitmap, so the space after the bitmap is ours:
 //!
 //! ```text
-//!   0                                                            | records, a ring        | head: 8 sectors | end of the file
-//!   superblock of the bitmap, bits          (free)               | size_sectors           |                 |
+//!   0                                       | records, a ring | head: 8 sectors | end of the file
+//!   superblock of the bitmap, bits  (free)  | size_sectors    |                 |
 //! ```
 //!
 //! One log serves all members, with the records and the head of [`crate::own_log`]. It needs no

@@ -4,12 +4,15 @@
 //! So some damage can be recognised:
 //!
 //! ```text
-//!   the magic alone is gone (wipefs)              ─▶ the sum fits with the magic restored
-//!   the table of partitions is gone               ─▶ the member begins where the superblock was found, less its recorded sector
-//!   the device was enlarged (1.0, at its end)     ─▶ the same: it stood at the end of a shorter device
-//!   array-wide bytes are wrong                    ─▶ the sum fits with those bytes of a sound member
-//!   one bit is wrong                              ─▶ the sum fits with it turned; of several such bits the one that agrees with the others
+//!   the magic alone is gone (wipefs)  ─▶ the sum fits with the magic restored
+//!   the table of partitions is gone   ─▶ the member begins where found, less its recorded sector
+//!   the device was enlarged (1.0)     ─▶ the same: it stood at the end of a shorter device
+//!   array-wide bytes are wrong        ─▶ the sum fits with those bytes of a sound member
+//!   one bit is wrong                  ─▶ the sum fits with it turned
 //! ```
+//!
+//! A 1.0 superblock is at the end of its device. If the sum fits with several single bits, the one
+//! that agrees with the others is turned.
 //!
 //! The result is evidence only: an operator decides whether to believe it. Metadata 0.90 does not
 //! record its place, so for it only the magic can be restored.

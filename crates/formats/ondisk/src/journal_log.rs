@@ -9,8 +9,8 @@
 //! has the *tail*: everything before it is durable on the members.
 //!
 //! ```text
-//!   ring  | data | ... old ... | meta 7 | data | parity | meta 8 | data | meta 9 torn | ... old ... |
-//!                                ^ tail                           ^ the end: sequence 9 is expected
+//!   ring  | data | old ... | meta 7 | data | parity | meta 8 | data | meta 9 torn | old ... |
+//!                            ^ tail                                   ^ end: sequence 9 expected
 //! ```
 //!
 //! - *The end*: the first place without a meta block that has the array's checksum, its own

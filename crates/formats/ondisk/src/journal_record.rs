@@ -4,8 +4,10 @@
 //! place in the ring and the time; a driver writes the bytes, durably.
 //!
 //! ```text
-//!   | meta 7 | data | data | P | data | P | meta 8 | data | P |          the blocks of a row stand together, after one meta block
+//!   | meta 7 | data | data | P | data | P | meta 8 | data | P |
 //! ```
+//!
+//! The blocks of a row stand together, after one meta block.
 //!
 //! # Invariants
 //! - A written record is read, wherever in the ring it is

@@ -5,15 +5,15 @@
 //! numbers of the states, and their transitions. Linux 6.18 has the first five; the three for runs
 //! *made before they are written* came later.
 //!
-//! | byte | state              | members                                        | holds client data         |
-//! |------|--------------------|------------------------------------------------|---------------------------|
-//! | 0    | unwritten          | may differ, and it does not matter             | no                        |
-//! | 1    | clean              | agree                                          | yes                       |
-//! | 2    | dirty              | agree, unless a write is in flight             | yes                       |
-//! | 3    | need sync          | may differ where no client wrote               | yes                       |
-//! | 4    | syncing            | the same, resync is under way                  | yes                       |
-//! | 5, 6 | the same, unwritten | may differ, early resync pending or under way | no                        |
-//! | 7    | clean, unwritten   | agree                                          | no                        |
+//! | byte | state               | members                                     | holds client data |
+//! |------|---------------------|---------------------------------------------|-------------------|
+//! | 0    | unwritten           | may differ, and it does not matter          | no                |
+//! | 1    | clean               | agree                                       | yes               |
+//! | 2    | dirty               | agree, unless a write is in flight          | yes               |
+//! | 3    | need sync           | may differ where no client wrote            | yes               |
+//! | 4    | syncing             | the same, resync is under way               | yes               |
+//! | 5, 6 | the same, unwritten | may differ, early resync pending or running | no                |
+//! | 7    | clean, unwritten    | agree                                       | no                |
 //!
 //! braid differs from md in two places, and md reads both. A run that is written for the first time
 //! becomes *need sync* on every level: md does so on parity levels, and lets copies differ for good

@@ -11,9 +11,9 @@
 //!   1, only the newest counts.
 //!
 //! ```text
-//!   0   superblock, bitmap, bad-block log   ...   | records, a ring               | head |  data
-//!                                                 | size_sectors                  | 8    |
-//!                                                                                        ^ data_offset
+//!   0   superblock, bitmap, bad-block log  ... | records, a ring            | head |  data
+//!                                              | size_sectors               | 8    |
+//!                                                                                  ^ data_offset
 //! ```
 //!
 //! The head never moves: it says that the array keeps such a log, and gives the size of its ring.

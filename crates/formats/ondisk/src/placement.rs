@@ -1,9 +1,9 @@
 //! The layout of a new member: superblock, data area, bad-block log.
 //!
 //! ```text
-//! 1.2   │ 4 KiB │ superblock │ room for a bitmap │ log │ headroom │ data ...                       │
-//! 1.1   │ superblock │ room for a bitmap │ log │     headroom     │ data ...                       │
-//! 1.0   │ data ...                    │ room for a bitmap │ log │ superblock │ at least 4 KiB      │
+//! 1.2   │ 4 KiB │ superblock │ room for a bitmap │ log │ headroom │ data ...                     │
+//! 1.1   │ superblock │ room for a bitmap │ log │     headroom     │ data ...                     │
+//! 1.0   │ data ...                    │ room for a bitmap │ log │ superblock │ at least 4 KiB    │
 //! ```
 //!
 //! The numbers are mdadm 4.2's, so that mdadm could have made the same array. Space for a bitmap

@@ -8,7 +8,7 @@
 //! record follows the one before, and one that would not fit begins at the start again.
 //!
 //! ```text
-//!   | header 7 | partial parities | header 8 | ... | header 4 | ...     newest: 8; the next one is written after it
+//!   | header 7 | partial parities | header 8 | ... | header 4 | ...   newest: 8; the next follows
 //! ```
 //!
 //! md begins a record only when all writes of the one before are complete. So only the newest

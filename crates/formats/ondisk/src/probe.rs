@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! device   ├─ start: 260 KiB ─┤                            ├─ end: 64..128 KiB ─┤
-//!          1.1, 1.2, most file systems, partition tables     0.90, 1.0, GPT's copy, DDF, IMSM, DRBD
+//!          1.1, 1.2, most file systems, partition tables   0.90, 1.0, GPT's copy, DDF, IMSM, DRBD
 //! ```
 //!
 //! Every superblock with md's magic is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2. If

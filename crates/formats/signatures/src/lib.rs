@@ -5,9 +5,9 @@
 //! tables, and the recorded size and state of each content. The caller reads the bytes.
 //!
 //! ```text
-//!   look ─▶ table: GPT, its copy, or MBR ─▶ partitions ─┐
-//!                                                      ├─▶ signatures (ondisk) ─▶ says: size, state ─▶ Volume
-//!        └─▶ no table ─▶ the whole device ──────────────┘
+//!   look ─▶ table: GPT, its copy, MBR ─▶ partitions ─┐
+//!                                                    ├─▶ signatures ─▶ says: size, state ─▶ Volume
+//!        └─▶ no table ─▶ the whole device ───────────┘
 //! ```
 //!
 //! It does not vouch for content (the content's own tools do), open encrypted content, or follow

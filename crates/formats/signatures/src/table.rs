@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   GPT   512 or 4096: head (sum) ─▶ entries (sum)       else the same at the last sector, a copy
-//!   MBR   446: four entries ─▶ one of a kind 5, 15, 133 ─▶ its own sector: one entry, and the next link
+//!   MBR   446: four entries ─▶ one of kind 5, 15, 133 ─▶ its sector: one entry, the next link
 //! ```
 //!
 //! A partition that reaches beyond the device is counted and not listed: it reveals an array that

@@ -6,8 +6,9 @@
 //! member has its own data offset, and its own new one.
 //!
 //! ```text
-//!   begin     slots, reshape { position 0 or the end, ... }        end     level, layout, chunk, offset: the new ones;
-//!   go on     reshape { position }                                         no reshape
+//!   begin     slots, reshape { position 0 or the end, ... }
+//!   go on     reshape { position }
+//!   end       level, layout, chunk, offset: the new ones; no reshape
 //! ```
 //!
 //! The result goes through the same validation as a superblock from disk, so an impossible shape is

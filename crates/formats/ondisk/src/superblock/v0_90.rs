@@ -5,7 +5,7 @@
 //! on disk they always form one 64-bit number. `docs/on-disk.md` draws the words.
 //!
 //! ```text
-//!   big endian ─▶ turned: each word reversed, the halves of 64-bit numbers exchanged ─▶ as if a PC had written it
+//!   big endian ─▶ turned: each word reversed, halves of 64-bit numbers exchanged ─▶ as from a PC
 //!                 turned again, when it is written ◀─ `Superblock::byte_order`
 //! ```
 //!
