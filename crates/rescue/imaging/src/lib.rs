@@ -4,19 +4,21 @@
 //! next to the copy.
 //!
 //! ```text
-//!   Map   ?????????????????      the state of each byte of the disk; its text is GNU ddrescue's, so each can continue the other's
+//!   Map   ?????????????????    the state of each byte of the disk
 //!   Plan  next ─▶ ReadRequest  the caller reads its range
 //!         answered(read or not)  ─▶ Map
 //! ```
+//!
+//! The map's text is GNU ddrescue's, so each of the two programs can continue the other's copy.
 //!
 //! The disk may die at any time, so easy reads come first: large reads, leaping ahead after a
 //! failure. Then come the edges of failed reads, then the sectors between the edges, then retries
 //! of bad sectors.
 //!
 //! ```text
-//!   copy     forwards, leaping further each time a read fails; backwards, likewise; forwards, without leaps
+//!   copy     forwards, leaping further at each failure; backwards, likewise; forwards, no leaps
 //!            ++++++++????****????????++++        +++++***++++***+++++++++++
-//!   trim     from the front of a failed read to its first bad sector, then from its back to its last
+//!   trim     from a failed read's front to its first bad sector, then from its back to its last
 //!            +++++*********++++                  +++++++-//////-+++
 //!   scrape   sectors between the edges, one by one
 //!   retry    bad sectors again, from both ends of the disk in turn

@@ -2,8 +2,11 @@
 //! writes to them.
 //!
 //! ```text
-//!   overlay ─▶ sectors that differ ─▶ shown ─▶ members opened alone, unchanged? ─▶ saved for undo ─▶ data ─▶ superblocks
-//!                                                                 a commit that stopped: its record ─▶ data ─▶ superblocks
+//!   overlay ─▶ sectors that differ ─▶ shown ─▶ members opened alone, unchanged?
+//!                                                                    │ yes
+//!      ┌─────────────────────────────────────────────────────────────┘
+//!      └─▶ saved for undo ───────────────────┬─▶ data ─▶ superblocks
+//!          a commit that stopped: its record ┘
 //! ```
 //!
 //! Superblocks come last, when all data are durable. A commit that stops anywhere has left its

@@ -2,9 +2,11 @@
 //! ordinary array.
 //!
 //! ```text
-//!   whole disks ─▶ braid_external_metadata::look ─▶ gather ─▶ for each volume and disk: a stretch of the disk, `DISK@VOLUME`
-//!                                                       with a superblock in memory after its data ─▶ arrays, as everywhere
+//!   whole disks ─▶ look ─▶ gather ─▶ each volume and disk: a stretch of the disk, `DISK@VOLUME`
+//!                            with a superblock in memory after its data ─▶ arrays, as everywhere
 //! ```
+//!
+//! `look` and `gather` are in `braid_external_metadata`.
 //!
 //! The metadata is translated into md's terms. The newest disk has most events, so that an older
 //! disk is stale and may be believed by name. The slot of a disk that was being rebuilt has

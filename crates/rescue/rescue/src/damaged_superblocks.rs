@@ -2,11 +2,12 @@
 //! sound one, reported, and believed by `--with`.
 //!
 //! ```text
-//!   a disk without a sound superblock ─▶ its ends, usual starts of partitions, ends of shorter disks, after its content
-//!                                           │ each sector that begins a superblock, or nearly
-//!                                           ▼
-//!                      named by --with? ─▶ a member: `DISK`, or `DISK@SECTOR` if it does not begin with the disk
-//!                                     no ─▶ reported, with the command that believes it
+//!   a disk without a sound superblock
+//!   ─▶ its ends, usual starts of partitions, ends of shorter disks, after its content
+//!          │ each sector that begins a superblock, or nearly
+//!          ▼
+//!     named by --with? ─▶ a member: `DISK`, or `DISK@SECTOR` if it does not begin with the disk
+//!                   no ─▶ reported, with the command that believes it
 //! ```
 //!
 //! Superblocks are corrected in memory only, until a commit.

@@ -2,8 +2,9 @@
 //! copy.
 //!
 //! ```text
-//!   the copy's holes ─▶ rows of the array ─▶ read: the engine computes missing bytes from the others ─▶ written again, over an overlay
-//!                                                        the overlay's blocks in the holes ─▶ the copy ─▶ its map
+//!   the copy's holes ─▶ rows of the array
+//!   ─▶ read: the engine computes missing bytes from the others ─▶ written again, over an overlay
+//!   ─▶ the overlay's blocks in the holes ─▶ the copy ─▶ its map
 //! ```
 //!
 //! The rows are written with their own content, so that parity in a hole comes back as well. All

@@ -2,9 +2,12 @@
 //! writing to it.
 //!
 //! ```text
-//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ content ─▶ the report
-//!                                                      ▲
-//!                       overlay: all writes since       │ --serve: NBD, writes go there · --commit: from there to the members
+//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─┐
+//!   ┌───────────────────────────────────────────────────────────────────────┘
+//!   └▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ content ─▶ report
+//!   ▲
+//!   │ overlay: all writes since
+//!   │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
 //!
 //! Only `--commit` writes to members (besides `--fill`, into the holes of a copy). It shows every

@@ -1,7 +1,7 @@
 //! The list of overlays that belong together: a file next to the overlays, `overlay.list`.
 //!
 //! ```text
-//!   braid-overlay-list 1 crc32c=5f3a90c1 length=212\n     checksum and length of the rest of the file
+//!   braid-overlay-list 1 crc32c=5f3a90c1 length=212\n  checksum and length of the rest of the file
 //!   {"members":[{"name":…,"id":…,"sequence":…,"is_made":…},…]}
 //! ```
 //!

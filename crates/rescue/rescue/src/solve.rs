@@ -6,8 +6,9 @@
 //! there on the array is handled as one with superblocks.
 //!
 //! ```text
-//!   members ─▶ braid_solver ─▶ guesses, ranked ─┬─▶ one is certain, or chosen ─▶ superblocks in memory ─▶ look, serve, commit
-//!                                               └─▶ else they are shown, and the next command
+//!   members ─▶ braid_solver ─▶ guesses, ranked
+//!     ├─▶ one is certain, or chosen ─▶ superblocks in memory ─▶ look, serve, commit
+//!     └─▶ else they are shown, and the next command
 //! ```
 //!
 //! Invariants:

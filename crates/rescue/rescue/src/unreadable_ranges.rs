@@ -2,7 +2,7 @@
 //! replace.
 //!
 //! ```text
-//!   holes of a copy ─▶ sectors of its data ─▶ sectors of the array ─▶ read ─▶ failed reads are lost
+//!   holes of a copy ─▶ sectors of its data ─▶ sectors of the array ─▶ read ─▶ failed reads: lost
 //! ```
 //!
 //! Geometry only says where to look. Whether a sector is lost is found by reading it.

@@ -1,8 +1,9 @@
 //! A volume of LVM as an export: its bytes are scattered over one array or several.
 //!
 //! ```text
-//!   request ─▶ runs: each on one array, or zeroes, or lost ─▶ one run: passed on unchanged
-//!                                                         └─▶ several: a request each, and the last to complete answers
+//!   request ─▶ runs: each on one array, or zeroes, or lost
+//!     ├─▶ one run: passed on unchanged
+//!     └─▶ several: a request each, and the last to complete answers
 //! ```
 //!
 //! All places are mapped before the volume is served, so requests never wait for a lookup. Volumes

@@ -1,8 +1,9 @@
 //! Volumes of LVM on the arrays, their content, and the arrays that each needs.
 //!
 //! ```text
-//!   arrays ─▶ physical volumes on them ─▶ groups (braid-lvm) ─▶ volumes ─▶ content of each (braid-signatures)
-//!                                                                     └─▶ --serve: an export VG-LV each
+//!   arrays ─▶ physical volumes on them ─▶ groups (braid-lvm) ─▶ volumes
+//!     ├─▶ content of each (braid-signatures)
+//!     └─▶ --serve: an export VG-LV each
 //! ```
 //!
 //! A group may lie on several arrays, as Synology's SHR has it. Bytes on missing arrays are lost;

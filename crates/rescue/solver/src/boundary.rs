@@ -2,9 +2,12 @@
 //! the other.
 //!
 //! ```text
-//!   first (right up to the boundary)    . . + . + . . + . + | x   x     x       +  a structure is at its place, and not in the other reading
-//!   second (right from there on)          x     x   x       | . + . + . . + .   x  such a structure on the wrong side of this boundary
+//!   first (right up to the boundary)    . . + . + . . + . + | x   x     x
+//!   second (right from there on)          x     x   x       | . + . + . . + .
 //!                                                     between
+//!
+//!   +  a structure is at its place, and not in the other reading
+//!   x  such a structure on the wrong side of this boundary
 //! ```
 //!
 //! Both readings are devices of the whole array. Where the two give the same bytes, the boundary

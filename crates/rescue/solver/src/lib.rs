@@ -8,9 +8,9 @@
 //!
 //! ```text
 //!   scan       members ─▶ volumes, signs
-//!   shapes     every level, layout, chunk and number of slots that md would make of so many members
+//!   shapes     every level, layout, chunk, number of slots that md would make of so many members
 //!   places     ends of files and checksums of data, from the file systems
-//!   fit        a shape and the start of the volume ─▶ each sign votes for (member, slot, data offset)
+//!   fit        a shape and the volume's start ─▶ each sign votes for (member, slot, data offset)
 //!   evidence   of the best: signs explained, predictions that hold, parity or copies that agree
 //!   rank       guesses that read differently, by evidence; believed if no other comes near
 //! ```

@@ -2,9 +2,10 @@
 //! directories, checksums of data.
 //!
 //! ```text
-//!   learn      inodes, trees ─▶ a file ends in block b, with n bytes there; a page at address a has this checksum
+//!   learn      inodes, trees ─▶ a file ends in block b, with n bytes there;
+//!                               a page at address a has this checksum
 //!   belongs    a page that ends so, or has that checksum, is a sign: it belongs to b, or a
-//!   facts      a predicted content that is at its place counts for a guess; a missing one counts against it
+//!   facts      predicted content at its place counts for a guess; a missing one counts against it
 //! ```
 //!
 //! A file's last block is zero after its last byte, which seldom is zero itself. Many files end

@@ -3,8 +3,9 @@
 //! layouts and levels are ranked here.
 //!
 //! ```text
-//!   every shape, every start ─▶ few signs vote ─▶ of each level and layout some, and all that are nearly as good as the best
-//!                            ─▶ many signs vote, and a walk counts ─▶ the same
+//!   every shape, every start ─▶ few signs vote
+//!   ─▶ of each level and layout some, and all that are nearly as good as the best
+//!   ─▶ many signs vote, and a walk counts ─▶ the same
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,10 @@
 //! From members to ranked guesses, with a verdict whether the first is to be believed.
 //!
 //! ```text
-//!   certain    it explains most addresses, what it predicts is there, redundancy agrees where it can be compared,
-//!              every member that it places has signs there, and no guess that reads differently explains nearly as many
+//!   certain    it explains most addresses, what it predicts is there,
+//!              redundancy agrees where it can be compared,
+//!              every member that it places has signs there,
+//!              and no guess that reads differently explains nearly as many
 //!   likely     the best there is
 //! ```
 

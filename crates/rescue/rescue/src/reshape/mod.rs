@@ -2,9 +2,11 @@
 //! source of each stretch.
 //!
 //! ```text
-//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ ReshapeDevice, one device ─▶ its content, and serving
+//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ ReshapeDevice ─▶ content
 //!                    backup (file of mdadm's, or on an added member) ──────▲
 //! ```
+//!
+//! `ReshapeDevice` is one device: its content is recognised, and it can be served.
 //!
 //! A reshape in place went on beyond the position in the superblocks. The array's content shows how
 //! far (`progress`), unless the operator chooses the recorded position.

@@ -1,10 +1,14 @@
 //! ext2 and ext3: blocks without address or checksum, recognised by other metadata about them.
 //!
 //! ```text
-//!   descriptors   each names bitmaps and an inode table in its own group, so a block of them says which groups it is of
-//!   bitmaps       as many free as the descriptor counts, the group's own metadata in use, nothing free after the group's end
-//!   inodes        the first block of the first table has the root, and unused inodes at reserved numbers
-//!   lists         of a file's further blocks: the kernel and e2fsprogs allocate a list right before the first block in it
+//!   descriptors   each names bitmaps and an inode table in its own group,
+//!                 so a block of them says which groups it is of
+//!   bitmaps       as many free as the descriptor counts, the group's own metadata in use,
+//!                 nothing free after the group's end
+//!   inodes        the first block of the first table has the root,
+//!                 and unused inodes at reserved numbers
+//!   lists         of a file's further blocks: the kernel and e2fsprogs allocate a list
+//!                 right before the first block in it
 //! ```
 
 use std::collections::BTreeMap;
