@@ -2,11 +2,13 @@
 //! tests, and arrays that both processors write alike.
 //!
 //! ```text
-//!   tests    the crates that compute: parity (its vector kernel against the definition), formats, protocols, geometry, engine
-//!   arrays   blank members ─┬─▶ this processor's braid:   an image in by nbdcopy, stopped ─▶ members ─┐
-//!                           └─▶ the other one's, emulated: the same                       ─▶ members ─┴▶ the same bytes
-//!            without one member of the other's array: this processor's reads the image back, and the reverse
+//!   tests    the crates that compute: parity, formats, protocols, geometry, engine
+//!   arrays   blank members ─┬─▶ this processor: image in by nbdcopy, stopped ─▶ members ─┐
+//!                           └─▶ emulated:       the same                     ─▶ members ─┴▶ equal
+//!            without one member: each processor's braid reads the image in the other's array
 //! ```
+//!
+//! The tests compare parity's vector kernel with the definition.
 //!
 //! qemu-user has no io_uring, so both programs serve with `--io threads`. Emulated speed is not
 //! measured.

@@ -7,7 +7,7 @@
 //! each of:
 //!
 //! ```text
-//!   a WRITE and one byte of it │ a WRITE and 4 KiB of it │ a READ that is not read │ twenty of those
+//!   a WRITE and one byte of it │ a WRITE and 4 KiB of it │ a READ that is not read │ 20 of those
 //! ```
 //!
 //! Meanwhile a good client reads and writes 4 KiB in turn. The table shows for each server whether

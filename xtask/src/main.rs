@@ -5,11 +5,11 @@
 //! | `test` | all checks in one command, as continuous integration runs it |
 //! | `tidy` | the house rules |
 //! | `oracle` | arrays of the real kernel against ours, both ways |
-//! | `scenarios` | arrays of the real kernel, broken by mishaps: the files that braid and mdadm recover |
+//! | `scenarios` | arrays of the real kernel after mishaps: files that braid and mdadm recover |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
-//! | `filesystems` | ext4, xfs and btrfs under load while members die, rebuilds run and the server is killed |
-//! | `guests` | virtual machines whose disk is an array, while members fail and the server is killed |
+//! | `filesystems` | ext4, xfs, btrfs under load: members die, rebuilds run, the server is killed |
+//! | `guests` | virtual machines on an array, while members fail and the server is killed |
 //! | `ublk` | the ublk door in a guest whose kernel has the driver |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |

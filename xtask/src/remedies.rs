@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   crates/{cli,service,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
-//!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ a label that no test ran: an error, unless it is set apart
+//!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ───────────────────┴─▶ compared
 //! ```
+//!
+//! A label that no test ran is an error, unless it is set apart.
 //!
 //! Commands of one kind have the same label, so one run is enough for all commands with a label.
 

@@ -2,10 +2,12 @@
 //! policy on each level with parity, and starts the arrays without some members.
 //!
 //! ```text
-//!   all members: load ─ kill -9 ─▶ as many withheld as the level bears: serve --read-only, every sector ─▶ all members: serve, every sector ─┐
-//!        ▲                                                                                                                                   │
-//!        └───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//!   all members: load ─ kill -9 ─▶ some withheld: serve --read-only ─▶ all members: serve ─┐
+//!        ▲                                                                                 │
+//!        └─────────────────────────────────────────────────────────────────────────────────┘
 //! ```
+//!
+//! As many members are withheld as the level bears. Both servers are asked for every sector.
 //!
 //! A sector is right if it holds the last acknowledged write. A sector with a write in flight is
 //! not judged: without its member it may hold anything. A sector at risk gives an I/O error under

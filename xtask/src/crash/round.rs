@@ -3,8 +3,9 @@
 //! ```text
 //!   kills   load ─ SIGTERM under load ─ SIGKILL under load, then any of: SIGKILL while starting,
 //!           SIGKILL while stopping, SIGKILL under load, SIGTERM under load; verified after each
-//!   loss    load ─ a member is deleted or cut ─ SIGKILL or SIGTERM; verified, or refused as a write hole
-//!   jobs    a resync, a recovery and a replacement, SIGKILL at one percent after another; verified after each ([`jobs`])
+//!   loss    load ─ a member deleted or cut ─ SIGKILL or SIGTERM; verified, or refused (write hole)
+//!   jobs    a resync, a recovery and a replacement, SIGKILL at one percent after another;
+//!           verified after each ([`jobs`])
 //!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; flushed writes are verified
 //! ```
 //!

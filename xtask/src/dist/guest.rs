@@ -3,8 +3,10 @@
 //! ```text
 //!   debootstrap ─▶ root (kept) ─▶ disk: + braid.deb, guest.sh and a unit that runs it
 //!   start 1: install, create, scan --write, start ─▶ an image in ─▶ reboot
-//!   start 2: the rule sees the members, the unit serves ─▶ the same bytes; also with a member failed, after kill -9, rebuilt ─▶ removed
+//!   start 2: the rule sees the members, the unit serves ─▶ the same bytes ─▶ removed
 //! ```
+//!
+//! The bytes are also the same with a member failed, after kill -9, and rebuilt.
 //!
 //! QEMU emulates in software, as for all guests of the tests: a run takes some minutes.
 

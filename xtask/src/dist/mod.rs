@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: packages, an archive, a container image, and a bill of materials.
 //!
 //! ```text
-//!   braid for glibc ─▶ stage ─▶ braid_VERSION-1_ARCH.deb    ─▶ lintian ─▶ --clean-root, --guest: installed, used, removed
+//!   braid for glibc ─▶ stage ─▶ braid_VERSION-1_ARCH.deb    ─▶ lintian ─▶ --clean-root, --guest
 //!   braid, static   ─▶ stage ┬▶ braid-VERSION-1.ARCH.rpm    ─▶ installed in a folder, run, erased
 //!                            ├▶ braid-VERSION-ARCH.tar.gz
 //!                            └▶ braid-VERSION-ARCH.oci.tar  ─▶ unpacked, run
@@ -9,6 +9,8 @@
 //!
 //!   stage: usr/bin, manual pages, completions, unit, rule, user, docs
 //! ```
+//!
+//! `--clean-root` and `--guest` install, use and remove Debian's package.
 //!
 //! All of this is made for each requested processor ([`target`]). The program itself prints all
 //! texts about its commands: pages by `braid manual`, completions by `COMPLETE=SHELL braid`.

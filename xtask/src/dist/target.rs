@@ -1,9 +1,11 @@
 //! Processors for which braid is packaged, and builds for them.
 //!
 //! ```text
-//!   glibc    for Debian's package: this processor's by its own compiler, another's by a cross compiler
-//!   static   no library at all (musl): the archive, the .rpm, the image; runs on any kernel, with io_uring or threads
+//!   glibc    for Debian's package: this processor's by its compiler, another's by a cross compiler
+//!   static   no library at all (musl): the archive, the .rpm, the image
 //! ```
+//!
+//! The static program runs on any kernel, with io_uring or threads.
 //!
 //! Programs of another processor run here under qemu-user, without io_uring (`--io threads`).
 

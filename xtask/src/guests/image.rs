@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sector 0       GRUB's boot.img, and the table of one partition
-//! sector 1..     GRUB's core.img: reads disks by the firmware, knows ext4, takes its orders from /boot/grub/grub.cfg
+//! sector 1..     GRUB's core.img: reads by the firmware, knows ext4, obeys /boot/grub/grub.cfg
 //! 1 MiB..        the partition: /boot, /bin, /first (the first process)
 //! ```
 //!

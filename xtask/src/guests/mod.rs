@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! mod          choice of scenes; their common parts
-//! vhost_user   the guest boots from the array, by vhost-user-blk of braid or of qemu-storage-daemon: SeaBIOS, GRUB, Linux
+//! vhost_user   the guest boots from the array, by vhost-user-blk of braid or of
+//!              qemu-storage-daemon: SeaBIOS, GRUB, Linux
 //! nbd_client   the guest's kernel is the client, set up by nbd-client over TCP
 //!    | image        a disk that boots
 //!    | array        the array, served, asked and killed

@@ -2,7 +2,8 @@
 //! device.
 //!
 //! ```text
-//! members ─ braid serve ─ NBD by TCP on 127.0.0.1 ─ QEMU's user network (10.0.2.2) ─ nbd-client ─ /dev/nbd0 ─ ext4
+//! members ─ braid serve ─ NBD by TCP on 127.0.0.1 ─ QEMU's user network (10.0.2.2)
+//!   ─ nbd-client ─ /dev/nbd0 ─ ext4
 //! ```
 //!
 //! Checks the driver's parameters, and that `fstrim` makes holes in the members. A member fails

@@ -1,7 +1,7 @@
 //! A guest that boots from the array by vhost-user-blk: braid's, or qemu-storage-daemon's over NBD.
 //!
 //! ```text
-//! members ─ braid serve ┬────────────────────────────── vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root
+//! members ─ braid serve ┬─ vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root
 //!                       └─ NBD ─ qemu-storage-daemon ─ vhost-user-blk ─ QEMU: the same
 //! ```
 //!

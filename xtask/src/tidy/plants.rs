@@ -3,8 +3,8 @@
 //! Uses the scanner's view of code. Two statements are permitted, and no others:
 //!
 //! ```text
-//! if planted(Bug::X) { .. }                     no else; more conditions may follow with &&
-//! let name = spoiled(Bug::X, name, wrong);      or without let: what was right before keeps its name
+//! if planted(Bug::X) { .. }                   no else; more conditions may follow with &&
+//! let name = spoiled(Bug::X, name, wrong);    or without let: what was right before keeps its name
 //! ```
 //!
 //! Knows statements by their boundaries only: a brace or semicolon before, and the text after.

@@ -2,7 +2,7 @@
 //! Writes only with --write.
 //!
 //! ```text
-//!   devices, or all there are ─look─▶ by UUID ─▶ name (mdadm.conf's, or the superblocks') ─▶ NAME.toml
+//!   devices, or all ─look─▶ by UUID ─▶ name (mdadm.conf's, or the superblocks') ─▶ NAME.toml
 //! ```
 //!
 //! With --udev it prints the name of one device's array, if that array has a file.

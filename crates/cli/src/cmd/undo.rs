@@ -1,7 +1,8 @@
 //! `braid undo`: puts back the bytes that a command overwrote.
 //!
 //! ```text
-//!   the record ─▶ open every device alone ─▶ read its ends ─▶ judge (pure) ─▶ save the current bytes ─▶ write ─▶ flush
+//!   the record ─▶ open every device alone ─▶ read its ends ─▶ judge (pure)
+//!     ─▶ save the current bytes ─▶ write ─▶ flush
 //! ```
 //!
 //! It writes all devices or none: it refuses if one device has changed since. An undo is saved like

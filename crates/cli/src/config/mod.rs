@@ -1,7 +1,7 @@
 //! Configuration files of arrays: `/etc/braid/NAME.toml`, one for each.
 //!
 //! ```text
-//!   text --toml--> keys with their lines --known?--> Config { members, options: words of `braid serve` }
+//!   text --toml--> keys with lines --known?--> Config { members, options: words of `braid serve` }
 //! ```
 //!
 //! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of

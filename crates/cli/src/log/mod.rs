@@ -5,9 +5,12 @@
 //! event costs one load of a number.
 //!
 //! ```text
-//!   workers, threads ──event──▶ formatted there ──line──▶ queue ──▶ one thread ──▶ standard error, or the journal's socket
-//!                                                           └─ full: counted, and reported in the next line that fits
+//!   workers, threads ──event──▶ formatted there ──line──▶ queue ──▶ one thread ──▶ output
+//!                                                           └─ full: counted
 //! ```
+//!
+//! The output is standard error, or the journal's socket. The next line that fits reports the
+//! count.
 //!
 //! Threads that serve clients and own machines emit events. A blocked terminal or journal must not
 //! stall them, so a line is dropped if the queue is full. The formatter's own writer and

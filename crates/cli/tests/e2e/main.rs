@@ -9,9 +9,9 @@
 //!   load                 fio while a member goes
 //!   file_system          mke2fs and e2fsck
 //!   stopping             SIGTERM, SIGKILL, restart
-//!   fuse                 the array as a file: users, a loss, ext4 on a loop device, stops, twenty kills
+//!   fuse                 the array as a file: users, a loss, ext4 on a loop, stops, twenty kills
 //!   ublk                 the array as a block device, where no ublk is available
-//!   vhost_user           the array as a disk of a virtual machine: a loss, kills, machines that go and come
+//!   vhost_user           the array as a guest's disk: a loss, kills, guests that go and come
 //!   exclusive_access     two servers, sockets
 //!   bad_input            everything that must be refused
 //!   run_command          --run, TCP
@@ -39,7 +39,7 @@
 //!   ppl_replay           partial parity logs, with a member missing
 //!   write_journal        write journals, with a member or the journal missing
 //!   rescue               arrays that do not start, read back without a write to their members
-//!   nas                  disks of a NAS: volumes over several arrays, thin volumes, other byte orders
+//!   nas                  NAS disks: volumes over several arrays, thin volumes, other byte orders
 //!   reshape              arrays in the middle of a reshape, read back in both shapes at once
 //!   containers           containers of Intel and of DDF, read back
 //!   settings             the stripe cache, set under load

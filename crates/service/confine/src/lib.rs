@@ -3,8 +3,8 @@
 //! The server calls it twice. This crate knows nothing of arrays.
 //!
 //! ```text
-//!   one thread yet:  capabilities::keep ─▶ files::restrict (landlock)      threads made later have the same
-//!   all is open:     calls::restrict (seccomp, on all threads)             files by path: still only those granted
+//!   one thread yet:  capabilities::keep ─▶ files::restrict (landlock)   later threads: the same
+//!   all is open:     calls::restrict (seccomp, on all threads)          paths: only those granted
 //!   proof::try_all:  tries what must not be possible, from inside
 //! ```
 //!

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | SIGTERM, SIGINT, SIGHUP, SIGQUIT | stop cleanly; a second one ends the process at once |
 //! | SIGPWR, SIGXCPU | the same: power, or the time that the user may compute, is running out |
-//! | SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSTKFLT, real-time ones | reported once each, and ignored |
+//! | SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF | reported once each, and ignored |
+//! | SIGIO, SIGSTKFLT, real-time signals | reported once each, and ignored |
 //! | SIGXFSZ, SIGPIPE | ignored: the write that is too long, or has no reader, returns an error |
 //! | SIGTSTP, SIGCONT, SIGCHLD, faults such as SIGSEGV | as everywhere |
 //!

@@ -1,9 +1,12 @@
 //! Limit of clients: how many the server accepts, and which client it cuts off for another.
 //!
 //! ```text
-//!   accepted ─▶ limit reached? ─no───────────────────▶ a task, silent ── its first request ─▶ a task that has asked
-//!                       └─yes: the one silent longest is cut off, else the one that came first ─┘
+//!   accepted ─▶ limit reached? ─no────────────────┬─▶ a task, silent ── first request ─▶ has asked
+//!                  └─yes: a client is cut off ────┘
 //! ```
+//!
+//! The server cuts off the client that has been silent longest. If all have asked, it cuts off the
+//! client that came first.
 //!
 //! For servers whose clients are tasks of one thread. Each connection holds a [`ClientGuard`].
 //!

@@ -5,12 +5,12 @@
 //! browser writes them, and the page cannot.
 //!
 //! ```text
-//!   Host             more than one                       ─▶ 400
-//!                    none of the server's own names      ─▶ 421   DNS rebinding: a page's own name leads to this machine
+//!   Host             more than one                   ─▶ 400
+//!                    none of the server's own names  ─▶ 421  DNS rebinding: a name leads here
 //!   only for requests that may change something:
-//!   Origin           not http:// and this very Host      ─▶ 403   a page of another site, or of another port
-//!   Sec-Fetch-Site   neither same-origin nor none        ─▶ 403   the same, also if a browser omits Origin
-//!   Content-Type     not application/json                ─▶ 415   a page may send other types without a preflight (CORS)
+//!   Origin           not http:// and this very Host  ─▶ 403  a page of another site or port
+//!   Sec-Fetch-Site   neither same-origin nor none    ─▶ 403  also if a browser omits Origin
+//!   Content-Type     not application/json            ─▶ 415  other types need no preflight (CORS)
 //! ```
 //!
 //! Reading needs no origin check: a browser does not let a page read another site's answer.

@@ -1,7 +1,7 @@
 //! Descriptors with a request: devices that the client opened for a confined server.
 //!
 //! ```text
-//!   client: a request's first bytes ──sendmsg, SCM_RIGHTS──▶ server: recvmsg ──▶ taken with the request's head
+//!   client: first bytes ──sendmsg, SCM_RIGHTS──▶ server: recvmsg ──▶ taken with the request's head
 //! ```
 //!
 //! Descriptors belong to the request with whose first bytes they come. The server closes

@@ -4,7 +4,7 @@
 //!   listener --accept--> trusted peer? --no: gets an error and is closed
 //!                          | yes; limit reached? the client that has waited longest is cut off
 //!                          v
-//!                        a task for each --head, within the deadline--> routes --> answer, and the next request
+//!                        a task each --head, in time--> routes --> answer, and the next request
 //! ```
 //!
 //! One thread carries all connections (tokio, one runtime, which no byte of the array passes

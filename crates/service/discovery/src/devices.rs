@@ -1,7 +1,8 @@
 //! Devices by patterns, and the arrays that they are members of. Locks and writes nothing.
 //!
 //! ```text
-//!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ MemberDevice { path, probed } ─by UUID─▶ members of one array
+//!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices
+//!     ─probe─▶ MemberDevice { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
 //! If the last partition ends with the disk, both show the partition's superblock (metadata 0.90

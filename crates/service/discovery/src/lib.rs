@@ -2,9 +2,11 @@
 //! bytes that a command overwrites, and finds served arrays.
 //!
 //! ```text
-//!   paths ─ devices, probe ─▶ probed members ─ ready ─▶ array, with its members open ─ replay ─▶ ready to be served
-//!                                  └─ newest_state (old copies?) ───┘        └─ undo (saved before it is overwritten)
+//!   paths ─ devices, probe ─▶ probed members ─ ready ─▶ open array ─ replay ─▶ ready to be served
+//!                                  └─ newest_state ───────┘    └─ undo
 //! ```
+//!
+//! `newest_state` detects old copies. `undo` saves bytes before a command overwrites them.
 //!
 //! It runs no array and serves no client. [`refusal`] turns refusals into errors with remedies.
 

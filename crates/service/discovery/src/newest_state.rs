@@ -1,7 +1,7 @@
 //! Records in the state folder of the newest state in which each array was served.
 //!
 //! ```text
-//!   <state folder>/arrays/<UUID>.json     events and time of the last update that all members had, and which members
+//!   <state folder>/arrays/<UUID>.json  the last update that all members had: events, time, members
 //! ```
 //!
 //! If all superblocks are old, only this record can tell ([`braid_assembly::RecordedState`]). A

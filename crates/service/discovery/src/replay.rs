@@ -5,10 +5,12 @@
 //! it, before anything else uses them.
 //!
 //! ```text
-//!   assembled, dirty, with logs ─▶ serve --read-only   parity in memory, laid over the members; on them nothing changes
-//!                               └▶ replay              parity on the members, flushed; superblocks and logs stay, so that it
-//!                                                      can be done again, by md as well
+//!   assembled, dirty, with logs ─┬▶ serve --read-only   parity in memory, laid over the members
+//!                                └▶ replay              parity on the members, flushed
 //! ```
+//!
+//! With `--read-only` nothing on the members changes. A replay leaves superblocks and logs, so that
+//! braid or md can repeat it.
 
 pub mod journal;
 

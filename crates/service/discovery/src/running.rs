@@ -1,10 +1,12 @@
 //! Finds running arrays by name, by UUID, or by the path of a control socket.
 //!
 //! ```text
-//!   <runtime folder>/NAME.control      the socket that `braid serve` makes; UUID.control if another array has NAME.control
-//!   <runtime folder>/NAME.command      the command that serves it again, for as long as the socket exists
-//!   a word with a slash                the path of a socket, wherever `serve --control` put it
+//!   <runtime folder>/NAME.control   the socket that `braid serve` makes
+//!   <runtime folder>/NAME.command   the command that serves it again, while the socket exists
+//!   a word with a slash             the path of a socket, wherever `serve --control` put it
 //! ```
+//!
+//! If another array has `NAME.control`, the socket is `UUID.control`.
 //!
 //! Each socket in the folder is asked for its array: several arrays may share a name, and a killed
 //! server leaves its socket behind. Questions have a short deadline, and a silent server is

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   teller ──give──▶ queue (at most QUEUE_MAX) ──one at a time, in order──▶ Deliver
-//!                      │ full: dropped and counted                             │ fails: again, after a while, or dropped
+//!                      │ full: dropped and counted
 //! ```
+//!
+//! A failed delivery is tried again after a while, or dropped.
 //!
 //! Giving never waits. Dropped events are counted, and reported once until a delivery succeeds.
 //! When telling ends, an outlet continues until the deadline, then drops the rest.

@@ -1,7 +1,8 @@
 //! The teller: takes changes, numbers them as events, writes the history, and passes them on.
 //!
 //! ```text
-//!   any thread ──tell──▶ queue ──▶ thread braid-events:  number ─▶ history (durable) ─▶ standing ─▶ outlets, followers
+//!   any thread ──tell──▶ queue ──▶ thread braid-events:
+//!     number ─▶ history (durable) ─▶ standing ─▶ outlets, followers
 //! ```
 //!
 //! Telling never waits, so threads that serve clients may tell. Hooks get an event after the

@@ -2,7 +2,7 @@
 //! server replays it.
 //!
 //! ```text
-//!   UUID.answered       of the last server                     read, written to the array, then replaced by the next
+//!   UUID.answered       of the last server: read, written to the array, then replaced by the next
 //!   UUID.answered.new   of this server, until that is done
 //!   UUID.answered.lost  of a killed server; another server wrote to the array since
 //! ```

@@ -1,8 +1,9 @@
 //! One array from its members to its end: assembled, opened, served, stopped.
 //!
 //! ```text
-//!   Inputs ─▶ Ready ─▶ places (control, doors, endpoints) ─▶ OpenArray ─▶ clients, doors, metrics, control ─▶ ServingArray
-//!                                                               └─ stopped, if a later step fails
+//!   Inputs ─▶ Ready ─▶ places (control, doors, endpoints) ─▶ OpenArray
+//!   OpenArray ─┬▶ clients, doors, metrics, control ─▶ ServingArray
+//!              └▶ stopped, if a later step fails
 //! ```
 //!
 //! Places are taken before the array is opened, so that an array which cannot be reached is never

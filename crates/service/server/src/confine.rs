@@ -1,8 +1,8 @@
 //! Confines the server to the members, its own folders and the system calls that serving makes.
 //!
 //! ```text
-//!   begin   one thread yet    hooks get a process of their own ─▶ capabilities go ─▶ files: those named here (landlock)
-//!   finish  all is open       system calls: those of serving (seccomp) ─▶ tried from inside
+//!   begin   one thread yet   hooks get a process ─▶ capabilities go ─▶ files named here (landlock)
+//!   finish  all is open      system calls: those of serving (seccomp) ─▶ tried from inside
 //! ```
 //!
 //! The first half already covers files that are opened before `finish`, superblocks included: the

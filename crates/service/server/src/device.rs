@@ -2,7 +2,7 @@
 //! settings.
 //!
 //! ```text
-//!   a client's request ─▶ queue ─▶ one of a few threads ─▶ the device, by calls that block ─▶ completion
+//!   client's request ─▶ queue ─▶ one of few threads ─▶ the device, by blocking calls ─▶ completion
 //! ```
 //!
 //! Rescue serves an array in the middle of a reshape like this: clients see one device, whichever

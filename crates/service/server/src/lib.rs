@@ -3,9 +3,12 @@
 //! them in order.
 //!
 //! ```text
-//!   ServerConfig ─ prepare ─▶ PreparedServer ─ serve ─▶ [`several`]: arrays by their superblocks ─▶ [`array`]: one array's life
-//!   opened by rescue ─ serve_rescued ─▶ [`array`]; a device that stands for one ─▶ [`device_service`]
+//!   ServerConfig ─ prepare ─▶ PreparedServer ─ serve ─▶ [`several`] ─▶ [`array`]
+//!   opened by rescue ─ serve_rescued ─┬▶ [`array`]
+//!                                     └▶ [`device_service`]: a device that stands for an array
 //! ```
+//!
+//! `several` groups members into arrays by their superblocks. `array` is one array's life.
 //!
 //! This crate reads neither a command line nor a file of settings. Its input is a [`ServerConfig`];
 //! its result is an exit status or an error with a code.

@@ -5,10 +5,13 @@
 //! notices, jobs and records.
 //!
 //! ```text
-//!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`shared_server`]: joins ─▶ one server, an export each
-//!                                              │ cannot be served                                   │
-//!                                              └─▶ reported; other arrays go on           signal: all stop; `braid stop`: one
+//!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`shared_server`]
+//!                                              │ cannot be served
+//!                                              └─▶ reported; other arrays go on
 //! ```
+//!
+//! The shared server joins the arrays into one server with an export each. A signal stops all
+//! arrays, and `braid stop` stops one array.
 //!
 //! Without further options, several arrays are served only if each has all its members: then the
 //! operator named a whole list of devices. A missing member may be a slip, and an array started

@@ -2,8 +2,9 @@
 //! spares within a `spare-group`.
 //!
 //! ```text
-//!   a member goes out, or a group is set ─▶ due ─▶ the thread looks ─▶ every slot has a member: wait for the next change
-//!                                                        └─▶ a slot lacks one: look again after a while
+//!   a member goes out, or a group is set ─▶ due ─▶ the thread looks
+//!     ─┬─▶ every slot has a member: wait for the next change
+//!      └─▶ a slot lacks one: look again after a while
 //! ```
 //!
 //! This module decides when to look. [`super::control`] finds the other arrays and takes the spare.

@@ -1,10 +1,12 @@
 //! Kills a job at one percent after another: a resync, a recovery, and a replacement.
 //!
 //! ```text
-//!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: the saved offset is right
-//!                                         └─ load, and SIGKILL (SIGTERM if that would be a write hole)
+//!   start, paced ─ verify ─ wait for p % ─┬─ pause, SIGKILL ─ the files: the saved offset is right
+//!                                         └─ load, SIGKILL (SIGTERM if that would be a write hole)
 //!   ... at last without pace, until the job is over: redundancy is whole, and all writes are there
 //! ```
+//!
+//! The pause saves, and SIGKILL follows within a moment.
 //!
 //! A degraded array with parity is loaded and stopped, but not loaded and killed: braid must refuse
 //! such an array after a kill, and another kind of round tests that.

@@ -2,9 +2,11 @@
 //! bitmaps that are created and removed while the array runs.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, reads, stops ─▶ md reads, checks
-//!   md makes and fills, without one ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md resyncs, reads, checks
-//!                                                                    └─▶ stopped ─▶ md reads, removes it ─▶ braid reads
+//!   md makes and fills ─▶ md is writing, killed
+//!     ─▶ braid resyncs by the bits, reads, stops ─▶ md reads, checks
+//!   md makes and fills, without one ─▶ braid writes, makes one, writes
+//!     ─┬▶ copied as a crash leaves it ─▶ md resyncs, reads, checks
+//!      └▶ stopped ─▶ md reads, removes it ─▶ braid reads
 //! ```
 //!
 //! Every second array gets its bitmap by `mdadm --grow`.

@@ -3,8 +3,9 @@
 //! the other members, by force if needed, and braid reads them.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ images without some members ─┬▶ md assembles, and reads
-//!                                                                               └▶ braid serve --read-only; unreadable sectors are counted
+//!   md makes and fills ─▶ md is writing, killed ─▶ images without some members
+//!     ─┬▶ md assembles, and reads
+//!      └▶ braid serve --read-only; unreadable sectors are counted
 //! ```
 //!
 //! It counts sectors without a write in flight that read wrong. The same matrix with braid as the

@@ -2,10 +2,10 @@
 //! The other way round, braid is killed with its own log in the file, and md resyncs by the bitmap.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, stops    ─┐
-//!   braid makes and fills ─▶ braid is writing, killed ─┬────────────────────────────────┴▶ md takes array and file, resyncs, reads, checks,
-//!                                                      │                                    writes, stops ─▶ braid reads
-//!                                                      └▶ without each member: braid serve --read-only, no sector without a write is wrong
+//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, stops ─▶ (1)
+//!   braid makes and fills ─▶ braid is writing, killed
+//!     ─┬▶ (1) md takes array and file, resyncs, reads, checks, writes, stops ─▶ braid reads
+//!      └▶ without each member: braid serve --read-only, no sector without a write is wrong
 //! ```
 //!
 //! md asks the file system for the blocks of the file, and writes these blocks. The file system

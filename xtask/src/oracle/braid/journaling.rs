@@ -2,9 +2,10 @@
 //! withheld. Every sector must read as old or new, and sectors without a write in flight as before.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ images ─ for each member withheld, and with all ─┬▶ braid serve --read-only
-//!                                                                                                    │  md assembles them
-//!                                                                                                    └▶ braid replay, then md assembles them
+//!   md makes and fills ─▶ md is writing, killed ─▶ images ─ for each member withheld, and with all
+//!     ─┬▶ braid serve --read-only
+//!      │  md assembles them
+//!      └▶ braid replay, then md assembles them
 //! ```
 //!
 //! With all members md's own check examines braid's replay. If two members of a RAID-6 are missing

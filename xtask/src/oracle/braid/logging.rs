@@ -2,9 +2,10 @@
 //! and md runs in between.
 //!
 //! ```text
-//!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
-//!                                                      ├▶ md resyncs, checks, writes, stops ─▶ braid: the log is void, all is as md left it
-//!                                                      └▶ md is writing, killed ─▶ braid: the log is void; degraded it is not started
+//!   braid makes and fills ─▶ braid is writing, killed
+//!     ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
+//!      ├▶ md resyncs, checks, writes, stops ─▶ braid: the log is void, all is as md left it
+//!      └▶ md is writing, killed ─▶ braid: the log is void; degraded it is not started
 //! ```
 //!
 //! The log is valid only while braid's stamp is in the superblocks. This test shows on a real

@@ -6,15 +6,20 @@
 //! turns       md made -> braid writes -> md reads, checks, writes -> braid reads
 //! handover    md begins a job -> braid ends it -> md checks; and the other way round
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
-//! older       arrays of newer kernels, which this one refuses until `braid set kernel-compat` changes them
-//! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks; and bitmaps that come and go
+//! older       arrays of newer kernels, refused here until `braid set kernel-compat` changes them
+//! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it
+//!             -> md checks; and bitmaps that come and go
 //! files       bitmaps in files: md is killed and braid goes on by one, and the other way round
-//! policies    partial parity logs that come and go on a running array -> md takes them, and the other way round
+//! policies    partial parity logs that come and go on a running array -> md takes them, and the
+//!             other way round
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
-//! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
+//! logging     braid is killed while it writes its own log; members are withheld, and md goes on
+//!             in between
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
-//! crashes     md is killed under each policy it has, on each level with parity; members are withheld (`--matrix`)
-//! through     braid is killed while it writes with a journal; members are withheld, md replays, writes, and braid goes on
+//! crashes     md is killed under each policy it has, on each level with parity; members are
+//!             withheld (`--matrix`)
+//! through     braid is killed while it writes with a journal; members are withheld, md replays,
+//!             writes, and braid goes on
 //! places      mdadm's places of metadata and data on members of 20 GiB and 1 TiB
 //!   | killed_arrays   common checks for arrays under which braid was killed
 //!   | array           braid as a library, in this process

@@ -2,10 +2,12 @@
 //! md for braid.
 //!
 //! ```text
-//!   md makes and fills, without ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md replays, reads, checks
-//!                                                                └─▶ stopped ─▶ md reads, gives it up ─▶ braid reads
-//!                                                                 (the same with a log of braid's own, which md does not see)
-//!   md makes and fills, gives its log up, makes it again ─▶ braid writes, gives it up, makes it again ─▶ the same
+//!   md makes and fills, without ─▶ braid writes, makes one, writes
+//!     ─┬▶ copied as a crash leaves it ─▶ md replays, reads, checks
+//!      └▶ stopped ─▶ md reads, gives it up ─▶ braid reads
+//!         (the same with a log of braid's own, which md does not see)
+//!   md makes and fills, gives its log up, makes it again
+//!     ─▶ braid writes, gives it up, makes it again ─▶ the same
 //! ```
 
 use std::path::{Path, PathBuf};

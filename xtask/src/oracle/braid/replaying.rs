@@ -2,10 +2,13 @@
 //! without a write in flight must read as before.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ images ─ for each member withheld ─┬▶ braid serve --read-only
-//!                    ├─▶ braid is writing, killed ──────────────────────────────────────┤  md assembles them
-//!                    └─▶ a log that ends with its area, and a torn row, by hand ──────┤
-//!                                                                                      └▶ braid replay, then md assembles them
+//!   md makes and fills ─┬▶ md is writing, killed ──────────────────────────────────┐
+//!                       ├▶ braid is writing, killed ───────────────────────────────┤
+//!                       └▶ a log that ends with its area, and a torn row, by hand ─┤
+//!   images ◀───────────────────────────────────────────────────────────────────────┘
+//!     └─ for each member withheld ─┬▶ braid serve --read-only
+//!                                  │  md assembles them
+//!                                  └▶ braid replay, then md assembles them
 //! ```
 //!
 //! Linux 6.1 does not find the log that the test makes by hand, so md reads some sectors wrong;

@@ -2,10 +2,11 @@
 //! Members are withheld, and md and braid take turns with the arrays.
 //!
 //! ```text
-//!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
-//!                                                      └▶ md replays, checks, writes, stops ─▶ braid reads the same, with any member missing;
-//!                                                           writes, stops ─▶ md reads what braid wrote, and checks;
-//!                                                           rebuilds a device that comes, writes meanwhile ─▶ md reads, and checks
+//!   braid makes and fills ─▶ braid is writing, killed
+//!     ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
+//!      └▶ md replays, checks, writes, stops ─▶ braid reads the same, with any member missing;
+//!           writes, stops ─▶ md reads what braid wrote, and checks;
+//!           rebuilds a device that comes, writes meanwhile ─▶ md reads, and checks
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -1,9 +1,11 @@
 //! `braid image`: copies the readable part of a failing disk into a file.
 //!
 //! ```text
-//!   SOURCE (read-only, locked, past the page cache) ─▶ plan (braid-imaging) ─▶ IMAGE, sparse
-//!                                                                          └─▶ IMAGE.map, after the read sectors are durable
+//!   SOURCE (read-only, locked, past the page cache) ─▶ plan (braid-imaging) ─┬▶ IMAGE, sparse
+//!                                                                            └▶ IMAGE.map
 //! ```
+//!
+//! The copy writes `IMAGE.map` after the read sectors are durable.
 //!
 //! The copy can be stopped at any moment and resumed. The map has ddrescue's format: ddrescue can
 //! resume from it, and braid from one of ddrescue's. `braid rescue --fill` computes unreadable

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   braid serve --name tank --read-only
-//!     └─▶ /etc/braid/tank.toml ─▶ --nbd ... --cache-memory ... MEMBER ... ─clap─▶ the same Args as from a command line
+//!     └─▶ /etc/braid/tank.toml ─▶ --nbd ... --cache-memory ... MEMBER ...
+//!           ─clap─▶ the same Args as from a command line
 //! ```
 //!
 //! An option of the command line replaces the same option of the file. Members of the command line

@@ -1,11 +1,14 @@
 //! `braid serve --detach`: starts a server in the background, and returns when it serves.
 //!
 //! ```text
-//!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...   in a session of its own, output to LOG
-//!          │ ◀──────── READY=1 ───────────────┘                           as for systemd (`braid_events::service`)
+//!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...
+//!          │ ◀──────── READY=1 ───────────────┘
 //!          ├─ ready: prints the output so far, and exits with 0
 //!          └─ it has ended: the same, and its own exit status
 //! ```
+//!
+//! The server has a session of its own, and its output goes to LOG. It reports READY=1 as for
+//! systemd (`braid_events::service`).
 //!
 //! The log is `NAME.log` in the runtime folder (`UUID.log` while another server has that). The
 //! server appends to it and keeps it locked; `braid status` names it.

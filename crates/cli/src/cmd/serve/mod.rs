@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   command line ─┬─ --name ─▶ [`config_file`]: a file's options go before the others ─┐
-//!                 └─ --detach ─▶ [`detach`]: the same in the background                ├─▶ Args ─▶ ServerConfig ─▶ braid-server
+//!                 └─ --detach ─▶ [`detach`]: the same in the background ───────────────┴─▶ Args
+//!   Args ─▶ ServerConfig ─▶ braid-server
 //! ```
 
 pub(crate) mod config_file;

@@ -4,10 +4,13 @@
 //! members and the journal for it, before anything else uses them.
 //!
 //! ```text
-//!   assembled, with its journal ─▶ serve --read-only   blocks in memory, laid over the members where they differ; nothing changes
-//!                               └▶ replay              blocks on the members, flushed; then the journal restarts after its content,
-//!                                                      and its old superblock is saved for `braid undo` first
+//!   assembled, with its journal ─┬▶ serve --read-only   blocks in memory, laid over the members
+//!                                └▶ replay              blocks on the members, flushed
 //! ```
+//!
+//! With `--read-only` blocks are laid over the members where they differ, and nothing changes.
+//! After a replay the journal restarts after its content. Before that its old superblock is saved
+//! for `braid undo`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

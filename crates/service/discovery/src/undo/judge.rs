@@ -1,7 +1,7 @@
 //! Whether overwritten bytes may be put back: decided from the devices' present content alone.
 //!
 //! ```text
-//!   each device: its two ends, and the written ranges ─▶ Content      all of them ─▶ decide ─▶ Verdict
+//!   each device: its two ends, and the written ranges ─▶ Content   all ─▶ decide ─▶ Verdict
 //! ```
 //!
 //! A kill, a full file system or a power cut can end a write at any sector. So each sector is

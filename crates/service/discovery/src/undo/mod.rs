@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a command ─▶ save ─▶ <state folder>/undo/17.undo ─▶ only then is anything overwritten
-//!                             ▲ read                        `braid undo` judges the devices' content, and restores the old
+//!                             ▲ read by `braid undo`: judges the devices, restores the old content
 //! ```
 //!
 //! If devices are useless while a command is incomplete, the command also leaves a mark,

@@ -1,9 +1,9 @@
 //! A record of bytes that a command overwrote: its values, and its file.
 //!
 //! ```text
-//!   braid-undo 1 crc32c=5f3a90c1 length=8912\n      the rest of the file, by its sum and its length
-//!   {"time":…,"command":"braid create …",…}\n       the command, its devices, and the ranges that follow
-//!   …                                               these bytes, one range after the other
+//!   braid-undo 1 crc32c=5f3a90c1 length=8912\n  the rest of the file, by its sum and its length
+//!   {"time":…,"command":"braid create …",…}\n   the command, devices, and the ranges that follow
+//!   …                                           these bytes, one range after the other
 //! ```
 //!
 //! The old bytes are kept without pages of zeroes. The command's writes are kept whole, not as a

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   save: 17.unfinished, 17.undo ─▶ devices are written ─▶ end: the mark is gone
-//!                 ▲ read before anything is served, rescued or added; the devices' content decides, not the mark
+//!                 ▲ read before anything is served, rescued or added
 //! ```
+//!
+//! The devices' content decides, not the mark.
 //!
 //! The mark of `rescue --commit` holds the folder of its overlay, to be discarded at its end.
 

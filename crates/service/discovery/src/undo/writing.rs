@@ -1,7 +1,7 @@
 //! Writes a record's bytes: forward to the end of the command, or back to the content before it.
 //!
 //! ```text
-//!   forward   every device: all but its last writes ─▶ flush ─▶ every device: its last writes, durable
+//!   forward   every device: all but its last writes ─▶ flush ─▶ each device's last writes, durable
 //!   back      one device after the other: sectors that differ from the saved ones ─▶ flush
 //! ```
 //!

@@ -1,12 +1,16 @@
 //! A command that runs for each event, like the `PROGRAM` of mdadm's monitor.
 //!
 //! ```text
-//!   standard input        the event as one line of JSON
-//!   BRAID_EVENT           its kind                       BRAID_EVENT_ARRAY, _UUID     which array
-//!   BRAID_EVENT_ID        its number                     BRAID_EVENT_MEMBER, _SLOT    which member, if one
-//!   BRAID_EVENT_TIME      when, in UTC                   BRAID_EVENT_RESULT           completed or aborted, of a job
-//!   BRAID_EVENT_SEVERITY  info, warning or critical      BRAID_EVENT_MESSAGE          a sentence
-//!   "$@"                  kind, array, member, as in mdadm's PROGRAM
+//!   standard input              the event as one line of JSON
+//!   BRAID_EVENT                 its kind
+//!   BRAID_EVENT_ID              its number
+//!   BRAID_EVENT_TIME            when, in UTC
+//!   BRAID_EVENT_SEVERITY        info, warning or critical
+//!   BRAID_EVENT_ARRAY, _UUID    which array
+//!   BRAID_EVENT_MEMBER, _SLOT   which member, if one
+//!   BRAID_EVENT_RESULT          completed or aborted, of a job
+//!   BRAID_EVENT_MESSAGE         a sentence
+//!   "$@"                        kind, array, member, as in mdadm's PROGRAM
 //! ```
 //!
 //! A shell reads the operator's line; the event is no part of it. Control characters in the

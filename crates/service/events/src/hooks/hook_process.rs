@@ -1,7 +1,7 @@
 //! A hook in its own process: for a server that may run no program and open no connection.
 //!
 //! ```text
-//!   server: HookProcess ──one event, a line of JSON──▶ socket ──▶ process: carry_out ──▶ the hook itself
+//!   server: HookProcess ──one event, a line of JSON──▶ socket ──▶ process: carry_out ──▶ hook
 //!                       ◀──the result, a line──────────
 //! ```
 //!

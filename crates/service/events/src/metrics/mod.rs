@@ -6,8 +6,8 @@
 //! of Prometheus' node_exporter are added, so that rules made for md's arrays work unchanged.
 //!
 //! ```text
-//!   snapshot        values of one array                render, node_md     text
-//!   routes          GET /metrics, for any server       server              one on a port of its own
+//!   snapshot        values of one array             render, node_md     text
+//!   routes          GET /metrics, for any server    server              one on a port of its own
 //! ```
 
 mod families;

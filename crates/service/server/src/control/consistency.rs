@@ -1,7 +1,8 @@
 //! Consistency policy of a running array (how redundancy survives a crash): shown, judged, changed.
 //!
 //! ```text
-//!   consistency=WORD, bitmap-chunk=SIZE ─▶ read (words) ─▶ judge: room, the array's own rules ─▶ apply: returns once superblocks have it
+//!   consistency=WORD, bitmap-chunk=SIZE ─▶ read (words) ─▶ judge: room, the array's own rules
+//!     ─▶ apply: returns once superblocks have it
 //! ```
 //!
 //! Unlike other settings it is stored on members and survives a restart. So it must be set by

@@ -1,8 +1,9 @@
 //! Moves a spare from another array of the same group to this one, which lacks a member.
 //!
 //! ```text
-//!   arrays served here ─▶ choose (pure) ─▶ is it large enough? ─▶ the spare's server: remove ─▶ this one: add, which tells md's MoveSpare
-//!                                                                         └─▶ the add fails: the spare's server: spare again
+//!   arrays served here ─▶ choose (pure) ─▶ is it large enough? ─▶ the spare's server: remove
+//!     ─┬─▶ this one: add, which tells md's MoveSpare
+//!      └─▶ the add fails: the spare's server: spare again
 //! ```
 //!
 //! Each array has its own process and finds other arrays by their control sockets in the runtime

@@ -2,7 +2,7 @@
 //! the next check.
 //!
 //! ```text
-//!   <state folder>/arrays/<UUID>.jobs     how the last job of each kind ended, and the schedule of checks
+//!   <state folder>/arrays/<UUID>.jobs  how the last job of each kind ended, the schedule of checks
 //! ```
 //!
 //! The file may be deleted at any time: then earlier jobs are unknown, and checks need a request.
