@@ -9,8 +9,10 @@
 //!
 //! | module | in | out |
 //! |---|---|---|
-//! | [`Governor`] | latencies of clients, bytes that the job began and ended, the time | how many bytes may begin, when to ask again |
-//! | [`Progress`] | how far the job has come, the time | bytes for each second, time left, in words as well |
+//! | [`Governor`] | latencies, bytes begun and ended, time | bytes that may begin, time to ask |
+//! | [`Progress`] | the job's position, the time | bytes for each second, time left, in words too |
+//!
+//! The latencies are clients', and the bytes are the job's.
 //!
 //! No clock, no I/O, no threads, no randomness: time is an argument, in monotonic nanoseconds.
 

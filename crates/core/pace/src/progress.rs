@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   bytes
-//!    total ┤                                          · · ·  bytes left, at the rate of the window,
-//!          │                                   ╱ · ·         slower towards the end if it has been slowing down so far
+//!    total ┤                                          · · ·  bytes left, at the window's rate,
+//!          │                                   ╱ · ·         slowing on if it has slowed so far
 //!     done ┤                              ___╱
 //!          │                     ________╱     ◀ window ▶  the last half of the time so far
 //!          │        ___.────.───'

@@ -6,12 +6,14 @@
 //! and adds it again under a new name once it has answered all its requests.
 //!
 //! ```text
-//!   in ──slow──▶ sits out ──silent for [`Patience::silence_ms`]──▶ away ──it has answered──▶ in,
-//!    ▲              │                                               │                        what it
-//!    └──well again──┘                     a person removes it ◀─────┤                        missed is
-//!                                         a spare takes its slot ◀──┘                        copied
-//!                                         [`Patience::spare_after_ms`]
+//!   in ──slow──▶ sits out ──silent──▶ away ──it has answered──▶ in; what it missed is copied
+//!    ▲              │                  │
+//!    └──well again──┘                  ├──▶ a person removes it
+//!                                      └──▶ a spare takes its slot
 //! ```
+//!
+//! A member goes away when it is silent for `Patience::silence_ms`. A spare waits for
+//! `Patience::spare_after_ms`.
 //!
 //! # Invariants
 //! - No member goes away that the level needs, or whose missed writes no bitmap records

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //!   a job cannot make a sector ─── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
-//!   a shard has written over it ── clear ─▶ │ wanted │ ─────────────▶ │ on disk │     shards get both
+//!   a shard has written over it ── clear ─▶ │ wanted │ ─────────────▶ │ on disk │
 //!                                           └────────┘                └─────────┘
 //! ```
+//!
+//! Shards get both sets.
 //!
 //! Invariants:
 //! - Shards do not read a sector that a log calls bad

@@ -8,10 +8,10 @@
 //! ```text
 //!            a shard wants to write            nothing written for a while, or stop
 //!   clean ──────────────────────────▶ active ────────────────────────────────────────┐
-//!     ▲   write superblocks "active",          close the gate, wait for every shard,   │
-//!     │   then open the gate                   flush members, write "clean"            │
-//!     └────────────────────────────────────────────────────────────────────────────────┘
-//!   a little later, and nothing waits for it: the same once more, with one more event (`event_count`)
+//!     ▲   write superblocks "active",         close the gate, wait for every shard,  │
+//!     │   then open the gate                  flush members, write "clean"           │
+//!     └──────────────────────────────────────────────────────────────────────────────┘
+//!   a little later, nothing waits for it: the same again, with one more event (`event_count`)
 //!   at any time: a member failed ─▶ write the survivors' superblocks ─▶ publish a view without it
 //! ```
 //!

@@ -14,9 +14,9 @@
 //! last.
 //!
 //! ```text
-//!   spare ──superblocks say so──▶ replacement ──filled, recorded────▶ in the slot, which the old member leaves
-//!                                     │  └──the old member fails──▶ in the slot, to be recovered from where it is
-//!                                     └──it fails─────────────────▶ out; the old member stays
+//!   spare ──recorded──▶ replacement ──filled, recorded──────▶ in the slot; the old member leaves
+//!                           │  └──the old member fails──────▶ in the slot; its recovery goes on
+//!                           └──it fails─────────────────────▶ out; the old member stays
 //! ```
 
 use braid_sim_hooks::{Mark, reached};

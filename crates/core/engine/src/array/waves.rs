@@ -11,11 +11,11 @@
 //! ```text
 //!   RAID-1 of 4     0 1 │ 2 3        either half starts alone
 //!   RAID-10, near   0 2 │ 1 3        one copy of each in either half
-//!   RAID-6 of 5     0 1 │ 2 3 │ 4    as many as the level can miss, less those that it misses already
+//!   RAID-6 of 5     0 1 │ 2 3 │ 4    as many as the level can still miss
 //!   RAID-5 of 4,    1 │ 2 │ 3        none can be missed: one at a time, and the one that tears
 //!     0 lost                         is all that needs mending
-//!   RAID-1 of 2,    0 │ 1            in version 0.90 the old superblock of 1 still says that 0 is a spare: 0 counts
-//!     0 holds all now                as lost until its own says otherwise
+//!   RAID-1 of 2,    0 │ 1            in version 0.90 the old superblock of 1 calls 0 a spare:
+//!     0 holds all now                0 counts as lost until its own says otherwise
 //! ```
 //!
 //! This file does not know bytes, nor whether a table has changed: the caller does.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ──▶ parts out ──last part done──▶ answered ──nothing kept──▶ forgotten
-//!                  └─ some kept ──────────▶ answered, kept ──last one let go──▶ released, forgotten
+//!                  └─ some kept ──────────▶ answered, kept ──last let go──▶ released, forgotten
 //! ```
 
 use braid_geometry::LogicalSector;

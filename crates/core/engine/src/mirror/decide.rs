@@ -1,24 +1,27 @@
 //! Decides the next step of the work on an extent: a pure table from facts to one action.
 //!
-//! | Stage  | outstanding | range     |                                      | action   | what ends a Wait             |
-//! |--------|-------------|-----------|--------------------------------------|----------|------------------------------|
-//! | any    | yes         |           |                                      | Wait     | the member's answer          |
-//! | Read   | no          | waited for|                                      | Wait     | those that hold the range    |
-//! | Read   | no          | locked    | it was read; a copy is to be mended  | Mend     |                              |
-//! | Read   | no          |           | it was read                          | Finish   |                              |
-//! | Read   | no          |           | it is to be read again in halves     | Halve    |                              |
-//! | Read   | no          | not asked | a copy failed, and may be mended     | Lock     |                              |
-//! | Read   | no          |           | another copy can be read             | Read     |                              |
-//! | Read   | no          |           | none can                             | Refuse   |                              |
-//! | Write  | no          | not asked | no intent; the array takes writes    | Wait     | a view with the gate open    |
-//! | Write  | no          | not asked | no intent                            | Refuse   |                              |
-//! | Write  | no          | not asked |                                      | Lock     |                              |
-//! | Write  | no          | waited for|                                      | Wait     | those that hold the range    |
-//! | Write  | no          | locked    | it has not begun                     | Write    |                              |
-//! | Write  | no          | locked    | a copy missed it; that can be recorded | Wait   | a view without the member    |
-//! | Write  | no          | locked    | a copy missed it, or none has it     | Refuse   |                              |
-//! | Write  | no          | locked    |                                      | Finish   |                              |
-//! | Mend   | no          | locked    |                                      | Finish   |                              |
+//! | Stage | out | range      |                                   | action | ends a Wait         |
+//! |-------|-----|------------|-----------------------------------|--------|---------------------|
+//! | any   | yes |            |                                   | Wait   | the member's answer |
+//! | Read  | no  | waited for |                                   | Wait   | its holders         |
+//! | Read  | no  | locked     | it was read; a copy to be mended  | Mend   |                     |
+//! | Read  | no  |            | it was read                       | Finish |                     |
+//! | Read  | no  |            | it is to be read again in halves  | Halve  |                     |
+//! | Read  | no  | not asked  | a copy failed, and may be mended  | Lock   |                     |
+//! | Read  | no  |            | another copy can be read          | Read   |                     |
+//! | Read  | no  |            | none can                          | Refuse |                     |
+//! | Write | no  | not asked  | no intent; the array takes writes | Wait   | a view, gate open   |
+//! | Write | no  | not asked  | no intent                         | Refuse |                     |
+//! | Write | no  | not asked  |                                   | Lock   |                     |
+//! | Write | no  | waited for |                                   | Wait   | its holders         |
+//! | Write | no  | locked     | it has not begun                  | Write  |                     |
+//! | Write | no  | locked     | a copy missed it; can be recorded | Wait   | a view without it   |
+//! | Write | no  | locked     | a copy missed it, or none has it  | Refuse |                     |
+//! | Write | no  | locked     |                                   | Finish |                     |
+//! | Mend  | no  | locked     |                                   | Finish |                     |
+//!
+//! *Out*: a request is outstanding. *Its holders*: those that hold the range. *Without it*: without
+//! the member.
 //!
 //! The first row that fits is taken. A read locks its range only when a copy has failed: the range
 //! must not change while it is mended. [check: the_table_is_total]

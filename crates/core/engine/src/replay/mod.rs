@@ -15,16 +15,19 @@
 //! of which the columns W were being written and the columns K were kept:
 //!
 //! ```text
-//!   partial = sum of K                                     as long as the record counts, since K is not written
-//!   P      := sum of W + partial   =   sum of all D        whatever was written of W, each sector old or new
+//!   partial = sum of K                            as long as the record counts: K is not written
+//!   P      := sum of W + partial = sum of all D   whatever of W was written, sectors old or new
 //! ```
 //!
 //! | Present columns | Parity becomes |
 //! |---|---|
 //! | all data | the sum of all data; partial parity need not be believed |
-//! | all of W, not all of K | the sum of W and of partial parity: it gives the missing column its exact value |
-//! | not all of W | what it is: parity gives the missing column its value, old or new if the write had ended; of a write that was cut short, any. All of K is present, as RAID-4 and RAID-5 bear one loss |
+//! | all of W, not all of K | the sum of W and of partial parity: the missing column is exact |
+//! | not all of W | what it is: parity gives the missing column its value (1) |
 //! | no parity, as its member is missing | nothing: so is the log. Data is all present |
+//!
+//! (1) The value is old or new if the write had ended; of a write that was cut short, any. All of K
+//! is present, as RAID-4 and RAID-5 bear one loss.
 //!
 //! On RAID-6 the log of P is replayed as above. The log of Q is replayed by itself in the same way,
 //! with columns multiplied as Q has them. Two members may be missing (and a sector of a third
@@ -36,7 +39,7 @@
 //! |---|---|
 //! | any of K | the sum of W and of Q's own partial parity |
 //! | m | the sum of all data, with m = P + the other columns |
-//! | m, and any of K | the sum of W and of Q's partial parity, with m = P + the rest of W + partial parity of P |
+//! | m, and any of K | the sum of W and Q's partial parity; m = P + rest of W + P's partial one |
 //! | m, and P; or two of W | what it is |
 //!
 //! A record for Q without one for P, or the other way round, was never durable on both, so its
@@ -46,9 +49,11 @@
 //! cut short anywhere and done again, on the same members or without one of them.
 //!
 //! ```text
-//!   begin a step ─▶ read columns ─▶ compute ─▶ write parity ─▶ next step ─▶ ... ─▶ flush ─▶ superblocks say clean ─▶ logs are void
+//!   begin a step ─▶ read columns ─▶ compute ─▶ write parity ─▶ next step ─▶ ... ─▶ flush
 //!        ▲               │ a column cannot be read: sector by sector
 //!        └───────────────┘ and what was being written there is named
+//!
+//!   flush ─▶ superblocks say clean ─▶ logs are void
 //! ```
 //!
 //! Superblocks say clean only if every member is present and no parity was left as it was: a member

@@ -3,9 +3,11 @@
 //! Entries come from a disk: each number is a claim about the array, and is checked here first.
 //!
 //! ```text
-//!   partial parity less than a chunk      as much of each of some neighbouring chunks of a row; none: of all
-//!   partial parity of a chunk             the range from the first sector on; sector i of partial parity is about sectors i,
-//!                                         i + chunk, ... of the range, so that it begins where the range does and goes round
+//!   partial parity less than a chunk   as much of each of some neighbouring chunks of a row;
+//!                                      none: of all
+//!   partial parity of a chunk          the range from the first sector on; sector i of partial
+//!                                      parity is about sectors i, i + chunk, ... of the range:
+//!                                      it begins where the range does and goes round
 //! ```
 
 use std::ops::Range;

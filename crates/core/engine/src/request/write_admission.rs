@@ -10,7 +10,7 @@
 //! Neither the runtime nor the simulator blocks: they queue writes that may not begin yet.
 //!
 //! ```text
-//!   enter ─▶ waiting: shared, exclusive, shared, ... ─▶ admitted: many shared, or one exclusive ─▶ leave
+//!   enter ─▶ waiting: shared, exclusive, ... ─▶ admitted: many shared, or one exclusive ─▶ leave
 //! ```
 //!
 //! # Invariants

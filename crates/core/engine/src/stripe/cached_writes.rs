@@ -5,9 +5,10 @@
 //! later process replays the writes that it finds there, in order, before it admits clients.
 //!
 //! ```text
-//!   joins its stripe ── carries answered bytes? ──▶ Put ──▶ answered ──▶ batch ──▶ on the members ──▶ Erase ──▶ later answers
-//!                                                    │
-//!                                                    └──▶ Erase of the older writes that it covers
+//!   joins its stripe ── has answered bytes? ──▶ Put ──▶ answered ──▶ batch ──▶ on the members ─┐
+//!                                                │                                             ▼
+//!                                                │                         later answers ◀── Erase
+//!                                                └──▶ Erase of the older writes that it covers
 //! ```
 //!
 //! - A write is erased before any later write of its band is answered: a replay never undoes an

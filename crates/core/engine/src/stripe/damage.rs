@@ -11,11 +11,12 @@
 //! older bytes, and a read that returned these without an error would lie:
 //!
 //! ```text
-//!   answered early ── its batch fails ──▶ lost: reads fail ── a later batch writes it ──▶ as any other sector
-//!                                           └─ a later write is queued: reads are served from it ([`super::read_dirty`])
+//!   answered early ── its batch fails ──▶ lost: reads fail ── a batch writes it ──▶ as any other
+//!                                           └─ a later write is queued: reads are served from it
 //! ```
 //!
-//! md's format records neither. Flushes fail until the array is started again ([`crate::array`]).
+//! `super::read_dirty` serves reads from the queued write. md's format records neither. Flushes
+//! fail until the array is started again ([`crate::array`]).
 //!
 //! - A lost sector is never read from its member. Once it is written again, it can be read again
 //!   [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].

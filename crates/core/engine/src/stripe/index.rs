@@ -1,8 +1,8 @@
 //! The index from bands to stripes: open addressing in fixed memory, a cache line at a time.
 //!
 //! ```text
-//!   band ──multiplied, halves folded──▶ home ──▶ │ a b c · │ d · · · │ e f g h │ i · · · │   a line: 64 bytes
-//!                                                 the line, and the next as long as it is full
+//!   band ──multiplied, halves folded──▶ home ──▶ │ a b c · │ d · · · │ e f g h │ i · · · │
+//!                                                 a line of 64 bytes; the next while it is full
 //! ```
 //!
 //! A line has four places of 16 bytes: four bands side by side, compared at once without an

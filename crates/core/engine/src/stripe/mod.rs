@@ -13,7 +13,7 @@
 //!   piece ──▶ attach ──────┼─ epochs      dirty references: answered, not on the members
 //!                 │        └─ scheduler   who begins when; the line for those without memory
 //!                 ▼             │ next_ready
-//!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
+//!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch (`batch`)
 //!                 │
 //!   read ─────────┴─ read_dirty, reconstruct   reads, while stripes write
 //!                    damage               inconsistent bands, lost sectors

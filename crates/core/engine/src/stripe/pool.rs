@@ -1,13 +1,13 @@
 //! The stripes of a shard: the band of each stripe, and which stripes have memory for their blocks.
 //!
 //! ```text
-//!             a band has work                its work is done          another stripe takes its memory
-//!   blank ──────────────────────▶ in use ─────────────────────▶ idle ───────────────────────────────▶ blank
-//!     ▲                             │   ▲ the band has work again │
-//!     └── it holds nothing of use ──┘   └─────────────────────────┘
+//!           a band has work         its work is done       another stripe takes its memory
+//!   blank ─────────────────▶ in use ────────────────▶ idle ────────────────────────────────▶ blank
+//!     ▲                        │   ▲ it has work again  │
+//!     └ holds nothing of use ──┘   └────────────────────┘
 //!
-//!             a batch begins                 the batch is over
-//!   none ───────────────────────▶ held ─────────────────────────▶ resting ──▶ held, or taken by another stripe
+//!            a batch begins           the batch is over
+//!   none ───────────────────▶ held ────────────────────▶ resting ──▶ held, or another stripe's
 //! ```
 //!
 //! Stripes are made on demand: a stripe that waits to fill up is its queue and little more.

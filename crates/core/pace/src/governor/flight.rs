@@ -6,7 +6,7 @@
 //! ```text
 //!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇   one window, and rest
 //!   allowance   ─────────────────────────────────   a fifth of a window
-//!   credit      ╲    the integral of allowance − in flight; the next window begins when it is paid back
+//!   credit      ╲    the integral of allowance − in flight; paid back: the next window begins
 //! ```
 //!
 //! So one number covers both ways in which a job holds back: fewer windows at a time, and pauses

@@ -13,19 +13,21 @@
 //!                                               │
 //!                                             Share: the allowance, bytes in flight on average
 //!                                               │
-//!    floor  (Bucket) ── at least ──▶ ┌──────────▼─────────┐
-//!    ceiling (Bucket) ─ at most ───▶ │ poll: so many bytes │ ──▶ begins, ends ──▶ Flight: what is in flight
-//!    Piece ── so much at a time ───▶ │ may begin, ask at t │                     Piece: how long one takes
-//!                                    └─────────────────────┘
+//!    floor  (Bucket) at least ──▶ ┌─────────────▼───────┐
+//!    ceiling (Bucket) at most ──▶ │ poll: so many bytes │ ─▶ begin, end ─▶ Flight: bytes in flight
+//!    Piece ─ so much at a time ─▶ │ may begin, ask at t │                  Piece: time one takes
+//!                                 └─────────────────────┘
 //! ```
 //!
 //! # Three phases
 //!
 //! | phase | when | the job may |
 //! |---|---|---|
-//! | idle | no client's request for 300 ms, none under way | have more and more in flight, within a second or two all that it may have at all |
+//! | idle | no client's request for 300 ms, none under way | have more and more in flight (1) |
 //! | shared | clients are there | have the allowance in flight, on average |
-//! | probe | it is time to measure clients without the job | begin nothing, unless the floor is owed |
+//! | probe | time to measure clients without the job | begin nothing, unless the floor is owed |
+//!
+//! (1) Within a second or two the job may have its maximum in flight.
 //!
 //! The first request after silence ends *idle* at once ([`Governor::handle_client`]), so it meets
 //! only the bytes in flight. If requests that end idle phases keep missing the target, the budget

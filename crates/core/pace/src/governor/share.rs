@@ -11,8 +11,8 @@
 //! smoothly. So the count drives a budget:
 //!
 //! ```text
-//!   budget    + 8/1000 for each request                  at most 3 requests saved up
-//!             - 1 for each request beyond the target     at most what the next ten seconds or so earn, owed
+//!   budget    + 8/1000 for each request                at most 3 requests saved up
+//!             - 1 for each request beyond the target   owed: at most about 10 s of earnings
 //!
 //!   budget low, this slice lost      cut, by how much was lost; harder if a cut did not help
 //!   budget low, this slice did not   hold: what is owed is paid back first

@@ -5,10 +5,10 @@
 //! could measure.
 //!
 //! ```text
-//!   clients ──▶ ┌───────┐      ┌───────────┐
-//!   (open: by chance;   │ queue │ ───▶ │ channels  │ ──▶ latencies, a slice every 100 ms ──▶ Governor
-//!    closed: n at once) └───────┘      └───────────┘                                            │
-//!   job ────────────────▶ ◀──────────────────────────────────── so many bytes may begin ────────┘
+//!   clients ───────────▶ ┌───────┐    ┌──────────┐
+//!   (open: by chance;    │ queue │ ─▶ │ channels │ ─▶ latencies, a slice every 100 ms ─▶ Governor
+//!    closed: n at once)  └───────┘    └──────────┘                                          │
+//!   job ────────────────▶ ◀─────────────────────────── so many bytes may begin ─────────────┘
 //! ```
 
 use std::cmp::Reverse;

@@ -1,16 +1,18 @@
 //! Makes, drops, or replaces the write-intent bitmap while the array runs.
 //!
 //! ```text
-//!            operator asks          no update is under way
-//!   settled ──────────────▶ wanted ─┬──────────────────────▶ made, to be said ─────────────────────▶ settled
-//!      ▲                       ▲    │                                          superblocks say so
-//!      │                       │    └─ there is one ───────▶ to be left ──────────────────────────▶ left
-//!      │                       │                                 ▲                                   │
-//!      │                       │                    its file cannot be written,                      │ no request of the
-//!      │                       │                    whatever the stage                               │ old one in flight
-//!      │                       └──────── another is to follow ◀──────────────────────────────────────┤
-//!      └──────────────────────────────── none is ◀───────────────────────────────────────────────────┘
+//!            operator asks          no update under way
+//!   settled ──────────────▶ wanted ─┬──────────────────▶ made, to be said ───────────▶ settled
+//!      ▲                       ▲    │                                 superblocks say so
+//!      │                       │    └─ there is one ───▶ to be left ─────────────────▶ left
+//!      │                       │                             ▲                          │
+//!      │                       │                its file cannot be written,             │ (1)
+//!      │                       │                whatever the stage                      │
+//!      │                       └──────── another is to follow ◀─────────────────────────┤
+//!      └──────────────────────────────── none is ◀──────────────────────────────────────┘
 //! ```
+//!
+//! (1): no request of the old bitmap is in flight.
 //!
 //! The states are those of `Stage`; *to be said* means that superblocks must record the change.
 //! Clients go on meanwhile. A new bitmap sets every bit that may be in use just then: all, if

@@ -1,10 +1,11 @@
 //! Makes or drops parity logs, md's or our own, or a write journal, while the array runs.
 //!
 //! ```text
-//!            operator asks           superblocks say clean             superblocks say so            heads of our own are wiped out
-//!   settled ───────────────▶ wanted ──────────────────────▶ to be said ─────────────────▶ left ───────────────────────────────────▶ settled
-//!      ▲                                                        │  (logs that are made)
-//!      └────────────────────────────────────────────────────────┘
+//!            operator asks           superblocks say clean              superblocks say so
+//!   settled ───────────────▶ wanted ───────────────────────▶ to be said ───────────────────▶ left
+//!      ▲                                                         │  logs that are made        │
+//!      ├─────────────────────────────────────────────────────────┘                            │
+//!      └──────────────────── heads of our own are wiped out ──────────────────────────────────┘
 //! ```
 //!
 //! The states are those of `LogChange`; *to be said* means that superblocks must record the change.

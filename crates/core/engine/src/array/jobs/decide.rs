@@ -1,20 +1,26 @@
 //! Decides the next step of a job: a pure table from facts to one action.
 //!
-//! | job | goes on | work out | more | allowed | at the end | to save  | saving | action | what ends a Wait               |
-//! |-----|---------|----------|------|---------|------------|----------|--------|--------|--------------------------------|
-//! | no  |         |          |      |         |            |          |        | Begin  | (if one is due, else Wait: something amiss) |
-//! | yes | no      | yes      |      |         |            |          |        | Wait   | the shards                     |
-//! | yes | no      | no       |      |         |            |          | yes    | Wait   | the flush                      |
-//! | yes | no      | no       |      |         |            | yes      | no     | Save   |                                |
-//! | yes | no      | no       |      |         |            | no       | no     | End    |                                |
-//! | yes | yes     |          | yes  | yes     |            |          |        | Ask    |                                |
-//! | yes | yes     |          |      |         |            |          | yes    | Wait   | the flush                      |
-//! | yes | yes     |          | no   |         | yes        | yes      | no     | Save   |                                |
-//! | yes | yes     |          | no   |         | yes, logs are behind | no | no | Wait   | the logs                       |
-//! | yes | yes     |          | no   |         | yes        | no       | no     | End    |                                |
-//! | yes | yes     |          |      |         | no         | yes, due | no     | Save   |                                |
-//! | yes | yes     |          | yes  | no      |            |          | no     | Wait   | the next allowance, the shards, the clock |
-//! | yes | yes     |          | no   |         |            |          | no     | Wait   | the shards, the clock          |
+//! | job | on  | out | more | may | at end | save | saving | action | ends a Wait              |
+//! |-----|-----|-----|------|-----|--------|------|--------|--------|--------------------------|
+//! | no  |     |     |      |     |        |      |        | Begin  | (1)                      |
+//! | yes | no  | yes |      |     |        |      |        | Wait   | the shards               |
+//! | yes | no  | no  |      |     |        |      | yes    | Wait   | the flush                |
+//! | yes | no  | no  |      |     |        | yes  | no     | Save   |                          |
+//! | yes | no  | no  |      |     |        | no   | no     | End    |                          |
+//! | yes | yes |     | yes  | yes |        |      |        | Ask    |                          |
+//! | yes | yes |     |      |     |        |      | yes    | Wait   | the flush                |
+//! | yes | yes |     | no   |     | yes    | yes  | no     | Save   |                          |
+//! | yes | yes |     | no   |     | (2)    | no   | no     | Wait   | the logs                 |
+//! | yes | yes |     | no   |     | yes    | no   | no     | End    |                          |
+//! | yes | yes |     |      |     | no     | due  | no     | Save   |                          |
+//! | yes | yes |     | yes  | no  |        |      | no     | Wait   | allowance, shards, clock |
+//! | yes | yes |     | no   |     |        |      | no     | Wait   | shards, clock            |
+//!
+//! *On*: the job goes on. *Out*: its work is out. *May*: the allowance is not used up. *Save*: there
+//! is progress to save; *due*: a save is due.
+//!
+//! - (1) Begin if a job is due. Otherwise Wait until something is amiss.
+//! - (2) It is at the end, and the logs are behind.
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
 

@@ -3,8 +3,8 @@
 //! ```text
 //!                       Begin                        every sector done, saved
 //!   what is amiss ───────────────▶ a cursor moves ──────────────────────────────▶ completed
-//!   (chosen anew each time)            │    ▲                │
-//!                                 Work │    │ WorkDone       │ a target is lost, the array stops, nothing can be made of it
+//!   (chosen anew each time)            │    ▲                │ a target is lost, the array stops,
+//!                                 Work │    │ WorkDone       │ nothing can be made of it
 //!                                      ▼    │                ▼
 //!                                    shards: bands        aborted; what was saved counts
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ─▶ Behind ─ bitmaps and logs ─▶ wave ─ durable ─▶ wave ─ … ─▶ complete: it counts
-//!                                           └─ out of date by now ─▶ drop: the next records the rest
+//!                                           └─ out of date ─▶ drop: the next records the rest
 //! ```
 
 use std::collections::BTreeSet;

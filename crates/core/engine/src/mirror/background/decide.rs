@@ -1,19 +1,21 @@
 //! Decides the next step of the work on a run: a pure table from facts to one action.
 //!
-//! | outstanding | range      | phase    |                              | action  | what ends a Wait              |
-//! |-------------|------------|----------|------------------------------|---------|-------------------------------|
-//! | yes         |            |          |                              | Wait    | the member or the computation |
-//! | no          | not asked  |          |                              | Lock    |                               |
-//! | no          | waited for |          |                              | Wait    | those that hold the range     |
-//! | no          | held       |          | a member left that had some  | LeaveOff |                              |
-//! | no          | held       | Read     | copies are to be read        | Read    |                               |
-//! | no          | held       | Read     | the believed one failed      | Halve   |                               |
-//! | no          | held       | Read     | none can be read             | Refuse  |                               |
-//! | no          | held       | Read     | two or more were read        | Compare |                               |
-//! | no          | held       | Read     |                              | Write   |                               |
-//! | no          | held       | Compared |                              | Write   |                               |
-//! | no          | held       | Written  | wrong ones were written      | Look    |                               |
-//! | no          | held       | Written  |                              | Next    |                               |
+//! | out | range      | phase    |                             | action   | what ends a Wait    |
+//! |-----|------------|----------|-----------------------------|----------|---------------------|
+//! | yes |            |          |                             | Wait     | member, computation |
+//! | no  | not asked  |          |                             | Lock     |                     |
+//! | no  | waited for |          |                             | Wait     | those that hold it  |
+//! | no  | held       |          | a member left that had some | LeaveOff |                     |
+//! | no  | held       | Read     | copies are to be read       | Read     |                     |
+//! | no  | held       | Read     | the believed one failed     | Halve    |                     |
+//! | no  | held       | Read     | none can be read            | Refuse   |                     |
+//! | no  | held       | Read     | two or more were read       | Compare  |                     |
+//! | no  | held       | Read     |                             | Write    |                     |
+//! | no  | held       | Compared |                             | Write    |                     |
+//! | no  | held       | Written  | wrong ones were written     | Look     |                     |
+//! | no  | held       | Written  |                             | Next     |                     |
+//!
+//! *Out*: the member or the computation is outstanding. *Hold it*: hold the range.
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
 

@@ -11,17 +11,22 @@
 //! A stripe here is a block of 4 KiB of each member, as in md. Its entries, in order:
 //!
 //! ```text
-//!   data ... data parity        committed: these blocks are to be on the members, and parity is right with all of them
-//!   data ... data               pending: acknowledged in the mode write-back, and nothing of it is on the members
+//!   data ... data parity   committed: these blocks are to be on the members; parity fits them all
+//!   data ... data          pending: acknowledged in write-back mode, nothing is on the members yet
 //! ```
 //!
 //! | Stripe in the journal | Action |
 //! |---|---|
-//! | committed | write the blocks of data and parity to all present members. Parity gives missing members their value: the new one if it was written, the old one if it was kept |
-//! | committed, and flushed later | the same. md leaves such stripes out; but they were only written to the members, and may have been in caches that the crash emptied |
+//! | committed | write its blocks of data and parity to all present members (1) |
+//! | committed, and flushed later | the same (2) |
 //! | committed, then data | the committed stripe is the base of the pending one |
-//! | pending | on the base, make parity of the new data and the kept columns; first compute missing kept columns from the base |
+//! | pending | on the base, make parity of the new data and the kept columns (3) |
 //! | parity without data | nothing: its data was before the tail, and so it is on the members |
+//!
+//! - (1) Parity gives missing members their value: new if written, old if kept.
+//! - (2) md leaves such stripes out. But only members got them, perhaps in caches that the crash
+//!   emptied.
+//! - (3) First, missing kept columns are computed from the base.
 //!
 //! A pending stripe's base must not be lost before the stripe is committed: with some of it
 //! overwritten, its missing columns could not be computed any more. So its new parity goes into the
@@ -30,14 +35,15 @@
 //!
 //! ```text
 //!   | ... meta 8 | data |  meta 9  | parity | parity |  meta 10 | parity | zeroes |
-//!                       ^ end: written last            after all: so that no old meta block 11 follows
+//!                       ^ end: written last     zeroes after all: no old meta block 11 follows
 //! ```
 //!
 //! ```text
-//!   for each pending stripe: read the base ─▶ compute what is missing ─▶ take the new data ─▶ make parity ─▶ into the journal, after its end
+//!   for each pending stripe: read the base ─▶ compute what is missing ─▶ take the new data
+//!     ─▶ make parity ─▶ into the journal, after its end
 //!   seal: meta blocks but the first, flush ─▶ the first, flush
 //!   for each stripe: read its blocks from the journal ─▶ write the members
-//!   flush the members ─▶ an empty meta block at the end, its sequence moved on ─▶ the tail is there
+//!   flush members ─▶ an empty meta block at the end, its sequence moved on ─▶ the tail is there
 //! ```
 //!
 //! The tail moves only if no missing member may come back. A missing member whose superblock is as

@@ -4,7 +4,7 @@
 //!   queue    older      |---------a---------|
 //!                              |--b--|
 //!            newer                      |-c-|
-//!   content             |--a--||--b--||a|-c-|       one part for each run that is in one place in memory
+//!   content             |--a--||--b--||a|-c-|     one part for each run in one place in memory
 //! ```
 //!
 //! A part is usually *straight*: parity is computed from the payload, and the member is written

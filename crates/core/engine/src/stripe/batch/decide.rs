@@ -1,34 +1,38 @@
 //! The next action of a stripe: a pure table from facts to one action.
 //!
-//! | Phase       | outstanding | need       | read | missed | broken | action      | what ends a Wait                   |
-//! |-------------|-------------|------------|------|--------|--------|-------------|------------------------------------|
-//! | any         | yes         |            |      |        |        | Wait        | the request, computation or copy that ends |
-//! | Ready       | no          | (no work)  |      |        |        | Release     |                                    |
-//! | Ready       | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
-//! | Ready       | no          | (not yet)  |      |        |        | PutOff      |                                    |
-//! | Ready       | no          | (admitted) | yes  |        |        | Wait        | the reads that wait have begun     |
-//! | Ready       | no          | (no memory)| no   |        |        | StandInLine |                                    |
-//! | Ready       | no          | (admitted) | no   |        |        | Begin       |                                    |
-//! | Fill        | no          | (no intent)|      |        |        | Refuse      |                                    |
-//! | Fill        | no          | (left)     |      |        |        | Restart     |                                    |
-//! | Fill        | no          | Reads      |      |        |        | Read        |                                    |
-//! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
-//! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
-//! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
-//! | Compute     | no          | (not logged)|     |        | yes    | Refuse      |                                    |
-//! | Compute     | no          | (to be logged)|   |        |        | Log         |                                    |
-//! | Compute     | no          | (being logged)|   |        |        | Wait        | the log's members, or a view that is broken |
-//! | Compute     | no          |            | idly |        |        | TakeBand    |                                    |
-//! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
-//! | Compute     | no          |            | no   |        |        | Write       |                                    |
-//! | Write       | no          |            |      | no     |        | Finish      |                                    |
-//! | Write       | no          |            |      | yes    |        | AwaitRecord |                                    |
-//! | AwaitRecord | no          |            |      | no     |        | Finish      |                                    |
-//! | AwaitRecord | no          |            |      | yes    | no     | Wait        | a view without the member          |
-//! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
+//! | Phase       | out | need           | read | missed | broken | action      | ends a Wait |
+//! |-------------|-----|----------------|------|--------|--------|-------------|-------------|
+//! | any         | yes |                |      |        |        | Wait        | (4)         |
+//! | Ready       | no  | (no work)      |      |        |        | Release     |             |
+//! | Ready       | no  | (no intent)    |      |        | no     | Wait        | (2)         |
+//! | Ready       | no  | (not yet)      |      |        |        | PutOff      |             |
+//! | Ready       | no  | (admitted)     | yes  |        |        | Wait        | reads begun |
+//! | Ready       | no  | (no memory)    | no   |        |        | StandInLine |             |
+//! | Ready       | no  | (admitted)     | no   |        |        | Begin       |             |
+//! | Fill        | no  | (no intent)    |      |        |        | Refuse      |             |
+//! | Fill        | no  | (left)         |      |        |        | Restart     |             |
+//! | Fill        | no  | Reads          |      |        |        | Read        |             |
+//! | Fill        | no  | Nothing        |      |        |        | Compute     |             |
+//! | Fill        | no  | Less           |      |        |        | Narrow      |             |
+//! | Fill        | no  | Impossible     |      |        |        | Refuse      |             |
+//! | Compute     | no  | (not logged)   |      |        | yes    | Refuse      |             |
+//! | Compute     | no  | (to be logged) |      |        |        | Log         |             |
+//! | Compute     | no  | (being logged) |      |        |        | Wait        | (1)         |
+//! | Compute     | no  |                | idly |        |        | TakeBand    |             |
+//! | Compute     | no  |                | yes  |        |        | Wait        | no reads    |
+//! | Compute     | no  |                | no   |        |        | Write       |             |
+//! | Write       | no  |                |      | no     |        | Finish      |             |
+//! | Write       | no  |                |      | yes    |        | AwaitRecord |             |
+//! | AwaitRecord | no  |                |      | no     |        | Finish      |             |
+//! | AwaitRecord | no  |                |      | yes    | no     | Wait        | (3)         |
+//! | AwaitRecord | no  |                |      | yes    | yes    | Refuse      |             |
 //!
 //! An empty cell matches anything, and the first line that matches wins.
 //!
+//! - (1) The log's members, or a view that is broken. (2) A view with the gate open. (3) A view
+//!   without the member. (4) The request, computation or copy that ends.
+//! - *Out*: outstanding. *Reads begun*: the reads that wait have begun. *No reads*: the band is not
+//!   read any more.
 //! - *Intent*: superblocks say that the region of the first queued work may be written (I3). A
 //!   broken array grants none, and work without intent is refused.
 //! - *read*, between batches: reads of the band wait to begin, or the band is being repaired.

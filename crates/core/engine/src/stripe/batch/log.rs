@@ -8,8 +8,8 @@
 //! written:
 //!
 //! ```text
-//!   column 0   ....wwww          rows 0..4: column 1 is written      entry 1: column 1, partial parity of 0 and 2
-//!   column 1   wwww....          rows 4..8: columns 0 and 2          no entry can name both: not in one batch
+//!   column 0   ....wwww   rows 0..4: column 1         entry 1: column 1, partial parity of 0 and 2
+//!   column 1   wwww....   rows 4..8: columns 0 and 2  no entry can name both: not in one batch
 //!   column 2   ....wwww
 //! ```
 //!

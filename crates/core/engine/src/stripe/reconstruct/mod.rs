@@ -13,18 +13,18 @@
 //! content. So a read of a band depends on the state of the band's stripe:
 //!
 //! ```text
-//!   the band's stripe              a read may begin         columns it leaves out
-//!   none, idle, writes queued      yes
-//!   Fill, held up by a member      yes: no writes
+//!   the band's stripe            a read may begin        columns it leaves out
+//!   none, idle, writes queued    yes
+//!   Fill, held up by a member    yes: no writes
 //!     that sits out
-//!   Compute, kept from writing     yes: no writes
+//!   Compute, kept from writing   yes: no writes
 //!     by a repair that a member
 //!     that sits out holds up
-//!   Fill, Compute otherwise        not now: about to write
-//!   Write, only members that       yes: the rest agrees     those being written, those that missed it
+//!   Fill, Compute otherwise      not now: about to write
+//!   Write, only members that     yes: the rest agrees    those being written, those that missed it
 //!     sit out remain
-//!   Write otherwise                not now
-//!   AwaitRecord                    yes                      those that missed it
+//!   Write otherwise              not now
+//!   AwaitRecord                  yes                     those that missed it
 //! ```
 //!
 //! A stripe that is about to write waits until its band is not being read
@@ -59,11 +59,11 @@
 //! does not know the kinds: a new one is a file, and a line of `by_kind` below.
 //!
 //! ```text
-//!   kind         reads                       computes                   writes                  ends with
-//!   client       the cheapest way            the columns it lacks       its payload             the piece's answer
-//!   comparison   every column it can         where parity differs       sectors that are wrong  findings
-//!   resync       data, and parity it can     where parity differs       parity                  sectors written
-//!   fill         the cheapest way, a copy    columns that it lacks      members, replacements   sectors written
+//!   kind        reads                 computes              writes                 ends with
+//!   client      the cheapest way      the columns it lacks  its payload            piece's answer
+//!   comparison  every column it can   where parity differs  wrong sectors          findings
+//!   resync      data, parity it can   where parity differs  parity                 sectors written
+//!   fill        cheapest way, a copy  columns it lacks      members, replacements  sectors written
 //! ```
 //!
 //! # Invariants

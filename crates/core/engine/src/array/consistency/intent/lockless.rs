@@ -5,11 +5,13 @@
 //! [check: sets_follow_the_table_of_states].
 //!
 //! ```text
-//!                a shard asks                     a job has made it agree, flushed        no write needs its bit
-//!   unwritten ─────────────────▶ unsynced (set) ─────────────────────────────────▶ dirty ─────────────────────▶ clean
-//!       ▲                                                                          (set)                       │
-//!       └────────────────────────────── trimmed, all of it ────────────────────────────────────────────────────┘
+//!              a shard asks            synced, flushed        no write needs its bit
+//!   unwritten ──────────────▶ unsynced ────────────────▶ dirty ───────────────────────▶ clean
+//!       ▲                      (set)                     (set)                            │
+//!       └────────────────────────── trimmed, all of it ───────────────────────────────────┘
 //! ```
+//!
+//! *Synced*: a job has made the run agree.
 //!
 //! *Unsynced* is durable before the first write to a run, as a bit is. From then on redundancy
 //! agrees wherever a client has written: parity is made of all columns, never by rmw. So the loss

@@ -5,12 +5,15 @@
 //! bit are resynced after a crash.
 //!
 //! ```text
-//!                 a shard asks            written to every member        shards get it
-//!    clear ───────────────────▶ wanted ─────────────────────▶ durable ─────────────────▶ open: writes go on
-//!      ▲                                                          ▲                        │ no write there
-//!      │  members flushed; written to every member                └── a shard asks ──┐     ▼ from one sweep to the next
-//!      └───────────────────────────────────────────────────────────────────────── closing: shards finish what they began
+//!            a shard asks           on every member           shards get it
+//!    clear ───────────────▶ wanted ─────────────────▶ durable ──────────────▶ open: writes go on
+//!      ▲                                                 ▲                      │
+//!      │  members flushed; on every member               └── a shard asks ──┐   ▼ (1)
+//!      └─────────────────────────────────────────────────────────────────── closing
 //! ```
+//!
+//! (1): no write went there from one sweep to the next. *On every member*: the bit is written to
+//! every member. *Closing*: shards finish what they began.
 //!
 //! Many bits ride on one write: requests during a write go with the next.
 //!

@@ -1,16 +1,17 @@
 //! Decides the next step of the journal: a pure table from facts to one action.
 //!
-//! | stage   | superblocks wait | asked for | has room | can free | tight | action | what ends a Wait           |
-//! |---------|------------------|-----------|----------|----------|-------|--------|----------------------------|
-//! | Written |                  |           |          |          |       | Grant  |                            |
-//! | Rest    | yes              |           |          |          |       | Blank  |                            |
-//! | Rest    | no               | yes       | yes      |          |       | Write  |                            |
-//! |         |                  | yes       | no       | yes      |       | Flush  |                            |
-//! |         |                  |           |          | yes      | yes   | Flush  |                            |
-//! | any else |                 |           |          |          |       | Wait   | the journal, shards or superblocks; or no batch waits |
+//! | stage    | supers | asked | room | free | tight | action | what ends a Wait |
+//! |----------|--------|-------|------|------|-------|--------|------------------|
+//! | Written  |        |       |      |      |       | Grant  |                  |
+//! | Rest     | yes    |       |      |      |       | Blank  |                  |
+//! | Rest     | no     | yes   | yes  |      |       | Write  |                  |
+//! |          |        | yes   | no   | yes  |       | Flush  |                  |
+//! |          |        |       |      | yes  | yes   | Flush  |                  |
+//! | any else |        |       |      |      |       | Wait   | (1)              |
 //!
-//! *Can free*: records at the tail are over, and no room is being freed. The first row that fits is
-//! taken. [check: the_table_is_total]
+//! *Supers*: superblocks wait. *Asked*: a batch waits. *Room*: the journal has room for it. *Free*:
+//! records at the tail are over, and no room is being freed. (1): the journal, shards or
+//! superblocks; or no batch waits. The first row that fits is taken. [check: the_table_is_total]
 
 use crate::array::consistency::parity_logs::LogAction;
 

@@ -8,10 +8,12 @@
 //!
 //! ```text
 //!   ring   | free ... | over | over | live | over | live |  head: the next record goes here
-//!                     ^ tail, as superblocks say          whatever shards ask for meanwhile goes into one record
+//!                     ^ tail, as superblocks say
 //!
-//!   Rest ──asked for, there is room──▶ Writing ──durable──▶ Written ──▶ Rest       shards write their bands
+//!   Rest ──asked for, has room──▶ Writing ──durable──▶ Written ──▶ Rest: shards write their bands
 //! ```
+//!
+//! Shards' requests during the write of one record go together into the next record.
 //!
 //! A record is *over* when shards have written all of it to the members. Records that are over at
 //! the tail free their room in three steps: members are flushed; the next superblocks record the

@@ -1,16 +1,16 @@
 //! Decides the next step of partial parity logs: a pure table from facts to one action.
 //!
-//! | stage    | asked for | has room | loss unrecorded | action | what ends a Wait                       |
-//! |----------|-----------|----------|-----------------|--------|----------------------------------------|
-//! | Writing  |           |          |                 | Wait   | the members                            |
-//! | Written  |           |          | no              | Grant  |                                        |
-//! | Written  |           |          | yes             | Wait   | superblocks                            |
-//! | Flushing |           |          |                 | Wait   | the members                            |
-//! | Over     | yes       | no       |                 | Flush  |                                        |
-//! | Live     | yes       | no       |                 | Wait   | the shards                             |
-//! | any else | yes       | yes      | no              | Write  |                                        |
-//! | any else | yes       | yes      | yes             | Wait   | superblocks                            |
-//! | any else | no        |          |                 | Wait   | a shard                                |
+//! | stage    | asked for | has room | loss unrecorded | action | what ends a Wait |
+//! |----------|-----------|----------|-----------------|--------|------------------|
+//! | Writing  |           |          |                 | Wait   | the members      |
+//! | Written  |           |          | no              | Grant  |                  |
+//! | Written  |           |          | yes             | Wait   | superblocks      |
+//! | Flushing |           |          |                 | Wait   | the members      |
+//! | Over     | yes       | no       |                 | Flush  |                  |
+//! | Live     | yes       | no       |                 | Wait   | the shards       |
+//! | any else | yes       | yes      | no              | Write  |                  |
+//! | any else | yes       | yes      | yes             | Wait   | superblocks      |
+//! | any else | no        |          |                 | Wait   | a shard          |
 //!
 //! *Has room*: the first waiting batch can be logged before a flush. At Rest every batch can.
 //!

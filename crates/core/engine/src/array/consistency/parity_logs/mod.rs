@@ -14,12 +14,14 @@
 //! together:
 //!
 //! ```text
-//!             asked for             durable on every member           all of it over            flushed
-//!   Rest ──────────────▶ Writing ───────────────────────────▶ Live ──────────────────▶ Over ──────────────▶ Rest
-//!                           ▲      shards write their bands    │                        │ nothing is asked for:
-//!                           └──────────────────────────────────┴────────────────────────┤ it stays so, and costs no flush
-//!                              asked for, and there is room                             └ there is no room: flush
+//!          asked for           durable on every member        all of it over        flushed
+//!   Rest ────────────▶ Writing ────────────────────────▶ Live ───────────────▶ Over ────────▶ Rest
+//!                         ▲     shards write their bands   │                     │
+//!                         └──── asked for, has room ───────┴─────────────────────┘
 //! ```
+//!
+//! At Over, the log flushes when there is no room. While nothing is asked for it stays so, and
+//! costs no flush.
 //!
 //! An old record does no harm: a later write to its rows first needs a newer record.
 //!
