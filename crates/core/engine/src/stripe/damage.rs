@@ -11,7 +11,7 @@
 //! older bytes, and a read that returned these without an error would lie:
 //!
 //! ```text
-//!   answered early ── its batch fails ──▶ lost: reads fail ── a batch writes it ──▶ as any other
+//!   answered early ── its batch fails ──▶ lost: reads fail ── a batch writes it ──▶ normal again
 //!                                           └─ a later write is queued: reads are served from it
 //! ```
 //!

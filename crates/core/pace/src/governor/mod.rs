@@ -15,7 +15,7 @@
 //!                                               │
 //!    floor  (Bucket) at least ──▶ ┌─────────────▼───────┐
 //!    ceiling (Bucket) at most ──▶ │ poll: so many bytes │ ─▶ begin, end ─▶ Flight: bytes in flight
-//!    Piece ─ so much at a time ─▶ │ may begin, ask at t │                  Piece: time one takes
+//!    Piece ─ so much at a time ─▶ │ may begin, ask at t │                  Piece: time of each
 //!                                 └─────────────────────┘
 //! ```
 //!

@@ -16,8 +16,8 @@
 //! | yes | yes |     | yes  | no  |        |      | no     | Wait   | allowance, shards, clock |
 //! | yes | yes |     | no   |     |        |      | no     | Wait   | shards, clock            |
 //!
-//! *On*: the job goes on. *Out*: its work is out. *May*: the allowance is not used up. *Save*: there
-//! is progress to save; *due*: a save is due.
+//! *On*: the job goes on. *Out*: its work is out. *May*: the allowance is not used up. *Save*:
+//! there is progress to save; *due*: a save is due.
 //!
 //! - (1) Begin if a job is due. Otherwise Wait until something is amiss.
 //! - (2) It is at the end, and the logs are behind.

@@ -24,7 +24,7 @@
 //! | parity without data | nothing: its data was before the tail, and so it is on the members |
 //!
 //! - (1) Parity gives missing members their value: new if written, old if kept.
-//! - (2) md leaves such stripes out. But only members got them, perhaps in caches that the crash
+//! - (2) md leaves such stripes out. But they may have been in members' caches, which the crash
 //!   emptied.
 //! - (3) First, missing kept columns are computed from the base.
 //!
