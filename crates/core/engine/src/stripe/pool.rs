@@ -3,8 +3,8 @@
 //! ```text
 //!           a band has work         its work is done       another stripe takes its memory
 //!   blank ─────────────────▶ in use ────────────────▶ idle ────────────────────────────────▶ blank
-//!     ▲                       │   ▲ it has work again   │
-//!     └ holds nothing of use ─┘   └─────────────────────┘
+//!     ▲                       │   ▲ it has work again     │
+//!     └ holds nothing of use ─┘   └───────────────────────┘
 //!
 //!            a batch begins           the batch is over
 //!   none ───────────────────▶ held ────────────────────▶ resting ──▶ held, or another stripe's
