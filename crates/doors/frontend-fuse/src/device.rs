@@ -6,9 +6,11 @@
 //! once, and its length is the next expected one.
 //!
 //! ```text
-//!   readv ──► │ head, arguments │ expected │ rest │ ──► decide ──► Answer ──────────────────────► write
-//!                80 bytes         a payload   1 MiB          └──► submit ┄┄► receive, any thread ──► writev
+//!   readv ──► │ head, arguments │ expected │ rest │ ──► decide ──► Answer ─────────────► write
+//!                80 bytes         a payload   1 MiB          └──► submit ┄┄► receive ──► writev
 //! ```
+//!
+//! `receive` runs on any thread.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;

@@ -8,10 +8,12 @@
 //!   mount_point   is PATH fit to be mounted on? a killed server's stale mount is removed
 //!   mount         mount(2) for root, fusermount3 for other users ──► a descriptor of /dev/fuse
 //!
-//!   device ── a thread: readv(head, payload) ──► decide ──► Disk::submit ┄┄► writev(head, payload), on the thread
-//!                                                   └──► write, at once       that ends it
-//!   rings ── where the kernel allows it, in place of `device`: a queue and a thread for each processor, io_uring
+//!   device ── a thread: readv(head, payload) ──► decide ──► Disk::submit ┄┄► writev(head, payload)
+//!                                                   └──► write, at once
+//!   rings ── in place of `device`: io_uring, a queue and a thread for each processor
 //! ```
+//!
+//! `rings` runs where the kernel allows it. The thread that ends a request does its writev.
 //!
 //! No thread waits for the array. A payload is received into its final memory: a message's head
 //! goes to one run of memory, the bytes after the head to a second, aligned run. The second run is

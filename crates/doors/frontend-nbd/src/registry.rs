@@ -5,10 +5,10 @@
 //!
 //! ```text
 //!             ┌─ full, none negotiating, none idle for too long ──► turned away: told why ──► gone
-//!   admit ────┤                                                             └─ too many of these: closed
+//!   admit ────┤                                                             └─ too many: closed
 //!             └─► negotiating ──► transmitting ──► gone
-//!                     │                 └─ idle for longer than is allowed, and its place is wanted ─┐
-//!                     └─ evicted: socket cut ──► lingering ──► gone ◄────────────────────────────────┘
+//!                     │                 └─ idle for longer than allowed, its place is wanted ─┐
+//!                     └─ evicted: socket cut ──► lingering ──► gone ◄─────────────────────────┘
 //! ```
 //!
 //! The registry counts an evicted connection as *lingering* until its thread has ended.

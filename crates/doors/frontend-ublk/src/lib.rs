@@ -6,10 +6,13 @@
 //!
 //! ```text
 //!   device_claim   is there a driver? whose is the device with that number?
-//!   door           ADD_DEV, SET_PARAMS ──► queues fetch ──► START_DEV   or, if a server of this array has died:
+//!   door           ADD_DEV, SET_PARAMS ──► queues fetch ──► START_DEV
+//!                  or, if a server of this array has died:
 //!                  START_USER_RECOVERY ──► queues fetch ──► END_USER_RECOVERY
-//!   queue          a thread: fetched ──► pread ──► Disk::submit ┄┄► inbox ──► pwrite ──► commit-and-fetch
+//!   queue          fetched ──► pread ──► Disk::submit ┄┄► inbox ──► pwrite ──► commit-and-fetch
 //! ```
+//!
+//! Each queue has a thread.
 //!
 //! A payload is copied once, between the request's pages and the array's own memory, by pread(2)
 //! and pwrite(2) on the device's file. No memory is lent beyond a system call.

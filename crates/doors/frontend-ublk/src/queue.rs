@@ -1,9 +1,9 @@
 //! One queue of the kernel's: its thread, and how finished operations get to that thread.
 //!
 //! ```text
-//!   request in an entry ──► parse ──► room? ──► pread ──► submit ┄┄► receive, any thread ──► inbox, bell
-//!      ▲                       │        └── none: kept in hand until another ends              │
-//!      └── commit-and-fetch ◄──┴── malformed                            pwrite, commit ◄───────┘
+//!   request in an entry ──► parse ──► room? ──► pread ──► submit ┄┄► receive ──► inbox, bell
+//!      ▲                       │        └── none: kept in hand until another ends  │
+//!      └── commit-and-fetch ◄──┴── malformed                pwrite, commit ◄───────┘
 //! ```
 //!
 //! Only one thread may give commands about a queue. So other threads leave finished operations in

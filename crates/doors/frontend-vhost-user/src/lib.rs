@@ -6,8 +6,10 @@
 //! the guest's memory; this crate joins them.
 //!
 //! ```text
-//!   door      a socket ──► one client after the other ──► session: its messages; memory, rings, eventfds come with them
-//!   queue     kick ──► turn: all that is in the ring ──► Disk::submit ┄┄► inbox ──► turn: all that has ended ──► call, once
+//!   door      a socket ──► one client after the other ──► session: its messages
+//!                                     (memory, rings, eventfds come with them)
+//!   queue     kick ──► turn: all that is in the ring ──► Disk::submit ┄┄► inbox
+//!             inbox ──► turn: all that has ended ──► call, once
 //! ```
 //!
 //! A queue's turns run on a worker of the array's, whose ring watches the kick; without workers

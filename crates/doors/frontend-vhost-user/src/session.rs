@@ -1,8 +1,9 @@
 //! A client's messages: they give the places of memory and rings, and start and stop rings.
 //!
 //! ```text
-//!   features ──► memory ──► (table of requests in flight) ──► ring: entries, base, addresses ──► kick: it begins ──► enable
-//!                                                                            GET_VRING_BASE: it ends, all answered
+//!   features ──► memory ──► (table of requests in flight) ──► ring: entries, base, addresses
+//!            ──► kick: it begins ──► enable
+//!                GET_VRING_BASE: it ends, all answered
 //! ```
 //!
 //! A message with an error ends the session; its client may connect again.

@@ -4,10 +4,13 @@
 //! decides their meaning. The root of the file system is a regular file, without names or lookups.
 //!
 //! ```text
-//!   message ──► Head::parse ──► Request::parse ──► File::decide ──► Step::Answer(Reply)      at once
-//!   (untrusted)     (whose)         (values)                   ├──► Step::Read, Write, ..    when the array has done it
-//!                                                              └──► Step::Silent             FORGET, INTERRUPT
+//!   message ──► Head::parse ──► Request::parse ──► File::decide ──► Step::Answer(Reply)
+//!   (untrusted)     (whose)         (values)                   ├──► Step::Read, Write, ..
+//!                                                              └──► Step::Silent
 //! ```
+//!
+//! An `Answer` goes out at once. A `Read`, a `Write` and the like are answered when the array has
+//! done them. FORGET and INTERRUPT are `Silent`.
 //!
 //! A kernel's message is untrusted input: a wrong length, a range outside the file or an unknown
 //! opcode is an error of that request. All numbers have this machine's byte order.

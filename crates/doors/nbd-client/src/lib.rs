@@ -6,7 +6,8 @@
 //! timeout, and the buffers for data.
 //!
 //! ```text
-//!   send ─ session: header ─▶ socket        socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
+//!   send ─ session: header ─▶ socket
+//!   socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
 //! ```
 //!
 //! It does not reconnect. After a failure the owner knows which requests have no answer.

@@ -9,10 +9,10 @@
 //! and buffer; a session only reports the payload's place in the stream.
 //!
 //! ```text
-//!   bytes in ──► handle_bytes ──► poll_event ──► Transmit(bytes)      to the peer, whole messages
-//!                     ▲                     ├──► Negotiated(..)       the export is chosen
-//!                     │                     ├──► Request(..)          a WRITE: the next N bytes are its payload
-//!          payload_consumed(n)              └──► Close(reason)        nothing more will be read
+//!   bytes in ──► handle_bytes ──► poll_event ──► Transmit(bytes)  to the peer, whole messages
+//!                     ▲                     ├──► Negotiated(..)   the export is chosen
+//!                     │                     ├──► Request(..)      a WRITE: N payload bytes follow
+//!          payload_consumed(n)              └──► Close(reason)    nothing more will be read
 //! ```
 //!
 //! Source: the public specification, `doc/proto.md` and `doc/uri.md` of NetworkBlockDevice/nbd;

@@ -10,9 +10,11 @@
 //!  command known            EINVAL        length not zero             EINVAL
 //!  flags known for it       EINVAL        offset, length aligned      EINVAL
 //!  payload where it must be EINVAL        length within the maximum   EINVAL   READ, WRITE
-//!  export writable          EPERM         offset + length within      ENOSPC for WRITE, WRITE_ZEROES; else EINVAL
+//!  export writable          EPERM         offset + length within      ENOSPC, EINVAL
 //!  context negotiated       EINVAL
 //! ```
+//!
+//! A range past the end is ENOSPC for WRITE and WRITE_ZEROES, else EINVAL.
 //!
 //! Two choices that the specification leaves open. A zero length is EINVAL (the specification calls
 //! the result unspecified). TRIM, WRITE_ZEROES, CACHE and BLOCK_STATUS may exceed the maximum block

@@ -6,7 +6,7 @@
 //! | style | negotiated with | request header | reply header |
 //! |---|---|---|---|
 //! | simple | nothing | 28 bytes | 16 bytes, without a length |
-//! | structured | STRUCTURED_REPLY | 28 bytes | chunks, 20 bytes; or simple where there is no data |
+//! | structured | STRUCTURED_REPLY | 28 bytes | chunks, 20 bytes; or simple without data |
 //! | extended | EXTENDED_HEADERS | 32 bytes, length of 64 bits | chunks, 32 bytes |
 
 use crate::wire;

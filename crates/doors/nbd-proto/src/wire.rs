@@ -3,20 +3,25 @@
 //! Where it stands: below both sessions. Everything is big endian.
 //!
 //! ```text
-//!  greeting       NBDMAGIC u64 · IHAVEOPT u64 · handshake flags u16                                    18 bytes
-//!  option         IHAVEOPT u64 · option u32 · length u32 · data                                   16 + length
-//!  option reply   0x0003e889045565a9 u64 · option u32 · kind u32 · length u32 · data              20 + length
-//!  request        0x25609513 u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u32         28 bytes
-//!  simple reply   0x67446698 u32 · error u32 · cookie u64 · data of a READ                        16 + length
-//!  chunk          0x668e33ef u32 · flags u16 · type u16 · cookie u64 · length u32 · payload       20 + length
+//!  greeting       NBDMAGIC u64 · IHAVEOPT u64 · handshake flags u16
+//!  option         IHAVEOPT u64 · option u32 · length u32 · data
+//!  option reply   0x0003e889045565a9 u64 · option u32 · kind u32 · length u32 · data
+//!  request        0x25609513 u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u32
+//!  simple reply   0x67446698 u32 · error u32 · cookie u64 · data of a READ
+//!  chunk          0x668e33ef u32 · flags u16 · type u16 · cookie u64 · length u32 · payload
 //! ```
+//!
+//! Sizes in bytes: greeting 18, option 16 + length, option reply 20 + length, request 28, simple
+//! reply 16 + length, chunk 20 + length.
 //!
 //! With extended headers, instead of the last three:
 //!
 //! ```text
-//!  request        0x21e41c71 u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64         32 bytes
-//!  chunk          0x6e8a278c u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64    32 + length
+//!  request        0x21e41c71 u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64
+//!  chunk          0x6e8a278c u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64
 //! ```
+//!
+//! Sizes in bytes: request 32, chunk 32 + length.
 //!
 //! Source: `doc/proto.md`, sections "Protocol phases" and "Values".
 

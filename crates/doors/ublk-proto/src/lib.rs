@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   Wish ──► device, parameters ──► ADD_DEV, SET_PARAMS, START_DEV          a device of our own
-//!   an existing device ──► judge ──► recover | delete first | wait | taken  a device that a server has left
-//!   description of a request (untrusted) ──► Request::parse ──► Request     one of the device's requests
+//!   an existing device ──► judge ──► recover | delete first | wait | taken  one that a server left
+//!   description of a request (untrusted) ──► Request::parse ──► Request     one of its requests
 //! ```
 //!
 //! A kernel's description is untrusted input: a range outside the device or an unknown operation is

@@ -5,8 +5,9 @@
 //! memory: it gets bytes as slices, or from a closure.
 //!
 //! ```text
-//!   head of a chain ──► Chain::walk ──► runs of the guest's memory, first those it wrote, then those it reads
-//!   its first bytes ──► Request::parse ──► Request, or a status          Shape ──► offered, configuration
+//!   head of a chain ──► Chain::walk ──► runs of guest memory: those it wrote, then those it reads
+//!   its first bytes ──► Request::parse ──► Request, or a status
+//!   Shape ──► offered, configuration
 //!   a table of requests in flight ──► recover ──► requests to submit again, in order
 //! ```
 //!

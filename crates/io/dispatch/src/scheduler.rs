@@ -1,10 +1,12 @@
 //! The scheduler of one member: insertion lists, its elevator, and batches of dispatches.
 //!
 //! ```text
-//!  insert ──▶ lists (head or sorted) ─┐                                   under ownership ┆ without it
-//!                                     ├─ one drain ─▶ elevator ─▶ batch of at most 64 ────┆──▶ Device::begin, each
-//!  done ────▶ lists ──────────────────┘   (tags freed, entries sorted and merged)         ┆
+//!  insert ──▶ lists (head or sorted) ─┐                         under ownership ┆ without it
+//!                                     ├─ one drain ─▶ elevator ─▶ batch, ≤ 64 ──┆─▶ Device::begin
+//!  done ────▶ lists ──────────────────┘   (tags freed, entries sorted, merged)  ┆
 //! ```
+//!
+//! `Device::begin` takes the batch one by one.
 //!
 //! With no owner at work, insertions and completions go past the lists. Completions go the same way
 //! as insertions: they free tags, and the thread that drains them dispatches more. If an operation

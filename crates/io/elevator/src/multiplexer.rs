@@ -1,7 +1,7 @@
 //! Reads against write-back: a fixed period, divided between the two by the flusher's backlog.
 //!
 //! ```text
-//!  │wwwwwwwrrrrrrrrrrrrrrrrrrrr│wwwwwwwwwwwwwwwwwwwwrrrrrrr│      w  the flusher's slice    r  the readers'
+//!  │wwwwwwwrrrrrrrrrrrrrrrrrrrr│wwwwwwwwwwwwwwwwwwwwrrrrrrr│   w: the flusher's, r: the readers'
 //!   ◀────── one period ───────▶ ◀── flusher far behind ───▶
 //! ```
 //!
@@ -39,7 +39,7 @@
 //! take
 //!
 //! ```text
-//!  k (1 - f)  +  x f  ≤  1        so   x ≤ (1 - k (1 - f)) / f          k = 80 %, x = 3 need   f ≤ 1/11
+//!  k (1 - f)  +  x f  ≤  1    so   x ≤ (1 - k (1 - f)) / f     k = 80 %, x = 3 need   f ≤ 1/11
 //! ```
 //!
 //! So a share says nothing by itself. 24 % are more than three times the writes if 400 readers

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
-//!       -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`lower_layers`)
-//!       -> may it be written? -> big enough? -> Member
+//!       -> same inode as before? -> lock -> locked by others another way?
+//!       -> lock what is below it (`lower_layers`) -> may it be written? -> big enough? -> Member
 //! ```
 //!
 //! The path is examined before it is opened, because the open alone can have effects: a tape

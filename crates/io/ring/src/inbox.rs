@@ -1,7 +1,7 @@
 //! A list in which other threads leave items for one taker, and learn whether to wake it.
 //!
 //! ```text
-//!  taker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
+//!  taker:  take ... take, nothing there ... sleep (says so if still nothing) ... wait for the bell
 //!  other:  push; if the taker had said that it sleeps: ring the bell, once
 //! ```
 //!

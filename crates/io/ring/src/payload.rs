@@ -5,10 +5,12 @@
 //! [`PAYLOAD_ALIGNMENT_BYTES`], for direct I/O.
 //! ```text
 //!  capacity        from                          given back to
-//!  8 KiB .. 2 MiB  the arena, while it has room  the list of its size, for ever: rings have it registered
-//!  up to 128 KiB   the allocator                 the list of its size, while little is kept; or the allocator
-//!  from there on   a mapping of its own          the list of mappings, while little is kept; or the system
+//!  8 KiB .. 2 MiB  the arena, while it has room  the list of its size, for ever
+//!  up to 128 KiB   the allocator                 the list of its size, or the allocator
+//!  from there on   a mapping of its own          the list of mappings, or the system
 //! ```
+//! Rings have the arena registered. The other lists take memory while little is kept.
+//!
 //! A mapping takes addresses at once, and memory only for written pages. It grows without a copy. A
 //! client's number may decide the length, so each kind has a fallible constructor; if memory is
 //! lacking, only that request fails. Two kinds:

@@ -7,10 +7,10 @@
 //!
 //! ```text
 //!   Rings::prepare ── threads, rings, memory ──► INIT says so ──► register ──► requests
-//!        └── none: INIT does not say so                              └── refused: the kernel goes on by /dev/fuse
+//!        └── none: INIT does not say so                              └── refused
 //! ```
 //!
-//! FORGET and INTERRUPT still come by /dev/fuse.
+//! After a refusal the kernel goes on by /dev/fuse. FORGET and INTERRUPT still come that way.
 
 mod commands;
 mod queue;

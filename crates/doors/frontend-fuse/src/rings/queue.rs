@@ -1,10 +1,12 @@
 //! One queue of the kernel's: its thread, and how finished operations get to that thread.
 //!
 //! ```text
-//!   request ends in an entry ──► decide ──► Answer ────────────────────────┐
-//!      ▲                            └──► submit ┄┄► receive, any thread    ├──► into the entry's memory, commit
-//!      └──────────────── commit-and-fetch ◄──────── inbox, bell ───────────┘
+//!   request ends in an entry ──► decide ──► Answer ───────────┐
+//!      ▲                            └──► submit ┄┄► receive   ├──► into the entry's memory, commit
+//!      └─────────── commit-and-fetch ◄──── inbox, bell ───────┘
 //! ```
+//!
+//! `receive` runs on any thread.
 //!
 //! Payloads are copied between the entry's memory and the array's. An entry's memory is the
 //! kernel's again once the request is answered. But the array may keep a write's payload longer,

@@ -8,9 +8,9 @@
 //! asks for as few bytes beyond a payload as can pay off, the *window*:
 //!
 //! ```text
-//!   window 1 header   ── a full receive, and all of the last window were READs ──► window 2, 4, .. 128 headers
-//!        ▲  └─ after a WRITE: [ rest of its payload │ next header ] in one receive         │
-//!        └───────────────────────────────── a WRITE ◄─────────────────────────────────────┘
+//!   window 1 header ── a full receive, all of the last window were READs ──► 2, 4, .. 128 headers
+//!        ▲  └─ after a WRITE: [ rest of its payload │ next header ] in one receive │
+//!        └───────────────────────────────── a WRITE ◄─────────────────────────────┘
 //! ```
 //!
 //! The rest of a long payload is received alone, a stride at a time: it comes in several parts

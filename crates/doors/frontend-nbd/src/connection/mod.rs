@@ -9,12 +9,14 @@
 //!                  ┌── receive ─► transport ── received ──┐
 //!                  │                                      ▼
 //!   Negotiating ── final reply ──► Transmitting ── DISC, EOF, stopping, protocol ──► Draining
-//!        │                          │        ▲                                          │ all replies are out
+//!        │                          │        ▲                      all replies are out │
 //!        │ deadline, EOF,           ▼        │                                          ▼
-//!        │ protocol, evicted     task ─► export ─► finished ─► batch ─► sent          Ending: sending ends, input is
-//!        ▼                                                                              │ thrown away until EOF
+//!        │ protocol, evicted     task ─► export ─► finished ─► batch ─► sent          Ending
+//!        ▼                                                                              │
 //!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
+//!
+//! In `Ending`, sending ends, and input is thrown away until EOF.
 //!
 //! The capitalised names are `Stage`s. While draining, the connection reads no more requests and
 //! sends the replies of those in flight.

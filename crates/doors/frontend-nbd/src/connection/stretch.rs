@@ -5,7 +5,7 @@
 //! requests run in between. If its client leaves, the request ends with the current stretch.
 //!
 //! ```text
-//!   offset ├──────┤ stretch ├─────────┤ stretch ├───── .. ─────┤ at least one stretch, less than two ├ end
+//!   offset ├──────┤ stretch ├─────────┤ stretch ├───── .. ─────┤ at least one, less than two ├ end
 //!                 ▲ multiples of the export's stretch
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! The thread of one client on a TLS endpoint: the gate, the handshake, and then bytes both ways.
 //!
 //! ```text
-//!              receive ──▶ plain ──▶ inner        as long as less than [`HELD_BYTES_MAX`] waits for the connection
-//!   client                                          to take it
+//!              receive ──▶ plain ──▶ inner        while less than [`HELD_BYTES_MAX`] waits for the
+//!   client                                          connection to take it
 //!              flush ◀── records ◀── inner        once the client has taken all earlier records
 //! ```
 //!

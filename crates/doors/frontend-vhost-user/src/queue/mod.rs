@@ -1,9 +1,9 @@
 //! The requests of one ring: from the ring to the array, and their results back.
 //!
 //! ```text
-//!   kick ──► turn ──► take: all there is ──► room? ──► Disk::submit ┄┄► receive, any thread ──► inbox
-//!              ▲                              └── none: kept until another ends          │
-//!              └── inbox ◄── rung once for all that came between two turns ──────────────┘
+//!   kick ──► turn ──► take: all ──► room? ──► Disk::submit ┄┄► receive, any thread ──► inbox
+//!              ▲                     └── none: kept until another ends          │
+//!              └── inbox ◄── rung once for all that came between two turns ─────┘
 //!   turn ──► all that has ended: payload, status, used ring ──► one call for all
 //! ```
 //!

@@ -5,7 +5,8 @@
 //! place in the stream and its offset. It does not trust the server.
 //!
 //! ```text
-//!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
+//!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT?
+//!                    │        then GO | INFO | LIST | EXPORT_NAME
 //!                    │
 //!                    ├── INFO, LIST answered ─► ABORT out ─────────────────► Closed
 //!                    ├── refused, broken ─────────────────────────────────► Closed

@@ -5,16 +5,20 @@
 //!
 //! | option | answer |
 //! |---|---|
-//! | EXPORT_NAME | size, flags, zeroes unless agreed away; unknown name, or after EXTENDED_HEADERS: the session ends (no error reply exists) |
+//! | EXPORT_NAME | size, flags, zeroes unless agreed away; else the session ends |
 //! | ABORT | ACK, the session ends; data is ignored |
 //! | LIST | one SERVER per export, with its description, ACK |
-//! | INFO, GO | EXPORT always, NAME, DESCRIPTION and BLOCK_SIZE when asked for, ACK; GO enters transmission |
-//! | STRUCTURED_REPLY | ACK, also when repeated; EXT_HEADER_REQD after EXTENDED_HEADERS, which it would undo |
+//! | INFO, GO | EXPORT; NAME, DESCRIPTION, BLOCK_SIZE if asked for; ACK; GO enters transmission |
+//! | STRUCTURED_REPLY | ACK, also when repeated; EXT_HEADER_REQD after EXTENDED_HEADERS |
 //! | EXTENDED_HEADERS | ACK, also when repeated, with or without structured replies |
-//! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; INVALID before STRUCTURED_REPLY or EXTENDED_HEADERS |
+//! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; or INVALID |
 //! | SET_META_CONTEXT | `base:allocation` for its name; replaces the selection even when it fails |
 //! | STARTTLS, others | UNSUP |
 //! | any but ABORT, of a client that was turned away | POLICY, with the reason |
+//!
+//! EXPORT_NAME has no error reply. So an unknown name ends the session, as does the option after
+//! EXTENDED_HEADERS. STRUCTURED_REPLY would undo EXTENDED_HEADERS. LIST_META_CONTEXT is INVALID
+//! before STRUCTURED_REPLY or EXTENDED_HEADERS.
 
 use super::{CloseReason, NegotiationResult, Phase, ServerEvent, ServerSession};
 use crate::export::ExportDescription;

@@ -1,9 +1,13 @@
 //! A member whose writes go into files of their own: the member itself is only read.
 //!
 //! ```text
-//!  read   block in the map? ── yes ─▶ its slot in NAME.data, and its checksum   NAME.data  a head, then slots of 4 KiB
-//!                           └─ no ──▶ the member                                NAME.map   a head, then the log of the map
-//!  write  ─▶ a free slot, then the map in memory;  flush ─▶ NAME.data durable ─▶ log longer, durable ─▶ head says so, durable
+//!  NAME.data  a head, then slots of 4 KiB
+//!  NAME.map   a head, then the log of the map
+//!
+//!  read   block in the map? ── yes ─▶ its slot in NAME.data, and its checksum
+//!                           └─ no ──▶ the member
+//!  write  ─▶ a free slot, then the map in memory
+//!  flush  ─▶ NAME.data durable ─▶ log longer, durable ─▶ head says so, durable
 //! ```
 //!
 //! A block has 4 KiB. The first partial write of a block takes the rest from the member. A slot
