@@ -9,10 +9,10 @@
 //! after they stopped, one thread keeps all armed moments and sleeps until the first.
 //!
 //! ```text
-//!   set ──nearer than what is armed──▶ armed with a sleeper ──its moment──▶ rang ─┬─ due: the machine is woken
-//!    └───────later: only noted                  ▲                                 ├─ put off meanwhile: armed anew
-//!                                               └─────────────────────────────────┤
-//!                                                a nearer one has replaced it:    └─ nothing
+//!   set ──nearer than armed──▶ armed with a sleeper ──its moment──▶ rang ─┬─ due: machine woken
+//!    └───────later: only noted          ▲                                 ├─ put off: armed anew
+//!                                       └─────────────────────────────────┤
+//!                                        a nearer one has replaced it:    └─ nothing
 //! ```
 //!
 //! A sleeper wakes once for each armed moment, and a moment is armed only if it was the nearest of

@@ -4,9 +4,9 @@
 //! member's own threads carry an operation out and report its end. The executor
 //! ([`crate::executor::submitter`]) decides what the end means, for rings and threads alike.
 //! ```text
-//!   worker ──▶ Port::complete ──▶ ring::after ─┬─ the next one ──▶ ring
-//!                                              └─ ended ─┐
-//!   member's thread ──▶ threads::perform ────────────────┴──▶ Submitter::complete ──▶ machines ──▶ drive
+//!   worker ─▶ Port::complete ─▶ ring::after ─┬─ the next one ─▶ ring
+//!                                            └─ ended ┐
+//!   member's thread ─▶ threads::perform ──────────────┴─▶ Submitter::complete ─▶ machines ─▶ drive
 //! ```
 
 use braid_engine::array::MemberId;

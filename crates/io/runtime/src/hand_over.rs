@@ -6,13 +6,13 @@
 //! faster if a next write comes, and slower if none does: a client with one request at a time also
 //! waits for the wake-up. The worker infers which kind of client it has:
 //! ```text
-//!   a long write comes ── another request is under way? ──yes──▶ the client has several: credit is full
+//!   a long write comes ── another request under way? ──yes──▶ the client has several: credit full
 //!                                     │ no
 //!                                     ▼
 //!                          some credit? ──yes──▶ one less, and hand it over
 //!                                     │ no
 //!                                     ▼
-//!                          every so many: hand it over, and see what comes meanwhile; else do it here
+//!                          every so many: hand it over, see what comes meanwhile; else do it here
 //! ```
 //! A worker that does everything itself never sees two requests under way, whatever waits in the
 //! client's socket. So it hands a write over now and then, as a trial. Reads are never handed over:

@@ -25,17 +25,21 @@
 //! a machine's inbox, and names the machine to drive.
 //!
 //! ```text
-//!   disk                                                 the array as doors see it, and their tests make up
-//!   volume, extents          open                        the array as its user sees it; how it comes to be
-//!   completions   timekeeper, elevators   membership     what wakes machines: ends, moments, settings, members that come and go
-//!   drive                                                the loop: events into machines, effects out
-//!   steps                    executor/                   a client's request, step by step; the way to a member
-//!   core                                                 what the threads of one array share
-//!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!   pending_request, requests, arena, cache_file   members/   alarm, workers   turns   pacing   hand_over   updates   watch   write_admission   log
-//!                                                        parts of it, each of which knows little of the others
-//!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
+//!   disk                                            the array as doors see it, and tests make up
+//!   volume, extents          open                   the array as its user sees it; its opening
+//!   completions  timekeeper, elevators  membership  what wakes machines
+//!   drive                                           the loop: events into machines, effects out
+//!   steps                    executor/              a request, step by step; the way to a member
+//!   core                                            what the threads of one array share
+//!   ────────────────────────────────────────────────────────────────────────────────────────────
+//!   pending_request, requests, arena, cache_file   members/   alarm, workers   turns   pacing
+//!   hand_over   updates   watch   write_admission   log
+//!                                                   parts, each of which knows little of others
+//!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/
+//!                                                   values, and hand-overs
 //! ```
+//!
+//! Ends, moments, settings, and members that come and go wake machines.
 #![deny(unsafe_code)]
 // Under loom only the modules with explored hand-overs are used.
 #![cfg_attr(loom, allow(dead_code))]

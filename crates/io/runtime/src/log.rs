@@ -6,7 +6,7 @@
 //!
 //! | Target | What |
 //! |---|---|
-//! | `braid_runtime::array` | start and stop, superblocks, members that go out or are slow, tuning |
+//! | `braid_runtime::array` | start, stop, superblocks, members that go out or are slow, tuning |
 //! | `braid_runtime::member` | each request that failed at a member, each superblock |
 //! | `braid_runtime::request` | requests of clients, and those that fail |
 //!

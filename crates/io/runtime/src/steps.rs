@@ -6,7 +6,8 @@
 //! ```text
 //!   Volume ─▶ start ─▶ admitted? ─▶ step ─▶ request ─▶ pieces ─▶ shards
 //!                                    ▲                             │
-//!                                    └──── complete ◀── replies ───┘     no step left ─▶ the client gets the outcome
+//!                                    └──── complete ◀── replies ───┘
+//!                                             └─ no step left ─▶ the client gets the outcome
 //! ```
 //! No thread waits. The rest of a client's request is kept with the engine's request that the
 //! current step became. The thread that carries out the last reply to that step takes the rest up

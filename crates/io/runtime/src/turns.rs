@@ -27,7 +27,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// The operations at a member as its dispatcher reported last, or the sum over all members. One
 /// word holds all three numbers, so that the sum matches the reports.
 /// ```text
-///   reads wait (one for each member) │ reads that are queued │ requests of the flusher that are queued
+///   reads wait (one for each member) │ reads that are queued │ flusher's requests that are queued
 ///   bits 48 to 63                    │ 24 to 47              │ 0 to 23
 /// ```
 const WAITS: u32 = 48;

@@ -7,7 +7,7 @@
 //! ```text
 //!   suites ── contenders ──▶ frame::race (rounds, turns) ──▶ Report ──▶ table │ JSON │ SVG
 //!     │                                                        ▲
-//!     └─ driver (engine over memory or nothing) │ disk (virtual time) │ runtime's Volume │ processes
+//!     └─ driver (engine over memory or none) │ disk (virtual time) │ runtime's Volume │ processes
 //! ```
 //! A further suite is one file with a function from [`frame::Settings`] to [`frame::Report`], and
 //! one line in [`suites::SUITES`].

@@ -5,9 +5,11 @@
 //! cache-line transfers, sleeping and waking.
 //! ```text
 //!   dispatcher ─┐                           ┌─ lines  (the core that has each, waiting cores)
-//!   elevator  ──┼─▶ Mutex, atomics, thread ─┼─ queues (which thread holds which lock)   ─▶ a time for each core
-//!   the lab   ──┘   (names of braid_concurrency)   └─ world  (the thread with the least time goes next)
+//!   elevator  ──┼─▶ Mutex, atomics, thread ─┼─ queues (which thread holds which lock)
+//!   the lab   ──┘                           └─ world  (the thread with the least time goes next)
 //! ```
+//! The types have `braid_concurrency`'s names. The result is a time for each core.
+//!
 //! Not modelled: weak memory order (the models in `crates/io/dispatch` do that), two threads on a
 //! core, and memory outside these types. Instructions between two accesses take no time, unless the
 //! code calls [`work`]. The model is as good as its figures, which name their sources ([`Costs`]).

@@ -1,8 +1,8 @@
 //! The machine: cores, each with one thread and its own time, and the order of accesses.
 //! ```text
-//!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next access to something shared ─┐
-//!               ▲                                                                                         │
-//!               └──────────────── time + time of the access ◀── lines, locks ◀────────────────────────────┘
+//!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next shared access ─┐
+//!               ▲                                                                            │
+//!               └──────────────── time + time of the access ◀── lines, locks ◀───────────────┘
 //! ```
 //! All threads are coroutines of one system thread. One coroutine runs until its next access to
 //! shared state; then the thread with the earliest time runs. So accesses happen in order of time,

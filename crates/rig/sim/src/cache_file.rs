@@ -1,10 +1,12 @@
 //! The cache file: copies of acknowledged writes that survive the process, for the next process.
 //!
 //! ```text
-//!   Put, Erase ──▶ copies ──the process ends──▶ found ──the same array──▶ written again, in order, before any client
-//!                     │                           └────another wrote meanwhile──▶ not believed: lost
+//!   Put, Erase ──▶ copies ──the process ends──▶ found ──the same array──▶ written again, in order
+//!                     │                           └──another wrote meanwhile──▶ not believed: lost
 //!                     └──power is cut──▶ gone
 //! ```
+//!
+//! Found copies are written again before any client comes.
 //!
 //! Only some runs have a cache file. In those, the end of the process loses no acknowledged write:
 //! the model notes no loss, and reads must return these writes.

@@ -7,8 +7,8 @@
 //! driver for their steps.
 //!
 //! ```text
-//!   ask ──▶ check ──▶ write admission ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded
-//!            denied        waits      (requests in sectors)    by the array    the client knows
+//!   ask ──▶ check ──▶ write admission ──▶ fetch ─▶ store │ whole │ flush ─▶ answered ──▶ concluded
+//!            denied        waits      (requests in sectors)    by the array   the client knows
 //! ```
 //!
 //! The model notes a change when the request goes to the engine, and its end when the client gets

@@ -1,10 +1,10 @@
 //! Crash and recover, again and again, on the same disks.
 //!
 //! ```text
-//!   work ──▶ end: power cut of all │ the process is killed │ orderly stop ──▶ which disks are presented?
-//!    ▲                                                                             │
-//!    │             rebuilt offline, as md would                                    ▼
-//!    └──── read everything ◀──────────────────────── started ◀── assemble ──▶ refused: with reason?
+//!   work ──▶ end: power cut of all │ process killed │ orderly stop ──▶ which disks are presented?
+//!    ▲                                                                 │
+//!    │             rebuilt offline, as md would                        ▼
+//!    └──── read everything ◀─────────────────────── started ◀── assemble ──▶ refused: with reason?
 //! ```
 //!
 //! [`World::rebuild`] makes the disks whole while the array is stopped, as the kernel's md does.

@@ -1,7 +1,7 @@
 //! Elevators between the engine and the disks, and the multiplexer above them.
 //!
 //! ```text
-//!   shard ─MemberIo─▶ elevator of the member ─Vector─▶ pending ─▶ disk, part by part ─IoDone─▶ shard
+//!   shard ─MemberIo─▶ elevator of the member ─Vector─▶ pending ─▶ disk, in parts ─IoDone─▶ shard
 //!                          ▲           ▲                            │
 //!             reads, writes or both    └────── tag is free ─────────┤
 //!                     multiplexer ◀───── how long it took ──────────┘

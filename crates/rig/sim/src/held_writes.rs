@@ -1,7 +1,7 @@
 //! Held writes: writes that the array acknowledged before the members have them, and their rules.
 //!
 //! ```text
-//!   reply, keeps its payload ──▶ held ──every piece released──▶ on the members, covered by a later write, or lost
+//!   reply, keeps its payload ──▶ held ──every piece released──▶ on members, overwritten, or lost
 //!                                 │
 //!                                 └─ the process ends: lost or not
 //! ```

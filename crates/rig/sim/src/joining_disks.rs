@@ -1,7 +1,8 @@
 //! Members that join while the array runs: a new disk replaces one that is out or absent.
 //!
 //! ```text
-//!   out, or withheld ──▶ a new disk, full of garbage ──Array::handle_member_added──▶ spare ──▶ slot ──▶ recovered
+//!   out, or withheld ──▶ a new disk, full of garbage
+//!     ──Array::handle_member_added──▶ spare ──▶ slot ──▶ recovered
 //! ```
 //!
 //! In the simulator the new disk has the index of the old one. Once superblocks say so, the

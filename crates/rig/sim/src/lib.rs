@@ -11,7 +11,7 @@
 //!   seed ─▶ cycle ── work, end, assemble, read ─┐
 //!             │                                 │
 //!           world ── schedule, fault, workload  │ tally, trace
-//!             │  ▲   (each from its own stream: chances; numbered, so that any can be left out: cut)
+//!             │  ▲   (each from its own stream: chances; numbered, so any can be left out: cut)
 //!             │  ▲                              │
 //!           engine (shipped)    disk   model    │
 //!                                 checker ◀─────┘

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | bit rot | one bit, or bits of a run of sectors; data |
 //! | a lost or astray write | the next write of data |
-//! | a superblock rots (one bit), is lost, or lands elsewhere | a disk that the array can do without |
+//! | a superblock rots (one bit), is lost, or lands elsewhere | a disk the array can spare |
 //! | flushes and FUA are only claimed | as for superblocks: one of them can be lost |
 //!
 //! Data lies can hit any number of disks: the array promises only that wrong bytes do not spread.

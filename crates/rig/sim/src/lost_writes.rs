@@ -1,7 +1,7 @@
 //! Acknowledged writes that were lost afterwards, and the results that reads of them are allowed.
 //!
 //! ```text
-//!   reported lost ──▶ only an error ──a write of it begins──▶ either ──it is answered well──▶ no error any more
+//!   reported lost ──▶ only an error ──a write begins──▶ either ──answered well──▶ no more error
 //! ```
 //!
 //! The array reports lost sectors, not writes. Of several writes to a sector an early one can be

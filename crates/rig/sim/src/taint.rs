@@ -6,7 +6,7 @@
 //! ```text
 //!   column ─┬─ tainted ──────────▶ a healthy read of it may be wrong
 //!           │      └─▶ its strip is doubtful: bytes computed from it may be wrong
-//!           └─ polluted ─────────▶ the array itself wrote wrong bytes, computed from a doubtful strip
+//!           └─ polluted ─────────▶ the array wrote wrong bytes, computed from a doubtful strip
 //!   everything else is exact
 //! ```
 //!

@@ -12,7 +12,7 @@
 //! | bytes | short runs of bytes of any alignment in a few sectors, together with aligned ones |
 //! | journal | small writes one after another, half of them durable, and a flush now and then |
 //! | copy | long writes one after another |
-//! | files | journal blocks, a flush, a durable commit block; later the same blocks in their places |
+//! | files | journal blocks, a flush, a durable commit block; later the same blocks in place |
 //! | hot spot | 4 KiB overwrites and reads of one short run |
 //! | free | trims and zeroes of runs, and writes to them soon after |
 

@@ -10,7 +10,8 @@
 //! skips, and names them in its summary.
 //!
 //! ```text
-//!   xtask: found() ─▶ BRAID_TEST_MUST_RUN=programs,loop-devices,... ─▶ test: skip(what, why) ─▶ panic | SKIPPED: why
+//!   xtask: found() ─▶ BRAID_TEST_MUST_RUN=programs,loop-devices,...
+//!                  ─▶ test: skip(what, why) ─▶ panic | SKIPPED: why
 //! ```
 //!
 //! Invariants

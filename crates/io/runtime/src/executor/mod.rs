@@ -5,9 +5,9 @@
 //! executor leaves events for machines, and drives none.
 //!
 //! ```text
-//!   machines ──▶ Submitter::submit ──▶ room? (ring_admission) ──▶ ring     a worker gives it to the kernel
+//!   machines ──▶ Submitter::submit ──▶ room? (ring_admission) ──▶ ring     a worker submits it
 //!                     ▲                             │  │
-//!                     │ kept, in line ──────────────┘  ├───▶ threads  one of the member's own waits for it
+//!                     │ kept, in line ──────────────┘  ├───▶ threads  one of the member's waits
 //!                     │                                └───▶ memory   at once
 //!   machines ◀── Submitter::complete ◀──────────────────────────────┘
 //! ```

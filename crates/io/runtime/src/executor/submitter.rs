@@ -5,11 +5,13 @@
 //! have received events ([`Submitter::into_notified`]).
 //!
 //! ```text
-//!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ──────────────────┐
-//!                        ▲       └─ deadline: a Flight (merged, with a ticket) ───┼──▶ submit ──▶ ring │ threads │ memory
-//!   array ─flush, superblock─────┼────────────────────────────────────────────────┘                    │
-//!   machines ◀──answers──────────┴── ticket ◀───────────────────────────────────────── complete ◀──────┘
+//!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ───────────┐
+//!                        ▲       └─ deadline: a Flight (merged, ticket) ───┼─▶ submit ──▶ back end
+//!   array ─flush, superblock─────┼─────────────────────────────────────────┘                 │
+//!   machines ◀──answers──────────┴── ticket ◀────────────────────────────────── complete ◀───┘
 //! ```
+//!
+//! A back end is a ring, threads of the member or memory.
 //!
 //! Under `none` nothing is sorted and nothing waits. But adjacent writes of one shard turn, such as
 //! small sequential writes that a stripe has collected, still go as one vector ([`crate::drive`]).

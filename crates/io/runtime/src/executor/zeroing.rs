@@ -1,7 +1,7 @@
 //! Zeroing on a ring: one operation after the other, until the whole range is zeroed.
 //! ```text
-//!   punch ──refused──▶ zero the range ──refused──▶ write zeroes     (`braid_member::Raw::zero_method`)
-//!     └──────────────────────┴──────────────────────────┴──▶ sync, if it is to be durable ──▶ answer
+//!   punch ──refused──▶ zero the range ──refused──▶ write zeroes (`braid_member::Raw::zero_method`)
+//!     └──────────────────────┴──────────────────────────┴──▶ sync, if to be durable ──▶ answer
 //! ```
 //! Place in the flow: the steps of [`super::ring`] for the one member operation that needs several
 //! ring operations. If zeroes must be written and one operation cannot carry all of them, the

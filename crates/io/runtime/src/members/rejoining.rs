@@ -1,6 +1,6 @@
 //! The return of a member that has left the array because it did not answer.
 //! ```text
-//!   calm for a while ──▶ asked ─┬─▶ well, with its superblock ──▶ over: it comes back under a new name
+//!   calm for a while ──▶ asked ─┬─▶ well, with its superblock ──▶ over: back under a new name
 //!     ▲ something is out ┘      └─▶ unwell ──▶ over: it has failed
 //!     └── it has left
 //! ```

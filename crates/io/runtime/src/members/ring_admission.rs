@@ -9,10 +9,12 @@
 //!   a request ────┼─ the member is memory ──────────────────────▶ the thread that asks, at once
 //!                 ├─ rings have `room` of it already ─▶ in line ─┐
 //!                 └─ else ──────────────────────────────────────┴▶ a ring
-//!   suspect:  OUTSIDE  the file system asks another process or machine (FUSE, the network), or that is not known: for good
+//!   suspect:  OUTSIDE  the file system asks another process or machine, or may: for good
 //!             SITS_OUT the array reads around it, while it does; files only
-//!             STUCK    no request of it has ended from one look to the next, until it has been well for a while
+//!             STUCK    no request of it ended between two looks, until well for a while
 //! ```
+//! FUSE, network and unknown file systems are `OUTSIDE`.
+//!
 //! Memory (this process's, tmpfs, ramfs, memfd) has no disk that could hang. A ring would give each
 //! request on such a file to a kernel thread, which takes longer than the copy. Memory may still be
 //! slow: it is short, or swapped pages come from a disk that hangs. So its requests are counted

@@ -1,8 +1,8 @@
 //! Members come and go while an array runs.
 //!
 //! ```text
-//!   register ──▶ used ──▶ drain: nothing new; what is out, in line, queued or in the elevator ends ──▶ close: the device is
-//!                                                                                                     dropped when it returns
+//!   register ──▶ used ──▶ drain: nothing new; what is out, in line, queued or in the elevator ends
+//!            ──▶ close: the device is dropped when it returns
 //! ```
 //!
 //! Place in the flow: above the loop, since a drain needs operations to end. Every later operation

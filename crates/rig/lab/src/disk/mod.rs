@@ -1,9 +1,9 @@
 //! A disk in virtual time, deterministic: seek, rotation, transfer, a write cache, read-ahead.
 //!
 //! ```text
-//!   write ─▶ cache has room? ─yes─▶ done after the command's overhead    cache ─▶ destaged, in order of position
-//!                            └─no─▶ waits for room                                      │
-//!   read ──▶ in the cache? done after the overhead; else ─▶ waits for the arm ◀─────────┘
+//!   write ─▶ cache has room? ─yes─▶ done after command overhead  cache ─▶ destaged, by position
+//!                            └─no─▶ waits for room                              │
+//!   read ──▶ in the cache? done after the overhead; else ─▶ waits for the arm ◀─┘
 //!
 //!   time of the arm = seek (by tracks) + rotation (where the platter is at that moment) + transfer
 //! ```

@@ -1,6 +1,6 @@
 //! The frame of every suite: it takes settings and returns a report of cases and figures.
 //! ```text
-//!   Report ─▶ Case ("64 writers") ─▶ Figure (a metric) ─▶ Series (a variant) ─▶ one value for each round
+//!   Report ─▶ Case ("64 writers") ─▶ Figure (a metric) ─▶ Series (a variant) ─▶ a value per round
 //! ```
 //! Values of two variants are compared only within a round: a slow machine slows both.
 

@@ -1,10 +1,12 @@
 //! Suite `ledger`: the engine's instructions for one request, counted by valgrind's callgrind.
 //!
 //! ```text
-//!   braid-lab ledger ──▶ valgrind: braid-lab ledger-load ──▶ a cell: warm up, [`counts`], [`ends_part`]; the next cell
+//!   braid-lab ledger ──▶ valgrind: ledger-load ──▶ a cell: warm up, [`counts`], [`ends_part`]
 //!        ▲                                                                             │
 //!        └── instructions of all requests of the cell ◀── a part of callgrind's output ┘
 //! ```
+//!
+//! Then comes the next cell.
 //!
 //! The engine runs over null members, with the driver and the parity of the lab
 //! ([`crate::driver`]). The load runs on one thread and reads not even the clock. So a figure

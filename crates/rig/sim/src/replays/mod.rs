@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   writer ─▶ operations ─ cut after each ─▶ disks ─ one withheld, or none ─▶ replay ─▶ checked
-//!                                                                              │ cut after each operation of its own
-//!                                                                              └─▶ disks ─ another one withheld, or none ─▶ replay ─▶ checked
+//!          ┌─ cut after each operation of its own ─────────────────────────────┘
+//!          └─▶ disks ─ another one withheld, or none ─▶ replay ─▶ checked
 //! ```
 //!
 //! Every sector is checked. A sector without a write in flight has its exact value, computed if its

@@ -1,9 +1,9 @@
 //! Reduces a failing seed to few cycles, requests and faults that still fail.
 //!
 //! ```text
-//!   settings that fail ─▶ fewer cycles ─▶ leave out halves, quarters, ... single ones ─▶ simpler world
-//!                           ▲                                                               │
-//!                           └──────────────── again, while anything got smaller ◀───────────┘
+//!   settings that fail ─▶ fewer cycles ─▶ leave out halves, quarters, ... singles ─▶ simpler world
+//!                           ▲                                                           │
+//!                           └─────────── again, while anything got smaller ◀────────────┘
 //! ```
 //!
 //! The method is delta debugging over numbered items ([`crate::cut`]). If an item is left out, all

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   cell    a sector of a disk that this telling writes, or that holds a superblock
-//!   value   possible bytes of a cell; the first ones are those on stable storage, one for each cell
+//!   value   possible bytes of a cell; the first are those on stable storage, one for each cell
 //!   write   its values, all of one disk: first the unflushed writes in order, then those in flight
 //! ```
 //!

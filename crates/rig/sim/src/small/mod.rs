@@ -3,7 +3,7 @@
 //! ```text
 //!   for each array of two chunk rows; for each word of up to three operations        (a story)
 //!    for each schedule and pace; for no failure, and for each way a member can fail  (a telling)
-//!     for each step from the first request to "clean" again                          (a crash point)
+//!     for each step from the first request to "clean" again                          (crash point)
 //!      for each set of members that the level can miss at restart
 //!       for each subset of {unflushed writes, writes and superblocks in flight} on the others,
 //!       whole or with one of them torn, and those after the end of the process alone (a state)

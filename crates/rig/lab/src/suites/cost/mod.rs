@@ -2,7 +2,7 @@
 //! ```text
 //!   fio, so many requests a second ──NBD──▶ braid serve │ nbdkit │ qemu-nbd ──▶ files
 //!        ramp     ├────── looked at: here ─────────── and here ──┤
-//!                     processor time, sleeps, switches between the two; system calls in a pass of their own
+//!                     processor time, sleeps, switches between the two; a pass for system calls
 //! ```
 //! A server's top speed says nothing of its cost at a load that all servers can bear. If a server
 //! does not reach the load, the note says its rate, and its cost is that of the requests it served.

@@ -1,10 +1,10 @@
 //! Suite `doors`: the cost of each way into one array.
 //!
 //! ```text
-//!   fio ──libaio──────────────────────────────────────────▶ files like the members        members
-//!   threads of this process ──────────▶ runtime, engine ──▶ members of an array like it   in process
+//!   fio ──libaio────────────────────────────────────────▶ files like the members        members
+//!   threads of this process ────────▶ runtime, engine ──▶ members of an array like it   in process
 //!   fio ──NBD: Unix, TCP, TLS──┐
-//!   fio ──libaio─▶ FUSE, ublk ─┴─▶ braid serve ───────────▶ members                       the doors
+//!   fio ──libaio─▶ FUSE, ublk ─┴─▶ braid serve ─────────▶ members                       the doors
 //! ```
 //!
 //! One server has all doors of one array open, and each turn goes through one of them. The time of

@@ -1,7 +1,7 @@
 //! Suite `growth`: how the cost of a request, member or connection grows with their number.
 //!
 //! ```text
-//!   an axis (members: 3, 8, ... 255) ─▶ a contender for each point, in turns ─▶ a case, and a curve over the axis
+//!   an axis (members: 3, 8, ... 255) ─▶ a contender for each point, in turns ─▶ a case and a curve
 //! ```
 //!
 //! Every cost is divided by the unit that it may grow with: a full stripe for each member, memory

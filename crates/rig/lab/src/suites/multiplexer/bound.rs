@@ -4,7 +4,7 @@
 //! part *f* of the arms' time. Take a rule under which reads keep the part *k* of their rate, and
 //! writes grow *x* times. The rule then takes
 //! ```text
-//!   k (1 - f) + x f   times what the free-for-all spends,     and has   m   times that, all arms being busy:
+//!   k (1 - f) + x f  times what the free-for-all spends, has  m  times that, all arms being busy:
 //!   x  ≤  ( m  -  k (1 - f) ) / f
 //! ```
 //! Three times the writes with 80 % of the reads need f ≤ (m - 0.8) / 2.2: one eleventh if the arms

@@ -2,7 +2,7 @@
 //! ```text
 //!   reader      a file anywhere, block after block, then the next file
 //!   writer      a new file, then fsync          rewriter    an existing file, anew, then fsync
-//!   commenter   one block anywhere, then fsync  flooder     new files one after the other, never fsync
+//!   commenter   one block anywhere, then fsync  flooder     new files in a row, never fsync
 //! ```
 //! Every client waits for an answer before its next request, except a flooder, which has several
 //! requests in flight.

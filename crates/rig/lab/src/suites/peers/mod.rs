@@ -1,9 +1,9 @@
 //! Suite `peers`: other software on the same files and devices, in the same rounds.
 //!
 //! ```text
-//!   fio ─NBD─▶ braid serve │ nbdkit file │ qemu-nbd ─▶ files                    (`super::nbd`)
-//!   fs_mark, fio ─▶ btrfs ─▶ loop devices                                       btrfs raid1, raid5, raid6
-//!                   btrfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid ─▶ loop devices       braid below a file system
+//!   fio ─NBD─▶ braid serve │ nbdkit file │ qemu-nbd ─▶ files               (`super::nbd`)
+//!   fs_mark, fio ─▶ btrfs ─▶ loop devices                                  btrfs raid1, 5, 6
+//!                   btrfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid ─▶ loop devices  braid below them
 //! ```
 //!
 //! The report says which programs or rights are missing. md and dm-raid need a guest, whose figures

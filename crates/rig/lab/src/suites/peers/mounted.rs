@@ -1,7 +1,8 @@
 //! File systems on loop devices: btrfs with its own RAID, or a file system on a braid array.
 //! ```text
 //!   Btrfs          folder ◀─ btrfs raid ◀─ loop devices ◀─ files in memory
-//!   …OnBraid       folder ◀─ btrfs, ext4 ◀─ loop ◀─ FUSE file ◀─ braid serve ◀─ loop devices ◀─ files in memory
+//!   …OnBraid       folder ◀─ btrfs, ext4 ◀─ loop ◀─ FUSE file ◀─ braid serve
+//!                         ◀─ loop devices ◀─ files in memory
 //! ```
 //! A drop detaches everything in reverse order, so that a failure leaves nothing behind.
 

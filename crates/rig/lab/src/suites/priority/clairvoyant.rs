@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   all that clients read in a phase has been read
-//!     ──▶ all blocks that rows must read which are not written whole   ─┐
-//!         ──▶ all blocks that are written, and parity                  ─┤──▶ each disk, in one sweep each
+//!     ──▶ all blocks that rows must read which are not written whole ─┐
+//!         ──▶ all blocks that are written, and parity                ─┤──▶ each disk, in one sweep
 //!   a client writes ──▶ answered at once        a client reads ──▶ its disk
 //! ```
 //!

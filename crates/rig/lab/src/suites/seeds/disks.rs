@@ -1,8 +1,10 @@
 //! Disks with one arm each: memory served by nbdkit, which delays and serves one request at a time.
 //!
 //! ```text
-//!   braid serve ─▶ loop ─▶ FUSE ─▶ nbdfuse ─NBD─▶ nbdkit: one at a time (noparallel), each waits (delay) ─▶ memory
+//!   braid serve ─▶ loop ─▶ FUSE ─▶ nbdfuse ─NBD─▶ nbdkit ─▶ memory
 //! ```
+//!
+//! nbdkit serves one request at a time (noparallel), and each waits (delay).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

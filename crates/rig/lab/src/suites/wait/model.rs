@@ -1,7 +1,7 @@
 //! Stripe caches that differ in the rule by which writers wait (*before*, *seed*, *hand over*),
 //! over copies or the engine.
 //! ```text
-//!   writers ──take a stripe, or wait──▶ handle queue ──▶ the daemon: write what is below, free ──▶ wake
+//!   writers ──take a stripe, or wait──▶ handle queue ─▶ daemon: write what is below, free ──▶ wake
 //! ```
 //! Apart from that rule all are like md at the time. A writer asks for one stripe after the other
 //! and goes on as soon as it has one. One daemon does all the work on stripes, up to eight at once,

@@ -3,7 +3,7 @@
 //! | Rule | a freed stripe | a writer that is woken |
 //! |---|---|---|
 //! | wake all | goes to the free list | tries again, against all others |
-//! | wake one by hash | goes to the list of its hash value | tries again, against those that have just come |
+//! | wake one by hash | goes to the list of its hash value | tries again, against those just come |
 //! | hand over | is the first waiter's | has the stripe |
 //!
 //! With the first two rules, once no stripe was free, all writers wait until less than three

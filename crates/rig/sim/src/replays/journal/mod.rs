@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   writer ─▶ operations ─ cut after each ─▶ disks ─ some withheld, or none ─▶ replay ─▶ checked
-//!                                                                               │ cut after each operation of its own
-//!                                                                               └─▶ disks ─ others withheld, or none ─▶ replay ─▶ the same
+//!          ┌─ cut after each operation of its own ──────────────────────────────┘
+//!          └─▶ disks ─ others withheld, or none ─▶ replay ─▶ the same
 //! ```
 //!
 //! Every sector is checked, and computed if its disk is withheld. The sector has its newest durable
