@@ -9,8 +9,8 @@
 //!                                                              └──► Step::Silent
 //! ```
 //!
-//! An `Answer` goes out at once. A `Read`, a `Write` and the like are answered when the array has
-//! done them. FORGET and INTERRUPT are `Silent`.
+//! An `Answer` goes out at once. After a `Read`, `Write` or similar step, the reply follows the
+//! array's work. FORGET and INTERRUPT are `Silent`.
 //!
 //! A kernel's message is untrusted input: a wrong length, a range outside the file or an unknown
 //! opcode is an error of that request. All numbers have this machine's byte order.
