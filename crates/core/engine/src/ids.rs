@@ -17,6 +17,11 @@ pub struct BitmapId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
+impl RequestId {
+    /// The name of the flushes of a reshape, which no driver gives to a client.
+    pub(crate) const RESHAPE: Self = Self(u64::MAX);
+}
+
 /// Name of one member request of one shard; reused only after 2^31 other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);

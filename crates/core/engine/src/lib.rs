@@ -52,6 +52,7 @@ pub mod open;
 mod ranges;
 pub mod replay;
 pub mod request;
+pub mod reshape;
 pub mod rot;
 mod sectors;
 mod shard;

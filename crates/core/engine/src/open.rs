@@ -19,18 +19,22 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupant};
+use braid_assembly::{
+    AssembledArray, AssembledBitmap, AssembledParityLog, AssembledReshape, MemberMove, Occupant,
+    ShapeToWrite,
+};
 use braid_geometry::{Family, Geometry, MemberSector, SECTOR_BYTES, Slot};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
-use braid_ondisk::{Features, JournalLog, Role, Superblock};
+use braid_ondisk::{Features, JournalLog, Reshape, Role, Superblock};
 use braid_sim_hooks::{Bug, spoiled};
 
 use crate::array::{
-    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
-    ReplacementSetup, ReturningMember, SpareSetup, level_with, next_wave,
+    AcceptedRisk, ArraySetup, BitmapSetup, DataMove, JournalSetup, MemberSetup, ParityLogSetup,
+    ReplacementSetup, ReshapeSetup, ReturningMember, ShapeState, SpareSetup, level_with, next_wave,
 };
 use crate::ids::MemberId;
 use crate::request::Regions;
+use crate::reshape::{ReshapeFault, ReshapePlan};
 use crate::{BadBlocks, BadLog, BadRange, CacheConfig};
 
 /// The driver's settings for the array.
@@ -79,6 +83,9 @@ pub enum OpeningError {
         /// The member's index in assembly's input.
         index: usize,
     },
+    /// The reshape of the array cannot go on: nothing says how.
+    #[error("the reshape cannot go on: {0}")]
+    Reshape(#[source] ReshapeFault),
     /// Two members have the same number in the superblocks' role table.
     #[error("two members have the device number {number}")]
     NumberTwice {
@@ -185,6 +192,7 @@ pub fn opening<'a>(
     });
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
+        reshape: reshape_setup(assembled, &members).map_err(OpeningError::Reshape)?,
         slots,
         replacements,
         spares,
@@ -201,7 +209,7 @@ pub fn opening<'a>(
         is_unclean: keeps_intent(assembled)
             && (assembled.newest.state.resync_offset != u64::MAX || has_entries),
         read_only: settings.read_only,
-        regions: Regions::new(&assembled.geometry, settings.shards),
+        regions: regions(assembled, settings.shards),
         work_sectors: settings.cache.block_sectors(&assembled.geometry),
         jobs_paused: settings.jobs_paused,
         zero_is_fast: settings.zero_is_fast,
@@ -209,6 +217,57 @@ pub fn opening<'a>(
         superblocks_tear: tears,
     };
     Ok(Opening { setup, members })
+}
+
+/// The distribution of sectors over shards; during a reshape there are shards for each shape.
+fn regions(assembled: &AssembledArray, shards: u16) -> Regions {
+    let Some(reshape) = &assembled.reshape else {
+        return Regions::new(&assembled.geometry, shards);
+    };
+    let [before, after] = reshape_geometries(reshape);
+    let AssembledReshape { position_sectors, backwards, .. } = *reshape;
+    Regions::new(&before, shards).with_reshape(&after, position_sectors, backwards)
+}
+
+fn reshape_geometries(reshape: &AssembledReshape) -> [Geometry; 2] {
+    let of = |shape| Geometry::new(shape).expect("assembly made both shapes' geometries");
+    [of(&reshape.before), of(&reshape.after)]
+}
+
+/// The reshape under way, as the machine carries it on.
+fn reshape_setup(
+    assembled: &AssembledArray,
+    members: &[OpeningMember],
+) -> Result<Option<ReshapeSetup>, ReshapeFault> {
+    let Some(reshape) = &assembled.reshape else { return Ok(None) };
+    let [before, after] = reshape_geometries(reshape);
+    let gap = |one: &MemberMove| {
+        let [from, to] = [one.before_sectors, one.after_sectors].map(u64::cast_signed);
+        if reshape.backwards { to - from } else { from - to }
+    };
+    let gap_sectors = reshape.moves.iter().map(gap).min().unwrap_or(0);
+    let plan = ReshapePlan::new((&before, &after), gap_sectors, reshape.backwards)?;
+    let ids = (0..).map(MemberId).zip(members);
+    let moves = ids.filter_map(|(id, member)| {
+        let one = reshape.moves.iter().find(|one| one.member == member.index)?;
+        let base = one.before_sectors.min(one.after_sectors);
+        let (before_sectors, after_sectors) = (one.before_sectors - base, one.after_sectors - base);
+        Some((id, DataMove { before_sectors, after_sectors }))
+    });
+    let moves = moves.collect();
+    let said = assembled.newest.shape();
+    let shape = ShapeState {
+        level: said.level,
+        layout: said.layout,
+        chunk_sectors: said.chunk_sectors,
+        member_size_sectors: said.member_size_sectors,
+        raid_slots: said.raid_slots,
+        // Each member keeps the places of its own data.
+        reshape: said.reshape.map(|said| Reshape { new_data_offset_sectors: None, ..said }),
+        data_areas: Vec::new(),
+    };
+    let window_sectors_max = None;
+    Ok(Some(ReshapeSetup { before, after, plan, shape, moves, window_sectors_max }))
 }
 
 fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
@@ -389,7 +448,13 @@ pub fn levelling<'a>(
         let level = (events, resync_offset);
         let update = level_with(superblock, newest, level, update_time)?;
         let mut levelled = superblock.clone();
-        levelled.apply(&update);
+        let shape = assembled.shapes_to_write.iter().find(|one| one.member == index);
+        match shape {
+            None => levelled.apply(&update),
+            Some(ShapeToWrite { shape, device_bytes, .. }) => levelled
+                .apply_with_shape(&update, shape, *device_bytes)
+                .expect("assembly has tried the shape"),
+        }
         // Every member had its bitmap, or its log, before the newest superblock was written.
         let log = assembled.parity_logs.as_ref().and_then(|logs| logs.get(&index));
         let ppl = log.and_then(|log| log.place.ppl());
@@ -462,9 +527,11 @@ fn waves<'a>(
         let occupant = assembled.slots[slot.index()].as_ref();
         occupant.is_none_or(|occupant| !occupant.is_in_sync())
     };
+    let geometry = &assembled.geometry;
+    let survives = |is_lost: &dyn Fn(Slot) -> bool| geometry.survives(is_lost);
     let mut waves = Vec::new();
     while !waiting.is_empty() {
-        waves.push(next_wave(&assembled.geometry, &is_lost, &mut waiting));
+        waves.push(next_wave((geometry.slots(), &survives), &is_lost, &mut waiting));
     }
     waves
 }

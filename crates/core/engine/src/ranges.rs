@@ -109,6 +109,17 @@ impl MemberRanges {
         Self { ranges: left.map(range).collect() }
     }
 
+    /// The ranges as they count from `start`; the part before it is left out.
+    #[must_use]
+    pub fn from_sector(&self, start: u64) -> Self {
+        let moved = |range: &MemberRange| {
+            let end = range.start.0.saturating_add(range.sectors).saturating_sub(start);
+            let first = range.start.0.saturating_sub(start);
+            MemberRange { start: MemberSector(first), sectors: end - first }
+        };
+        Self::new(self.ranges.iter().map(moved).collect())
+    }
+
     /// The sectors of this set that `other` lacks.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {

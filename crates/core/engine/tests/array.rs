@@ -55,6 +55,7 @@ pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) ->
     };
     let geometry = Geometry::new(&shape).expect("a plain shape");
     ArraySetup {
+        reshape: None,
         regions: Regions::new(&geometry, 1),
         work_sectors: 8,
         jobs_paused: true,
@@ -171,6 +172,9 @@ pub(crate) fn poll_effects(array: &mut Array) -> PolledEffects {
             ArrayEffect::QueryTouched
             | ArrayEffect::QueryActivity
             | ArrayEffect::SlowMembers(_) => {}
+            ArrayEffect::Border(_) | ArrayEffect::Keep { .. } | ArrayEffect::Move(_) => {
+                panic!("no reshape is under way")
+            }
             ArrayEffect::Leave { member } => effects.left.push(member),
             ArrayEffect::Work { work, .. } => effects.works.push(work.id),
         }

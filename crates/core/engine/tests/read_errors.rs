@@ -30,6 +30,7 @@ impl ErringArray {
         };
         let geometry = Geometry::new(&shape).expect("a plain shape");
         let mut array = Array::new(ArraySetup {
+            reshape: None,
             regions: Regions::new(&geometry, 2),
             work_sectors: 8,
             jobs_paused: true,

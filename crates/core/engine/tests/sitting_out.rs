@@ -31,6 +31,7 @@ impl PacedArray {
         };
         let geometry = Geometry::new(&shape).expect("a plain shape");
         let mut array = Array::new(ArraySetup {
+            reshape: None,
             regions: Regions::new(&geometry, 2),
             work_sectors: 8,
             jobs_paused: true,

@@ -20,6 +20,7 @@ use crate::judge::Roster;
 use crate::parity_log::AssembledParityLog;
 use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal};
 use crate::replay::{AssembledReplay, has_logs_that_count, keeps_logs, parity_logs, replay};
+use crate::reshape::{AssembledReshape, ShapeToWrite};
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 
@@ -105,6 +106,11 @@ pub struct AssembledArray {
     pub withheld_risk: Option<AtRisk>,
     /// Why the array may only be read, whatever the options say.
     pub read_only: Option<ReadOnlyReason>,
+    /// The reshape under way. `shape`, `geometry` and `slots` are then those of the shape with more
+    /// slots, and bad sectors count from the lower of a member's two data areas.
+    pub reshape: Option<AssembledReshape>,
+    /// Shapes of members whose superblocks missed the last change of shape.
+    pub shapes_to_write: Vec<ShapeToWrite>,
 }
 
 /// The merged content of the members' bitmaps.
@@ -274,6 +280,8 @@ pub(crate) fn build(
         accepted_risk,
         withheld_risk,
         read_only,
+        reshape: None,
+        shapes_to_write: Vec::new(),
     })
 }
 
@@ -619,12 +627,20 @@ fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occup
 /// The bad-block log counts sectors from the device's start, and may name parts that the array does
 /// not use.
 fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<u64>)> {
-    let superblock = candidate.superblock;
+    let start = candidate.superblock.device.data_offset_sectors;
+    bad_records_from(candidate.superblock, candidate.member, (start, used_sectors))
+}
+
+/// The bad sectors of a part of the device, counted from its start.
+pub(crate) fn bad_records_from(
+    superblock: &Superblock,
+    member: &ProbedMember,
+    (data_offset, used_sectors): (u64, u64),
+) -> Vec<(u16, Range<u64>)> {
     if !superblock.state.features.contains(Features::BAD_BLOCKS) {
         return Vec::new();
     }
-    let data_offset = superblock.device.data_offset_sectors;
-    let logged = candidate.member.bad_blocks.as_deref().unwrap_or_default();
+    let logged = member.bad_blocks.as_deref().unwrap_or_default();
     logged
         .iter()
         .map(|record| {

@@ -123,8 +123,9 @@
 //!
 //! # Reshape
 //!
-//! An array in the middle of a reshape is refused. [`reshape`] turns its superblocks into those of
-//! two arrays without a reshape, and says which sectors are in which.
+//! [`reshape`] turns the superblocks of an array in the middle of a reshape into those of two arrays
+//! without one, and says which sectors are in which. If none of its sectors is at risk, the array
+//! can run ([`AssembledReshape`]); otherwise it is refused.
 //!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
@@ -159,6 +160,7 @@ pub use refusal::{
     ArrayName, AtRisk, BitmapFileFault, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal,
 };
 pub use replay::AssembledReplay;
+pub use reshape::{AssembledReshape, MemberMove, ShapeToWrite};
 pub use verdict::{Reason, Verdict};
 
 use braid_ondisk::{
@@ -235,6 +237,20 @@ pub struct Assembly {
 /// Judges all members. Nothing in the result depends on the order of `members`, except indices.
 #[must_use]
 pub fn assemble(members: &[ProbedMember], options: &Options) -> Assembly {
+    let levelled = reshape::level_shapes(members);
+    let probed = levelled.as_ref().map_or(members, |levelled| &levelled.members);
+    let mut assembly = match reshape::assemble(probed, options) {
+        None => assemble_shape(probed, options),
+        Some(assembly) => assembly,
+    };
+    if let (Ok(array), Some(levelled)) = (&mut assembly.array, levelled) {
+        array.shapes_to_write = levelled.shapes;
+    }
+    assembly
+}
+
+/// Judges members of arrays that are in no reshape.
+fn assemble_shape(members: &[ProbedMember], options: &Options) -> Assembly {
     let mut verdicts = candidates::Verdicts::new(members);
     let candidates = candidates::candidates(members, &mut verdicts);
     let array = choose::choose(&options.choice, candidates, &mut verdicts)

@@ -48,6 +48,11 @@
 //!
 //! This file does not read backups or data, and does not continue a reshape.
 //!
+//! # Changes of shape that power cut short
+//!
+//! Superblocks get a new shape one after the other. A member that missed the change is one event
+//! behind, and its shape follows from its own and from the newest one.
+//!
 //! Invariants:
 //! - every sector of the array is on one side `[check: every_sector_is_on_one_side]`;
 //! - sectors not at risk are right at any checkpoint at which md could stop
@@ -55,10 +60,11 @@
 
 use std::ops::Range;
 
-use braid_geometry::{Family, Geometry, Level, Shape};
-use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock};
+use braid_geometry::{Family, Geometry, Level, Shape, Slot};
+use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock, SuperblockShape};
 
-use crate::{ProbedMember, Refusal};
+use crate::array::bad_records_from;
+use crate::{Assembly, MemberVerdict, Options, ProbedMember, Refusal, Verdict, assemble_shape};
 
 /// A member that is at most this many events behind has missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
@@ -69,6 +75,218 @@ const CACHE_SECTORS: u64 = 256 * 8;
 const COPIED_SECTORS: u64 = 65536;
 /// On small members, mdadm copies at most the member's sectors divided by this at a time.
 const COPIED_PART: u64 = 16;
+
+/// A reshape in which an array can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssembledReshape {
+    /// The old shape.
+    pub before: Shape,
+    /// The new shape.
+    pub after: Shape,
+    /// The array sector up to which superblocks say that data is moved.
+    pub position_sectors: u64,
+    /// Whether the reshape runs from the array's end to its start.
+    pub backwards: bool,
+    /// The places of members' data, of those in slots.
+    pub moves: Vec<MemberMove>,
+}
+
+/// The places of one member's data in the two shapes of a reshape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberMove {
+    /// The member's index in the input.
+    pub member: usize,
+    /// First sector of the data in the old shape, from the start of the device.
+    pub before_sectors: u64,
+    /// First sector of the data in the new shape.
+    pub after_sectors: u64,
+}
+
+/// The shape that a member's superblock must get before the array runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShapeToWrite {
+    /// The member's index in the input.
+    pub member: usize,
+    /// The shape.
+    pub shape: SuperblockShape,
+    /// Size of the member's device.
+    pub device_bytes: u64,
+}
+
+/// Members whose superblocks were brought to the newest shape in memory.
+pub(crate) struct LevelledShapes {
+    pub(crate) members: Vec<ProbedMember>,
+    pub(crate) shapes: Vec<ShapeToWrite>,
+}
+
+/// Brings members that missed the last change of shape to the newest one, in memory; `None` if none
+/// did. A member one event behind has missed no write, only the change.
+pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
+    let mut levelled = LevelledShapes { members: Vec::new(), shapes: Vec::new() };
+    for (index, member) in members.iter().enumerate() {
+        let Some(own) = member.probe.newest() else { continue };
+        let alike = members.iter().filter_map(|other| other.probe.newest());
+        let alike = alike.filter(|other| other.array.uuid == own.array.uuid);
+        let Some(newest) = alike.max_by_key(|other| other.state.events) else { continue };
+        let is_one_behind = own.state.events.checked_add(1) == Some(newest.state.events);
+        let Some(shape) = shape_after(own, newest).filter(|_| is_one_behind) else { continue };
+        let Ok(changed) = own.with_shape(&shape, member.size_bytes) else { continue };
+        let wrote = ShapeToWrite { member: index, shape, device_bytes: member.size_bytes };
+        if levelled.members.is_empty() {
+            levelled.members = members.to_vec();
+        }
+        for found in &mut levelled.members[index].probe.superblocks {
+            if found.as_ref().is_ok_and(|found| found == own) {
+                *found = Ok(changed.clone());
+            }
+        }
+        levelled.shapes.push(wrote);
+    }
+    (!levelled.shapes.is_empty()).then_some(levelled)
+}
+
+/// The shape of a member after the change of shape that the newest superblock has; `None` if there
+/// was no change, or not one of this member's shape.
+fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape> {
+    let (mine, new) = (own.shape(), newest.shape());
+    let same = |one: &SuperblockShape, other: &SuperblockShape| {
+        let of = |shape: &SuperblockShape| {
+            let SuperblockShape { level, layout, chunk_sectors, member_size_sectors, .. } = *shape;
+            let plan = shape.reshape.map(|reshape| Reshape {
+                position_sectors: 0,
+                new_data_offset_sectors: None,
+                ..reshape
+            });
+            (level, layout, chunk_sectors, member_size_sectors, shape.raid_slots, plan)
+        };
+        of(one) == of(other)
+    };
+    if same(&mine, &new) {
+        return None;
+    }
+    let offset = mine.data_offset_sectors;
+    let own_area = SuperblockShape {
+        data_offset_sectors: offset,
+        data_size_sectors: mine.data_size_sectors,
+        ..new
+    };
+    match (mine.reshape, new.reshape) {
+        // It began. Every member's data moves by as much.
+        (None, Some(reshape)) => {
+            let moved = reshape
+                .new_data_offset_sectors
+                .map(|moved| offset.wrapping_add(moved).wrapping_sub(new.data_offset_sectors));
+            let reshape = Reshape { new_data_offset_sectors: moved, ..reshape };
+            Some(SuperblockShape { reshape: Some(reshape), ..own_area })
+        }
+        // It is over.
+        (Some(reshape), None) => {
+            let start = reshape.new_data_offset_sectors.unwrap_or(offset);
+            let end = offset.saturating_add(mine.data_size_sectors);
+            let size = end.checked_sub(start)?;
+            let own_area =
+                SuperblockShape { data_offset_sectors: start, data_size_sectors: size, ..own_area };
+            let is_its_end = reshape.new_level == new.level
+                && reshape.new_layout == new.layout
+                && reshape.new_chunk_sectors == new.chunk_sectors
+                && mine.raid_slots == new.raid_slots;
+            is_its_end.then_some(own_area)
+        }
+        // It goes back.
+        (Some(_), Some(_)) => {
+            let turned = turned_round(&mine, newest.reshape?.position_sectors)?;
+            same(&turned, &new).then_some(turned)
+        }
+        // Members became larger, or a level was taken over.
+        (None, None) => Some(own_area),
+    }
+}
+
+/// The shape of an array whose reshape goes back from where it is: the old shape becomes the new
+/// one.
+#[must_use]
+pub fn turned_round(shape: &SuperblockShape, position_sectors: u64) -> Option<SuperblockShape> {
+    let reshape = shape.reshape?;
+    let slots = i64::from(shape.raid_slots) - i64::from(reshape.delta_disks);
+    let start = reshape.new_data_offset_sectors.unwrap_or(shape.data_offset_sectors);
+    let end = shape.data_offset_sectors.saturating_add(shape.data_size_sectors);
+    let moves = reshape.new_data_offset_sectors.is_some();
+    Some(SuperblockShape {
+        level: reshape.new_level,
+        layout: reshape.new_layout,
+        chunk_sectors: reshape.new_chunk_sectors,
+        member_size_sectors: shape.member_size_sectors,
+        raid_slots: u32::try_from(slots).ok()?,
+        data_offset_sectors: start,
+        data_size_sectors: end.checked_sub(start)?,
+        reshape: Some(Reshape {
+            position_sectors,
+            delta_disks: reshape.delta_disks.checked_neg()?,
+            new_level: shape.level,
+            new_layout: shape.layout,
+            new_chunk_sectors: shape.chunk_sectors,
+            new_data_offset_sectors: moves.then_some(shape.data_offset_sectors),
+            backwards: !reshape.backwards,
+        }),
+    })
+}
+
+/// Assembles an array in the middle of a reshape; `None` if the members are of no such array.
+pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<Assembly> {
+    let plain = assemble_shape(members, options);
+    let Err(Refusal::Reshaping { position_sectors }) = plain.array else { return None };
+    let refused = Assembly { array: Err(Refusal::Reshaping { position_sectors }), ..plain };
+    let is_ours = |(_, verdict): &(&ProbedMember, &MemberVerdict)| {
+        !matches!(verdict.verdict, Verdict::Foreign | Verdict::NotAMember)
+    };
+    let ours = members.iter().zip(&refused.verdicts).filter(is_ours);
+    let ours: Vec<ProbedMember> = ours.map(|(member, _)| member.clone()).collect();
+    let Some(Ok(reshaping)) = Reshaping::of(&ours) else { return Some(refused) };
+    if reshaping.at_risk.is_some() {
+        return Some(refused);
+    }
+    let families = [&reshaping.before, &reshaping.after].map(|shape| shape.level.family());
+    if families != [Family::Stripe; 2] {
+        return Some(refused);
+    }
+    let (wide, narrow) = match reshaping.after.slots >= reshaping.before.slots {
+        true => (ReshapeSide::After, ReshapeSide::Before),
+        false => (ReshapeSide::Before, ReshapeSide::After),
+    };
+    // Both shapes must be able to run: a row is in one or in the other.
+    let other = assemble_shape(&reshaping.members(members, narrow), options);
+    let mut assembly = assemble_shape(&reshaping.members(members, wide), options);
+    if let (Ok(_), Err(refusal)) = (&assembly.array, other.array) {
+        assembly.array = Err(refusal);
+    }
+    if let Ok(array) = &mut assembly.array {
+        let own = |index: usize| members[index].probe.newest().expect("it has a slot");
+        array.newest = own(array.newest_member).clone();
+        let used = array.geometry.used_sectors(Slot(0));
+        let mut moves = Vec::new();
+        for occupant in array.slots.iter_mut().flatten() {
+            let superblock = own(occupant.member);
+            let before_sectors = superblock.device.data_offset_sectors;
+            let moved = superblock.reshape.and_then(|reshape| reshape.new_data_offset_sectors);
+            let after_sectors = moved.unwrap_or(before_sectors);
+            let base = before_sectors.min(after_sectors);
+            let used = used + before_sectors.abs_diff(after_sectors);
+            occupant.bad_records =
+                bad_records_from(superblock, &members[occupant.member], (base, used));
+            occupant.recovered_until =
+                superblock.device.recovery_offset_sectors.unwrap_or(u64::MAX);
+            moves.push(MemberMove { member: occupant.member, before_sectors, after_sectors });
+        }
+        array.reshape = Some(AssembledReshape {
+            before: reshaping.before.clone(),
+            after: reshaping.after.clone(),
+            position_sectors,
+            backwards: reshaping.backwards,
+            moves,
+        });
+    }
+    Some(assembly)
+}
 
 /// A reshape and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -115,13 +115,10 @@ impl Superblock {
         }
     }
 
-    /// The largest possible place of our own log on a member with a bitmap of `bitmap_sectors`.
-    /// `None` without room, or on metadata 0.90, whose stamp names a log in a file only.
+    /// The first sector before the data that no metadata uses, on a member with a bitmap of
+    /// `bitmap_sectors`; braid's own log counts as free.
     #[must_use]
-    pub fn own_log_place(&self, bitmap_sectors: u64) -> Option<OwnLogPlace> {
-        if !self.version.is_v1() {
-            return None;
-        }
+    pub fn first_free_sector(&self, bitmap_sectors: u64) -> u64 {
         let device = &self.device;
         let own = (device.super_offset_sectors, self.written_bytes() as u64 / SECTOR_BYTES);
         let bad_blocks = device.bad_block_log.zip(self.bad_block_log_offset_bytes());
@@ -133,8 +130,19 @@ impl Superblock {
         let others = [Some(own), bad_blocks, bitmap, ppl].into_iter().flatten();
         let before = others.filter(|(start, _)| *start < device.data_offset_sectors);
         let free_from = before.map(|(start, sectors)| start.saturating_add(sectors)).max();
-        let free_from = free_from.unwrap_or(0).next_multiple_of(PPL_HEADER_SECTORS);
-        let room = device.data_offset_sectors.checked_sub(free_from)?;
+        free_from.unwrap_or(0)
+    }
+
+    /// The largest possible place of our own log on a member with a bitmap of `bitmap_sectors`.
+    /// `None` without room, or on metadata 0.90, whose stamp names a log in a file only.
+    #[must_use]
+    pub fn own_log_place(&self, bitmap_sectors: u64) -> Option<OwnLogPlace> {
+        if !self.version.is_v1() {
+            return None;
+        }
+        let free_from = self.first_free_sector(bitmap_sectors);
+        let free_from = free_from.next_multiple_of(PPL_HEADER_SECTORS);
+        let room = self.device.data_offset_sectors.checked_sub(free_from)?;
         let ring = room.checked_sub(OWN_LOG_HEAD_SECTORS)?.min(RING_SECTORS_MAX);
         let ring = ring - ring % PPL_HEADER_SECTORS;
         let size_sectors = u32::try_from(ring).ok()?;

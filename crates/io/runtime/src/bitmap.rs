@@ -80,7 +80,7 @@ impl Volume {
         size_bytes: Option<u64>,
         asked_bytes: Option<u32>,
     ) -> Result<BitmapSuperblock, BitmapError> {
-        let sectors = resync_sectors(self.geometry());
+        let sectors = resync_sectors(&self.geometry());
         BitmapFile::plan(sectors, size_bytes, asked_bytes).ok_or_else(|| {
             let fitting = BitmapFile::plan(sectors, size_bytes, None);
             let fitting_bytes = fitting.map(|bitmap| bitmap.chunk_bytes);
@@ -102,7 +102,7 @@ impl Volume {
     /// # Errors
     /// A member has no room for the bitmap.
     pub fn plan_bitmap(&self, asked_bytes: Option<u32>) -> Result<BitmapSuperblock, BitmapError> {
-        let sectors = resync_sectors(self.geometry());
+        let sectors = resync_sectors(&self.geometry());
         // A change to a bitmap drops the write journal first, so the journal's device needs no
         // room.
         let journal = self.journal().map(|journal| journal.member);

@@ -16,6 +16,7 @@ use braid_parity::Kernel;
 
 use crate::alarm::{Alarm, Arm, LOOK_INTERVAL};
 use crate::arena::ShardMemory;
+use crate::border::BorderGate;
 use crate::cache_file::CacheFile;
 use crate::clock::Clock;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
@@ -50,6 +51,8 @@ pub(crate) struct Clients {
     /// Decides which requests that change the array may begin.
     pub(crate) write_admission: WriteAdmission<PendingRequest>,
     pub(crate) regions: Regions,
+    /// The border between the two shapes, if the array was opened in a reshape.
+    pub(crate) border: Option<BorderGate>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) failures: log::Failures,
 }
@@ -57,7 +60,8 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn new(regions: Regions, hand_over: HandOver) -> Self {
         let (in_flight, write_admission, requests, failures) = Default::default();
-        Self { in_flight, hand_over, write_admission, regions, requests, failures }
+        let border = regions.is_reshaping().then(|| BorderGate::new(regions));
+        Self { in_flight, hand_over, write_admission, regions, border, requests, failures }
     }
 }
 

@@ -21,9 +21,10 @@ use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
 use braid_engine::cause::RequestKind;
 use braid_engine::computation;
-use braid_engine::effect::{MemberFault, MemberIoDone, Report};
+use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, Report};
 use braid_engine::request::ShardIndex;
 use braid_engine::{PREFETCH_PIECES, Shard};
+use braid_geometry::MemberSector;
 use braid_ring::{Wake, Worker};
 
 use crate::core::{AbortOnPanic, Core};
@@ -158,7 +159,8 @@ impl Core {
             computations.push_back(computation);
         }
         while let Some(io) = shard.poll_member_io() {
-            member_ios.push((io, shard.purpose_of(&io)));
+            let purpose = shard.purpose_of(&io);
+            member_ios.push((self.on_device(index, io), purpose));
         }
         // Done under ownership, and before replies leave: the cache file has every acknowledged
         // write, and no write that an answer has undone.
@@ -183,6 +185,18 @@ impl Core {
             self.turns.note(index, shard.dirty_sectors(), shard.waiting());
         }
         self.arm(self.alarm.bring_forward(index, shard.poll_timeout()));
+    }
+
+    /// The request with its sector counted from the lower of the member's data areas: during a
+    /// reshape a member has one for each shape.
+    fn on_device(&self, index: ShardIndex, io: MemberIo) -> MemberIo {
+        if self.clients.border.is_none() {
+            return io;
+        }
+        let is_after = self.clients.regions.is_after(index);
+        let members = self.members.load();
+        let start = members.get(io.member).map_or(0, |member| member.start_of_data(is_after));
+        MemberIo { sector: MemberSector(io.sector.0 + start), ..io }
     }
 
     fn carry_out(
@@ -343,8 +357,13 @@ impl Core {
                 ArrayEvent::Journal(setup, answer) => {
                     let _ = answer.send(array.handle_journal_added(now, setup));
                 }
+                ArrayEvent::Shape(change, answer) => {
+                    let _ = answer.send(array.handle_shape_change(now, change));
+                }
                 ArrayEvent::Job(request) => array.handle_job_request(now, request),
                 ArrayEvent::Pace => {}
+                ArrayEvent::BorderPassed => array.handle_border_passed(now),
+                ArrayEvent::Moved(start, result) => array.handle_moved(now, start, result),
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::KeepsRecord(keeps) => array.handle_keeps_record(now, keeps),
                 ArrayEvent::RecordKept(events) => array.handle_record_kept(now, events),
@@ -357,26 +376,28 @@ impl Core {
                 ArrayEffect::Publish(view) => {
                     self.note_places(&view);
                     *self.view.lock().expect("setting does not panic") = Arc::clone(&view);
-                    self.to_every_shard(&mut effects.machines, || {
-                        ShardEvent::View(Arc::clone(&view))
+                    let after = view.after.as_ref().unwrap_or(&view);
+                    self.to_every_shard(&mut effects.machines, |shard| {
+                        let is_after = self.clients.regions.is_after(shard);
+                        ShardEvent::View(Arc::clone(if is_after { after } else { &view }))
                     });
                 }
                 ArrayEffect::WriteBack { round } => {
-                    self.to_every_shard(&mut effects.machines, || ShardEvent::WriteBack(round));
+                    self.to_every_shard(&mut effects.machines, |_| ShardEvent::WriteBack(round));
                 }
                 ArrayEffect::SlowMembers(slow_members) => {
                     for member in self.members.load().iter() {
                         member.set_sits_out(slow_members.sitting_out.contains(&member.id()));
                     }
-                    self.to_every_shard(&mut effects.machines, || {
+                    self.to_every_shard(&mut effects.machines, |_| {
                         ShardEvent::SlowMembers(Arc::clone(&slow_members))
                     });
                 }
                 ArrayEffect::QueryActivity => {
-                    self.to_every_shard(&mut effects.machines, || ShardEvent::ActivityQuery);
+                    self.to_every_shard(&mut effects.machines, |_| ShardEvent::ActivityQuery);
                 }
                 ArrayEffect::QueryTouched => {
-                    self.to_every_shard(&mut effects.machines, || ShardEvent::TouchedQuery);
+                    self.to_every_shard(&mut effects.machines, |_| ShardEvent::TouchedQuery);
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
                     match self.to_write(member, &record) {
@@ -406,6 +427,9 @@ impl Core {
                         effects.machines.push_back(machine);
                     }
                 }
+                ArrayEffect::Border(change) => effects.borders.push(change),
+                ArrayEffect::Keep { .. } => unreachable!("no reshape in place is opened"),
+                ArrayEffect::Move(piece) => effects.pieces.push(piece),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::KeepRecord { events } => {
                     self.note_recorded();
@@ -436,7 +460,7 @@ impl Core {
 
     fn note_places(&self, view: &ArrayView) {
         let members = self.members.load();
-        for (slot, view) in (0..).zip(&view.slots) {
+        for (slot, view) in (0..).zip(&view.of_all_members().slots) {
             if let Some(view) = view
                 && let Some(member) = members.get(view.id)
             {
@@ -524,9 +548,13 @@ impl Core {
         });
     }
 
-    fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {
+    fn to_every_shard(
+        &self,
+        machines: &mut VecDeque<Machine>,
+        event: impl Fn(ShardIndex) -> ShardEvent,
+    ) {
         for (index, cell) in (0u16..).map(ShardIndex).zip(&self.shards) {
-            cell.combiner.push(event());
+            cell.combiner.push(event(index));
             machines.push_back(Machine::Shard(index));
         }
     }
@@ -541,6 +569,12 @@ impl Core {
         for (request, result) in effects.answers.drain(..) {
             let in_flight = self.clients.requests.get(request);
             self.finish(request, in_flight, result, &mut effects.machines);
+        }
+        for change in effects.borders.drain(..) {
+            self.move_border(change, &mut effects.machines);
+        }
+        for piece in effects.pieces.drain(..) {
+            self.move_piece(piece, &mut effects.machines);
         }
         for notice in effects.notices.drain(..) {
             if flaw::has(Flaw::NoticesUnowned) {

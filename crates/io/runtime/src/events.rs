@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use braid_engine::Tuning;
 use braid_engine::array::{
     ArrayView, BitmapRefusal, JobRequest, JournalSetup, LogRefusal, MemberId, MemberRefusal,
-    MetadataArea, NewBitmap, SpareSetup, Wish,
+    MetadataArea, NewBitmap, ShapeChange, ShapeRefusal, SpareSetup, Wish,
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{LogTicket, MemberFault, MemberIoDone, Report, SlowMembers};
-use braid_engine::request::{Piece, RequestId, ShardIndex};
+use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
 use braid_engine::{Patience, ReadErrorLimit, SitOut};
 use braid_ondisk::LogPlace;
@@ -50,6 +50,7 @@ pub(crate) enum ArrayEvent {
     Silence(Vec<(MemberId, u64)>),
     ReadErrorLimit(ReadErrorLimit),
     Job(JobRequest),
+    Shape(ShapeChange, Sender<Result<(), ShapeRefusal>>),
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
     /// `Some` creates a bitmap, `None` drops it.
     Bitmap(Option<NewBitmap>, Sender<Result<(), BitmapRefusal>>),
@@ -57,6 +58,10 @@ pub(crate) enum ArrayEvent {
     Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
     Journal(JournalSetup, Sender<Result<(), LogRefusal>>),
     /// The speed of jobs is due for review.
+    /// All requests from before the last change of the border have ended.
+    BorderPassed,
+    /// A piece of a reshape has moved, or not.
+    Moved(u64, Result<(), Fault>),
     Pace,
     Timeout,
     /// Whether losses are also written to a record outside the members.

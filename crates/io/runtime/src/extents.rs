@@ -5,7 +5,7 @@
 //!   linear, 0 ............................... where the one member has a hole
 //!   1, 10 ................................... where all copies that are read have one
 //!   4, 5, 6 ................................. where the member of the data has one, and is read
-//!   reconstructed, or unknown ............... no hole
+//!   reconstructed, or unknown, a reshape .... no hole
 //! ```
 //!
 //! A client that copies skips holes, so "no hole" is the answer in every case of doubt. The newest
@@ -44,9 +44,11 @@ impl Volume {
         }
         let (start, sectors_end) = (offset / SECTOR_BYTES, end / SECTOR_BYTES);
         let is_whole = offset.is_multiple_of(SECTOR_BYTES) && start < sectors_end;
-        if !is_whole || !self.is_on_members() {
+        let is_moving = self.core().clients.border.is_some();
+        if !is_whole || is_moving || !self.is_on_members() {
             return vec![Extent { length_bytes: left, is_hole: false }];
         }
+        let (core, geometry) = (self.core(), self.geometry());
         let mut extents: Vec<Extent> = Vec::new();
         let mut sector = start;
         for _ in 0..QUESTIONS_MAX {
@@ -54,7 +56,7 @@ impl Volume {
                 break;
             }
             let (is_hole, sectors) =
-                run(self.core(), self.geometry(), LogicalSector(sector), sectors_end - sector);
+                run(&core, &geometry, LogicalSector(sector), sectors_end - sector);
             let length_bytes = sectors * SECTOR_BYTES;
             let is_full = extents.len() >= extents_max.max(1);
             match extents.last_mut() {

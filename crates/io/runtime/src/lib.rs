@@ -33,7 +33,7 @@
 //!   core                                            what the threads of one array share
 //!   ────────────────────────────────────────────────────────────────────────────────────────────
 //!   pending_request, requests, arena, cache_file   members/   alarm, workers   turns   pacing
-//!   hand_over   updates   watch   write_admission   log
+//!   hand_over   updates   watch   write_admission   border   log
 //!                                                   parts, each of which knows little of others
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/
 //!                                                   values, and hand-overs
@@ -54,6 +54,8 @@ mod alarm;
 mod arena;
 #[cfg(not(loom))]
 mod bitmap;
+#[cfg(not(loom))]
+mod border;
 #[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
@@ -106,6 +108,8 @@ mod parity_logs;
 mod pending_request;
 mod requests;
 #[cfg(not(loom))]
+mod reshape;
+#[cfg(not(loom))]
 mod scheduling;
 #[cfg(not(loom))]
 mod scratch;
@@ -157,11 +161,13 @@ pub use options::{Direct, Io, Options};
 #[cfg(not(loom))]
 pub use parity_logs::{LogError, LogKind};
 #[cfg(not(loom))]
+pub use reshape::ReshapeError;
+#[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
 #[cfg(not(loom))]
 pub use updates::{RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
-pub use volume::{StopResult, Volume};
+pub use volume::{Reassembled, StopResult, StoppedMember, Volume};
 #[cfg(not(loom))]
 pub use write_journal::JournalError;
 

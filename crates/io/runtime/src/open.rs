@@ -2,13 +2,16 @@
 
 use braid_assembly::{AssembledArray, Occupant, journal_sectors_min};
 use braid_dispatch::Combiner;
-use braid_engine::array::{Array, ArrayEffect, JobAllowance, MemberId, MemberSetup, Notice};
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, JobAllowance, MemberId, MemberSetup, Notice,
+};
 use braid_engine::cause::RequestKind;
 use braid_engine::open::{
     MemberSuperblock, Opening, OpeningError, OpeningMember, OpeningSettings, can_miss, levelling,
     opening,
 };
-use braid_engine::{CacheConfig, Instant, Shard};
+use braid_engine::{CacheConfig, CacheMode, Instant, Shard};
+use braid_geometry::Geometry;
 use braid_member::{DirectError, Member, MemberError};
 use braid_ondisk::{JOURNAL_META_BYTES, Superblock};
 use braid_ring::RingError;
@@ -31,7 +34,7 @@ use crate::requests::Requests;
 use crate::sync::{Arc, Mutex};
 use crate::turns::Turns;
 use crate::updates::Updates;
-use crate::volume::Volume;
+use crate::volume::{Opened, Volume};
 use crate::watch::Watch;
 use crate::workers::Drivers;
 
@@ -93,10 +96,32 @@ impl Volume {
     /// no thread starts.
     pub fn open(
         assembled: &AssembledArray,
+        members: Vec<Option<OpenMember>>,
+        options: &Options,
+        watch: impl Fn(Notice) + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let volume = Self::new(Opened::open(assembled, members, options, watch)?);
+        volume.say_started(options.shards);
+        Ok(volume)
+    }
+
+    fn say_started(&self, shards: u16) {
+        let geometry = self.geometry();
+        let level = geometry.level().to_string();
+        let shape = (level.as_str(), geometry.slots(), self.missing_count());
+        let made = (self.size_bytes(), self.is_read_only(), shards);
+        log::started(shape, made, self.core().workers.is_some());
+    }
+}
+
+impl Opened {
+    pub(crate) fn open(
+        assembled: &AssembledArray,
         mut members: Vec<Option<OpenMember>>,
         options: &Options,
         watch: impl Fn(Notice) + Send + 'static,
     ) -> Result<Self, OpenError> {
+        let wanted = options.clone();
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
@@ -105,7 +130,12 @@ impl Volume {
         let unit_min = if may_have { JOURNAL_META_BYTES } else { 0 };
         let unit_min = u32::try_from(unit_min).expect("4 KiB");
         let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
-        let options = &Options { cache, ..options.clone() };
+        let mut options = Options { cache, ..options.clone() };
+        if assembled.reshape.is_some() {
+            // A write that was answered early would be named by its place in one shape.
+            (options.cache.mode, options.cache_file) = (CacheMode::WriteThrough, None);
+        }
+        let options = &options;
         let not_recorded = bring_level(assembled, &mut members, options)?;
         let through_page_cache =
             go_direct(open_devices(&members), (options.direct, options.read_only))?;
@@ -129,7 +159,7 @@ impl Volume {
         let joining = joining(&opening, members);
         let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
         let workers = Drivers::start(options, has_file).map_err(OpenError::Ring)?;
-        let geometry = assembled.geometry.clone();
+        let geometry = served_geometry(assembled);
         let config = manner.cache;
         let regions = opening.setup.regions;
         let mut array = Array::new(opening.setup);
@@ -139,10 +169,17 @@ impl Volume {
         // A job obeys its allowance from the start.
         array.handle_job_allowance(Instant::default(), JobAllowance::default());
         let clients = Clients::new(regions, HandOver::new(options.hand_over_bytes));
-        let shard = || Shard::new(config, Arc::clone(&view));
-        let cell = |_| cell((shard(), &joining), &clients.requests);
-        let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
-        let turns = Turns::new(options.scheduling.turns, usize::from(options.shards));
+        let of_shape = |view: &Arc<ArrayView>, config: CacheConfig| {
+            let shard = || Shard::new(config, Arc::clone(view));
+            let cell = |_| cell((shard(), &joining), &clients.requests);
+            (0..options.shards).map(cell).collect::<Result<Vec<_>, _>>()
+        };
+        let mut shards = of_shape(&view, config)?;
+        if let Some(after) = &view.after {
+            let after_config = options.cache.config(&after.geometry, options.shards, room_bytes());
+            shards.extend(of_shape(after, after_config)?);
+        }
+        let turns = Turns::new(options.scheduling.turns, usize::from(regions.shards()));
         let cache = &options.cache;
         turns.set_cache(cache.answers_early(&geometry), cache.dirty_sectors_max());
         let core = Arc::new(Core {
@@ -153,7 +190,7 @@ impl Volume {
             clients,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
-            alarm: Alarm::new(options.shards),
+            alarm: Alarm::new(regions.shards()),
             looks: Looks::default(),
             turns,
             pacing: Pacing::new(options.job_pace),
@@ -177,18 +214,16 @@ impl Volume {
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         not_recorded.into_iter().for_each(|(id, not_recorded)| lose(&core, id, &not_recorded));
         let made = (options, zero_is_fast, config.stripes_max);
-        let volume = Self::new(core, geometry, made, through_page_cache);
-        volume.say_started(options.shards);
-        Ok(volume)
+        Ok(Self::new(core, geometry, made, wanted, through_page_cache))
     }
+}
 
-    fn say_started(&self, shards: u16) {
-        let geometry = self.geometry();
-        let level = geometry.level().to_string();
-        let shape = (level.as_str(), geometry.slots(), self.missing_count());
-        let made = (self.size_bytes(), self.is_read_only(), shards);
-        log::started(shape, made, self.core().workers.is_some());
-    }
+/// The geometry whose size clients see: of the two shapes of a reshape, the one that holds less.
+fn served_geometry(assembled: &AssembledArray) -> Geometry {
+    let Some(reshape) = &assembled.reshape else { return assembled.geometry.clone() };
+    let shapes = [&reshape.before, &reshape.after].into_iter();
+    let geometries = shapes.map(|shape| Geometry::new(shape).expect("assembly made it"));
+    geometries.min_by_key(Geometry::capacity_sectors).expect("there are two")
 }
 
 /// A member whose superblock could not be written: its index in the input of assembly, then the

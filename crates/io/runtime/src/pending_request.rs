@@ -5,6 +5,7 @@
 //! The engine's [`RequestPlan`] decides the steps.
 
 use braid_engine::Instant;
+use braid_engine::array::MovedPiece;
 use braid_engine::request::{AdmissionMode, ByteRequest, Patch, RequestPlan};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::client::{Completion, Outcome, RequestError};
@@ -59,6 +60,10 @@ pub(crate) enum Resumption {
     /// The last step of a durable write that was patched.
     Flushed(PendingRequest),
     Flush(Client),
+    /// A piece of a reshape was read from the old shape.
+    PieceRead(MovedPiece),
+    /// The piece of a reshape that begins at this sector was written in the new shape.
+    PieceWritten(u64),
 }
 
 impl PendingRequest {

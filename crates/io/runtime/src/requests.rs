@@ -8,6 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use braid_engine::cause::Cause;
 use braid_engine::request::{self, Fault, Piece, Progress, RequestId, ShardIndex, Split};
+use braid_engine::reshape::BorderTicket;
 use braid_ring::Payload;
 
 use crate::shared_bytes::SharedBytes;
@@ -73,6 +74,8 @@ struct State {
     is_left: bool,
     /// The member's failure that made the last failed piece fail, if any.
     cause: Option<Cause>,
+    /// The request's place at the border of a reshape, until its answer.
+    ticket: Option<BorderTicket>,
 }
 
 impl Request {
@@ -124,6 +127,14 @@ impl Request {
     /// Notes a member's failure as the cause of a failed piece.
     pub(crate) fn note_cause(&self, cause: Cause) {
         self.state.lock().expect("noting does not panic").cause = Some(cause);
+    }
+
+    pub(crate) fn note_ticket(&self, ticket: BorderTicket) {
+        self.state.lock().expect("noting does not panic").ticket = Some(ticket);
+    }
+
+    pub(crate) fn take_ticket(&self) -> Option<BorderTicket> {
+        self.state.lock().expect("taking does not panic").ticket.take()
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {

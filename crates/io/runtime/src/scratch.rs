@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use braid_engine::array::{MemberId, Notice};
+use braid_engine::array::{BorderChange, MemberId, MovedPiece, Notice};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIo, PieceReply};
 use braid_engine::request::{Fault, RequestId};
@@ -55,6 +55,9 @@ pub(crate) struct ArrayEffects {
     pub(crate) operations: Vec<(MemberId, Operation)>,
     /// Members that leave the array after these operations have begun.
     pub(crate) left: Vec<MemberId>,
+    /// Changes of a reshape's border, and pieces that move.
+    pub(crate) borders: Vec<BorderChange>,
+    pub(crate) pieces: Vec<MovedPiece>,
 }
 
 thread_local! {

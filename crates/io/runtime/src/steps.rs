@@ -15,11 +15,14 @@
 
 use std::collections::VecDeque;
 
+use braid_engine::array::{BorderChange, MovedPiece};
 use braid_engine::effect::PieceReply;
-use braid_engine::request::{ByteRequest, Fault, Next, Operation, Request, RequestId, Step};
+use braid_engine::request::{ByteRequest, Fault, Next, Operation, Request, RequestId, Split, Step};
+use braid_engine::reshape::BorderTicket;
 use braid_geometry::LogicalSector;
 use braid_ring::Payload;
 
+use crate::border::{AdmittedRequest, HeldRequest};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::pending_request::{Client, PendingRequest, Resumption, zeroed};
@@ -126,8 +129,16 @@ impl Core {
         payload: Option<Payload>,
         machines: &mut Machines,
     ) {
+        let fault = result.err();
         let result = result.map_err(error);
         match completion {
+            Resumption::PieceRead(piece) => match fault {
+                None => self.write_piece(piece, payload, machines),
+                Some(fault) => self.piece_moved(piece.start, Err(fault), machines),
+            },
+            Resumption::PieceWritten(start) => {
+                self.piece_moved(start, fault.map_or(Ok(()), Err), machines);
+            }
             Resumption::Whole(mut request) => {
                 request.payload = payload;
                 self.advance(request, result, machines);
@@ -177,10 +188,111 @@ impl Core {
         machines: &mut Machines,
     ) {
         let id = self.clients.requests.name();
-        let pieces = self.clients.regions.split(&Request { id, operation, start, sectors });
+        let request = Request { id, operation, start, sectors };
+        if let Some(border) = &self.clients.border {
+            let held = HeldRequest { request, payload, completion };
+            if let Some(admitted) = border.enter(held) {
+                self.begin_at_border(admitted, machines);
+            }
+            return;
+        }
+        let pieces = self.clients.regions.split(&request);
+        self.hand_in(id, pieces, (payload, completion), None, machines);
+    }
+
+    fn hand_in(
+        &self,
+        id: RequestId,
+        pieces: Split,
+        (payload, completion): (Option<Payload>, Resumption),
+        ticket: Option<BorderTicket>,
+        machines: &mut Machines,
+    ) {
         let request = self.clients.requests.insert(id, Some(pieces), payload, completion);
+        if let Some(ticket) = ticket {
+            request.note_ticket(ticket);
+        }
         let answer = self.hand_out(&request, machines);
         assert!(answer.is_none(), "a request that is not empty has a piece to wait for");
+    }
+
+    fn begin_at_border(&self, admitted: AdmittedRequest, machines: &mut Machines) {
+        let AdmittedRequest { held, pieces, ticket } = admitted;
+        let HeldRequest { request, payload, completion } = held;
+        self.hand_in(request.id, pieces, (payload, completion), Some(ticket), machines);
+    }
+
+    /// Moves the border of a reshape, and begins the requests that it held.
+    pub(crate) fn move_border(&self, change: BorderChange, machines: &mut Machines) {
+        let border = self.clients.border.as_ref().expect("only a reshape has a border");
+        let (admitted, is_passed) = border.turn(change);
+        admitted.into_iter().for_each(|one| self.begin_at_border(one, machines));
+        if is_passed {
+            self.border_is_passed(machines);
+        }
+    }
+
+    fn border_is_passed(&self, machines: &mut Machines) {
+        self.array.push(ArrayEvent::BorderPassed);
+        machines.push_back(Machine::Array);
+    }
+
+    /// Moves a piece of the array to the new shape: reads it from the old shape, then writes it.
+    /// Sectors that the old shape does not have become zeroes.
+    pub(crate) fn move_piece(&self, piece: MovedPiece, machines: &mut Machines) {
+        let MovedPiece { start, moved_sectors, zeroed_sectors, .. } = piece;
+        if moved_sectors > 0 {
+            let Ok(payload) = zeroed(moved_sectors) else {
+                return self.piece_moved(start, Err(Fault::NoSpace), machines);
+            };
+            let completion = Resumption::PieceRead(piece);
+            let range = (start, moved_sectors);
+            self.issue_on_side(false, range, Operation::Read, (Some(payload), completion), machines)
+        } else {
+            let operation = Operation::WriteZeroes { may_punch: true, durable: false };
+            let completion = Resumption::PieceWritten(start);
+            let range = (start, zeroed_sectors);
+            self.issue_on_side(true, range, operation, (None, completion), machines);
+        }
+    }
+
+    fn issue_on_side(
+        &self,
+        is_after: bool,
+        (start, sectors): (u64, u64),
+        operation: Operation,
+        continuation: (Option<Payload>, Resumption),
+        machines: &mut Machines,
+    ) {
+        let border = self.clients.border.as_ref().expect("only a reshape has two shapes");
+        let id = self.clients.requests.name();
+        let start = LogicalSector(start);
+        let pieces = border.on_side(is_after).split(&Request { id, operation, start, sectors });
+        self.hand_in(id, pieces, continuation, None, machines);
+    }
+
+    fn write_piece(&self, piece: MovedPiece, payload: Option<Payload>, machines: &mut Machines) {
+        let MovedPiece { start, moved_sectors, zeroed_sectors, .. } = piece;
+        let read = payload.expect("what was read");
+        let sectors = moved_sectors + zeroed_sectors;
+        let written = match zeroed_sectors {
+            0 => Ok(read),
+            _ => zeroed(sectors).map(|mut whole| {
+                whole[..read.len()].copy_from_slice(&read);
+                whole
+            }),
+        };
+        let Ok(written) = written else {
+            return self.piece_moved(start, Err(Fault::NoSpace), machines);
+        };
+        let operation = Operation::Write { durable: false };
+        let continuation = (Some(written), Resumption::PieceWritten(start));
+        self.issue_on_side(true, (start, sectors), operation, continuation, machines);
+    }
+
+    fn piece_moved(&self, start: u64, result: Result<(), Fault>, machines: &mut Machines) {
+        self.array.push(ArrayEvent::Moved(start, result));
+        machines.push_back(Machine::Array);
     }
 
     /// Hands out a request's next pieces; returns its answer if no piece is left to wait for.
@@ -220,7 +332,11 @@ impl Core {
             let members = self.members.load();
             self.clients.failures.failed(self.clock.now(), &members, request.asked(), why);
         }
+        let ticket = self.clients.border.as_ref().zip(request.take_ticket());
         let (completion, payload) = self.clients.requests.finish(id, request, answer);
+        if ticket.is_some_and(|(border, ticket)| border.leave(ticket)) {
+            self.border_is_passed(machines);
+        }
         self.complete(completion, answer, payload, machines);
     }
 }

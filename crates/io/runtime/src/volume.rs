@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use arc_swap::ArcSwap;
+use braid_assembly::AssembledArray;
 use braid_elevator::Slice;
 use braid_engine::array::{
-    Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, ReadErrors,
+    Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, Notice,
+    ReadErrors,
 };
 use braid_engine::request::{self, ByteOperation, ByteRequest, Denial, RequestLimits, ShardIndex};
-use braid_engine::{Counters, Patience, ReadErrorLimit, Shard, SitOut, Tuning};
+use braid_engine::{CacheMode, Counters, Patience, ReadErrorLimit, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
-use braid_member::DirectError;
+use braid_member::{DirectError, Member};
 use braid_pace::{GovernorSettings, GovernorState};
 use braid_ring::Payload;
 
@@ -21,11 +24,12 @@ use crate::events::{ArrayEvent, Machine};
 use crate::executor::submitter::Submitter;
 use crate::log;
 use crate::members::handle::MemberHandle;
+use crate::open::{OpenError, OpenMember};
 use crate::options::Options;
 use crate::pending_request::{Client, OutcomeReceiver, Resumption};
 use crate::scheduling::{ElevatorState, Scheduling};
 use crate::scratch::DriveScratch;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedUpdate;
@@ -40,24 +44,65 @@ pub struct StopResult {
 }
 
 /// A running array. [`Volume::stop`] stops it, and so does dropping it.
+///
+/// A change of shape stops the machines and opens the array anew ([`Self::reopen`]). Requests that
+/// come meanwhile wait here.
 pub struct Volume {
+    pub(crate) opened: ArcSwap<Opened>,
+    /// Requests that came while the array was being opened anew.
+    parked: Mutex<VecDeque<(ClientRequest, OutcomeReceiver)>>,
+    /// Held while the array is stopped or opened anew.
+    changing: Mutex<()>,
+}
+
+/// A member of an array whose machines have stopped.
+pub struct StoppedMember {
+    /// The member's path, as the caller gave it.
+    pub path: PathBuf,
+    /// The device, open as before.
+    pub device: Arc<dyn Member>,
+}
+
+/// An array as its members are after a change of shape.
+pub struct Reassembled {
+    /// The array.
+    pub array: AssembledArray,
+    /// The members, by their index in the input of assembly.
+    pub members: Vec<Option<OpenMember>>,
+}
+
+/// The array as it was last opened.
+pub(crate) struct Opened {
     core: Arc<Core>,
-    geometry: Geometry,
+    geometry: Arc<Geometry>,
     read_only: bool,
     zero_is_fast: bool,
     cache: Mutex<Cache>,
+    /// The options as the caller gave them.
+    options: Options,
+    /// The cache's mode as the operator wants it; a reshape answers no write early.
+    wanted_mode: Mutex<CacheMode>,
     /// Stripes of each shard that the reserved memory can hold.
     stripes_max: u32,
-    stopping: AtomicBool,
+    /// Whether requests are still taken: running, replaced or stopping.
+    state: AtomicU8,
     has_stopped: Mutex<bool>,
     through_page_cache: Vec<(usize, DirectError)>,
 }
 
-impl Volume {
+/// Requests are taken.
+const RUNNING: u8 = 0;
+/// The array is being opened anew, or was: its successor takes requests.
+const REPLACED: u8 = 1;
+/// The array takes no more requests.
+const STOPPING: u8 = 2;
+
+impl Opened {
     pub(crate) fn new(
         core: Arc<Core>,
         geometry: Geometry,
         (options, zero_is_fast, stripes_max): (&Options, bool, u32),
+        wanted: Options,
         through_page_cache: Vec<(usize, DirectError)>,
     ) -> Self {
         Self {
@@ -65,56 +110,14 @@ impl Volume {
             read_only: options.read_only,
             zero_is_fast,
             cache: Mutex::new(options.cache.in_force(&geometry, options.shards)),
+            wanted_mode: Mutex::new(wanted.cache.mode),
+            options: wanted,
             stripes_max,
-            geometry,
-            stopping: AtomicBool::new(false),
+            geometry: Arc::new(geometry),
+            state: AtomicU8::new(RUNNING),
             has_stopped: Mutex::new(false),
             through_page_cache,
         }
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    /// Size in bytes, as md would show it.
-    #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        self.geometry.capacity_sectors() * SECTOR_BYTES
-    }
-
-    /// Whether writes are refused.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    /// Members that `Direct::Auto` left in the page cache, each with its index in the input of
-    /// assembly and the reason.
-    #[must_use]
-    pub fn through_page_cache(&self) -> &[(usize, DirectError)] {
-        &self.through_page_cache
-    }
-
-    /// Places of the array's bytes on its members.
-    #[must_use]
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    /// The unit in bytes that is best written, zeroed and trimmed as a whole: a chunk row with
-    /// parity, otherwise a sector.
-    #[must_use]
-    pub fn unit_bytes(&self) -> u64 {
-        request::unit_bytes(&self.geometry)
-    }
-
-    /// Whether all of a range can be zeroed without writing zeroes, as the `fast` flag demands.
-    #[must_use]
-    pub fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
-        let operation = ByteOperation::WriteZeroes { may_punch: true, fast: true, durable: false };
-        let request = ByteRequest { operation, offset, length };
-        request::check(&request, self.request_limits()) != Err(Denial::NotFast)
     }
 
     fn request_limits(&self) -> RequestLimits<'_> {
@@ -122,11 +125,84 @@ impl Volume {
         RequestLimits { geometry: &self.geometry, read_only, zero_is_fast }
     }
 
+    /// Waits for requests in flight, flushes, and leaves the superblocks clean if possible.
+    fn stop(&self) -> StopResult {
+        self.core.clients.in_flight.wait_for_none();
+        let mut has_stopped = self.has_stopped.lock().expect("stopping does not panic");
+        if !std::mem::replace(&mut *has_stopped, true) {
+            self.core.array.push(ArrayEvent::Stop);
+            self.core.drive(Machine::Array);
+        }
+        let clean = self.core.end.wait();
+        self.core.alarm.stop();
+        self.core.end.stop_hearing();
+        if !flaw::has(Flaw::MembersNotStopped) {
+            self.core.members.stop();
+        }
+        self.core.members.join();
+        self.core.end.join();
+        self.core.unregister_members();
+        self.core.workers.as_ref().inspect(|drivers| drivers.stop());
+        self.core.watch.end();
+        StopResult { clean }
+    }
+}
+
+impl Volume {
+    pub(crate) fn new(opened: Opened) -> Self {
+        let (parked, changing) = Default::default();
+        Self { opened: ArcSwap::from_pointee(opened), parked, changing }
+    }
+
+    pub(crate) fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.opened.load().core)
+    }
+
+    /// Size in bytes, as md would show it.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.opened.load().geometry.capacity_sectors() * SECTOR_BYTES
+    }
+
+    /// Whether writes are refused.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.opened.load().read_only
+    }
+
+    /// Members that `Direct::Auto` left in the page cache, each with its index in the input of
+    /// assembly and the reason.
+    #[must_use]
+    pub fn through_page_cache(&self) -> Vec<(usize, DirectError)> {
+        self.opened.load().through_page_cache.clone()
+    }
+
+    /// Places of the array's bytes on its members.
+    #[must_use]
+    pub fn geometry(&self) -> Arc<Geometry> {
+        Arc::clone(&self.opened.load().geometry)
+    }
+
+    /// The unit in bytes that is best written, zeroed and trimmed as a whole: a chunk row with
+    /// parity, otherwise a sector.
+    #[must_use]
+    pub fn unit_bytes(&self) -> u64 {
+        request::unit_bytes(&self.opened.load().geometry)
+    }
+
+    /// Whether all of a range can be zeroed without writing zeroes, as the `fast` flag demands.
+    #[must_use]
+    pub fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        let operation = ByteOperation::WriteZeroes { may_punch: true, fast: true, durable: false };
+        let request = ByteRequest { operation, offset, length };
+        request::check(&request, self.opened.load().request_limits()) != Err(Denial::NotFast)
+    }
+
     /// The counters of all shards.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        let core = &self.core;
+        let core = &self.core();
         for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
             let drive = || core.drive(Machine::Shard(index));
             sum.add(&cell.combiner.inspect(|shard| *shard.counters(), drive));
@@ -137,17 +213,18 @@ impl Volume {
     /// Settings of the stripe cache.
     #[must_use]
     pub fn cache(&self) -> Cache {
-        *self.cache.lock().expect("setting does not panic")
+        *self.opened.load().cache.lock().expect("setting does not panic")
     }
 
     /// Bounds for tuning the memory of the stripe cache. The memory reserved at the start is the
     /// limit.
     #[must_use]
     pub fn cache_range(&self) -> RangeInclusive<u64> {
-        let shards = self.core.clients.regions.shards();
+        let opened = self.opened.load();
+        let shards = opened.core.clients.regions.shards_of_shape();
         let cache = self.cache();
-        let range = cache.memory_range(&self.geometry, shards);
-        let room = range.start() / crate::cache::STRIPES_MIN * u64::from(self.stripes_max);
+        let range = cache.memory_range(&opened.geometry, shards);
+        let room = range.start() / crate::cache::STRIPES_MIN * u64::from(opened.stripes_max);
         *range.start()..=if room == 0 { u64::MAX } else { room.min(*range.end()) }
     }
 
@@ -163,13 +240,18 @@ impl Volume {
     /// Changes the settings of the stripe cache, under load or not. A smaller cache shrinks as
     /// stripes become idle. The stripe unit does not change.
     pub fn tune(&self, cache: Cache) {
-        let mut set = self.cache.lock().expect("setting does not panic");
-        let core = &self.core;
-        let shards = core.clients.regions.shards();
-        *set = Cache { unit_bytes: set.unit_bytes, ..cache }.in_force(&self.geometry, shards);
-        core.turns.set_cache(set.answers_early(&self.geometry), set.dirty_sectors_max());
+        let opened = self.opened.load();
+        *opened.wanted_mode.lock().expect("setting does not panic") = cache.mode;
+        let mut set = opened.cache.lock().expect("setting does not panic");
+        let (core, geometry) = (&opened.core, &opened.geometry);
+        // In a reshape no write is answered early: its place would be that of one shape.
+        let mode = core.clients.border.as_ref().map_or(cache.mode, |_| CacheMode::WriteThrough);
+        let cache = Cache { mode, ..cache };
+        let shards = core.clients.regions.shards_of_shape();
+        *set = Cache { unit_bytes: set.unit_bytes, ..cache }.in_force(geometry, shards);
+        core.turns.set_cache(set.answers_early(geometry), set.dirty_sectors_max());
         log::tuned("cache", &*set);
-        let tuning = set.tuning(&self.geometry, shards);
+        let tuning = set.tuning(geometry, shards);
         let told = core.tune(|told| {
             *told = Tuning { expects_flushes: told.expects_flushes, ..tuning };
         });
@@ -181,26 +263,26 @@ impl Volume {
 
     /// Sends a request to the jobs.
     pub fn request_job(&self, request: JobRequest) {
-        self.core.array.push(ArrayEvent::Job(request));
-        self.core.drive(Machine::Array);
+        self.core().array.push(ArrayEvent::Job(request));
+        self.core().drive(Machine::Array);
     }
 
     /// Progress of the job, if one exists.
     #[must_use]
     pub fn job(&self) -> Option<JobProgress> {
-        let core = &self.core;
+        let core = &self.core();
         core.array.inspect(|array| array.job(), || core.drive(Machine::Array))
     }
 
     /// How jobs give way to clients.
     #[must_use]
     pub fn job_pace(&self) -> GovernorSettings {
-        self.core.pacing.settings()
+        self.core().pacing.settings()
     }
 
     /// Changes how jobs give way to clients, under load or not.
     pub fn set_job_pace(&self, settings: GovernorSettings) {
-        let core = &self.core;
+        let core = &self.core();
         log::tuned("job-pace", &settings);
         core.pacing.set(core.clock.now(), settings);
         core.array.push(ArrayEvent::Pace);
@@ -210,43 +292,45 @@ impl Volume {
     /// The state of the job governor; `None` without a job.
     #[must_use]
     pub fn job_look(&self) -> Option<GovernorState> {
-        self.core.pacing.look()
+        self.core().pacing.look()
     }
 
     /// The write-intent bitmap, if the array keeps one.
     #[must_use]
     pub fn bitmap(&self) -> Option<BitmapLook> {
-        self.core.array.inspect(Array::bitmap, || self.core.drive(Machine::Array))
+        self.core().array.inspect(Array::bitmap, || self.core().drive(Machine::Array))
     }
 
     /// Whether the array keeps partial parity logs; `None` if not. True if every write is logged,
     /// or will be once parity agrees everywhere.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
-        self.core.array.inspect(Array::parity_logs, || self.core.drive(Machine::Array))
+        self.core().array.inspect(Array::parity_logs, || self.core().drive(Machine::Array))
     }
 
     /// Whether the parity logs are braid's own, not md's.
     #[must_use]
     pub fn has_own_parity_logs(&self) -> bool {
-        self.core.array.inspect(|array| array.has_own_logs(), || self.core.drive(Machine::Array))
+        self.core()
+            .array
+            .inspect(|array| array.has_own_logs(), || self.core().drive(Machine::Array))
     }
 
     /// The write journal, if it is in use.
     #[must_use]
     pub fn journal(&self) -> Option<JournalLook> {
-        self.core.array.inspect(Array::journal, || self.core.drive(Machine::Array))
+        self.core().array.inspect(Array::journal, || self.core().drive(Machine::Array))
     }
 
     /// When a slow member sits out.
     #[must_use]
     pub fn sit_out(&self) -> SitOut {
-        *self.core.sit_out.lock().expect("setting does not panic")
+        *self.core().sit_out.lock().expect("setting does not panic")
     }
 
     /// Changes when a slow member sits out, also under load. If off, all come back at once.
     pub fn set_sit_out(&self, settings: SitOut) {
-        let core = &self.core;
+        let core = &self.core();
         log::tuned("sit-out", &settings);
         *core.sit_out.lock().expect("setting does not panic") = settings;
         core.schedule_again();
@@ -255,12 +339,12 @@ impl Volume {
     /// How long the array waits for a member that does not answer.
     #[must_use]
     pub fn patience(&self) -> Patience {
-        *self.core.patience.lock().expect("setting does not panic")
+        *self.core().patience.lock().expect("setting does not panic")
     }
 
     /// Changes how long the array waits for a member that does not answer.
     pub fn set_patience(&self, patience: Patience) {
-        let core = &self.core;
+        let core = &self.core();
         log::tuned("patience", &patience);
         *core.patience.lock().expect("setting does not panic") = patience;
         core.array.push(ArrayEvent::Patience(patience));
@@ -291,14 +375,14 @@ impl Volume {
     /// Changes the limit of read errors; past errors count too.
     pub fn set_read_error_limit(&self, limit: ReadErrorLimit) {
         log::tuned("read-errors", &limit);
-        self.core.array.push(ArrayEvent::ReadErrorLimit(limit));
-        self.core.drive(Machine::Array);
+        self.core().array.push(ArrayEvent::ReadErrorLimit(limit));
+        self.core().drive(Machine::Array);
     }
 
     /// Members with corrected read errors, and the number of these errors.
     #[must_use]
     pub fn read_errors(&self) -> Vec<(MemberId, ReadErrors)> {
-        let now = self.core.clock.now();
+        let now = self.core().clock.now();
         self.look_at_array(|array| array.read_errors(now))
     }
 
@@ -306,7 +390,7 @@ impl Volume {
     /// ([`crate::Notice::Recorded`] announces it).
     #[must_use]
     pub fn recorded(&self) -> Option<RecordedUpdate> {
-        self.core.updates.recorded()
+        self.core().updates.recorded()
     }
 
     /// Sets `keeper`, which receives each loss of a member as the count of an update, once all
@@ -316,28 +400,28 @@ impl Volume {
     /// loss waits.
     pub fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
         let keeps = keeper.is_some();
-        self.core.updates.set_keeper(keeper);
-        self.core.array.push(ArrayEvent::KeepsRecord(keeps));
-        self.core.drive(Machine::Array);
+        self.core().updates.set_keeper(keeper);
+        self.core().array.push(ArrayEvent::KeepsRecord(keeps));
+        self.core().drive(Machine::Array);
     }
 
     /// Confirms that the record of this count is kept, durably.
     pub fn record_kept(&self, events: u64) {
-        self.core.array.push(ArrayEvent::RecordKept(events));
-        self.core.drive(Machine::Array);
+        self.core().array.push(ArrayEvent::RecordKept(events));
+        self.core().drive(Machine::Array);
     }
 
     /// The published view: which member has which slot, and whether writes may start. A failed
     /// member leaves the view once the survivors' superblocks record the failure.
     #[must_use]
     pub fn view(&self) -> Arc<ArrayView> {
-        Arc::clone(&self.core.view.lock().expect("looking does not panic"))
+        Arc::clone(&self.core().view.lock().expect("looking does not panic"))
     }
 
     /// A member's path as the caller gave it; `None` if no member has this name.
     #[must_use]
     pub fn member_path(&self, member: MemberId) -> Option<PathBuf> {
-        self.core.members.load().get(member).map(|handle| handle.path().to_path_buf())
+        self.core().members.load().get(member).map(|handle| handle.path().to_path_buf())
     }
 
     /// Members that sit out now.
@@ -349,27 +433,27 @@ impl Volume {
     /// Milliseconds that members have sat out so far, in total.
     #[must_use]
     pub fn sat_out_ms(&self) -> u64 {
-        let now = self.core.clock.now();
+        let now = self.core().clock.now();
         self.look_at_array(|array| array.sat_out_ns(now)) / 1_000_000
     }
 
     /// A number that changes when members end an operation.
     #[must_use]
     pub fn ended_at_members(&self) -> u64 {
-        self.core.members.load().iter().map(|member| member.admission.ended()).sum()
+        self.core().members.load().iter().map(|member| member.admission.ended()).sum()
     }
 
     /// Members with operations in flight.
     #[must_use]
     pub fn unanswered(&self) -> Vec<MemberId> {
-        let members = self.core.members.load();
+        let members = self.core().members.load();
         let members = members.iter().filter(|member| member.is_unanswered());
         members.map(|member| member.id()).collect()
     }
 
     fn look_at_array<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
-        let drive = || self.core.drive(Machine::Array);
-        self.core.array.inspect(look, drive)
+        let drive = || self.core().drive(Machine::Array);
+        self.core().array.inspect(look, drive)
     }
 
     /// Bytes that are acknowledged and not yet on the members.
@@ -384,43 +468,44 @@ impl Volume {
     }
 
     pub(crate) fn look_at_shards<R>(&self, look: impl Fn(&Shard) -> R) -> impl Iterator<Item = R> {
-        let core = &self.core;
-        (0u16..).map(ShardIndex).zip(&core.shards).map(move |(index, cell)| {
-            cell.combiner.inspect(&look, || core.drive(Machine::Shard(index)))
+        let core = self.core();
+        (0u16..).map(ShardIndex).take(core.shards.len()).map(move |index| {
+            let drive = || core.drive(Machine::Shard(index));
+            core.shard(index).combiner.inspect(&look, drive)
         })
     }
 
     /// Number of times that a thread found a shard owned by another thread and went on.
     #[must_use]
     pub fn owner_misses(&self) -> u64 {
-        self.core.shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
+        self.core().shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
     }
 
     /// How the members are scheduled.
     pub fn scheduling(&self) -> Scheduling {
-        self.core.scheduling.lock().expect("setting does not panic").clone()
+        self.core().scheduling.lock().expect("setting does not panic").clone()
     }
 
     /// Changes the scheduling of members, under load or not. No waiting operation is lost.
     pub fn schedule(&self, scheduling: Scheduling) {
         log::tuned("scheduling", &scheduling);
-        self.core.schedule(|chosen| *chosen = scheduling);
+        self.core().schedule(|chosen| *chosen = scheduling);
     }
 
     /// Whether reads and write-back take turns now.
     pub fn is_multiplexed(&self) -> bool {
-        self.core.turns.is_on()
+        self.core().turns.is_on()
     }
 
     /// The multiplexer's last hundred periods, the oldest first, in time since the array's start.
     pub fn slices(&self) -> Vec<Slice> {
-        self.core.turns.slices()
+        self.core().turns.slices()
     }
 
     /// Every member's elevator.
     pub fn elevators(&self) -> Vec<ElevatorState> {
         let _guard = AbortOnPanic::new();
-        let core = &self.core;
+        let core = &self.core();
         let state = |member: &Arc<MemberHandle>| {
             let submitter = Submitter::new(core, member);
             let state = ElevatorState {
@@ -457,31 +542,37 @@ impl Volume {
     }
 
     fn ask(&self, operation: ClientRequest, receiver: OutcomeReceiver) {
-        let core = &self.core;
+        let opened = self.opened.load();
+        let core = &opened.core;
         let was_running =
-            flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
+            flaw::has(Flaw::CheckBeforeCount) && opened.state.load(Ordering::SeqCst) == RUNNING;
         let under_way = core.clients.in_flight.enter();
+        let state = opened.state.load(Ordering::SeqCst);
+        if state == REPLACED {
+            core.clients.in_flight.leave();
+            return self.park(&opened, operation, receiver);
+        }
         let began = if is_timed(&operation) { core.pacing.begins(&core.clock) } else { None };
         let client = Client { receiver, is_urgent: is_waited_for(&operation), began };
         if client.is_urgent {
             core.turns.urge();
         }
         let (request, payload) = in_bytes(operation);
-        if !was_running && self.stopping.load(Ordering::SeqCst) {
+        if !was_running && state == STOPPING {
             return core.tell(client, Outcome { result: Err(RequestError::Stopping), payload });
         }
         let Some(request) = request else {
-            return self.drive(|machines| core.flush(Resumption::Flush(client), machines));
+            return drive(core, |machines| core.flush(Resumption::Flush(client), machines));
         };
         log::asked(&request);
-        if let Err(denial) = request::check(&request, self.request_limits()) {
+        if let Err(denial) = request::check(&request, opened.request_limits()) {
             let denial = denied(denial);
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });
         }
         let is_handed_over = matches!(request.operation, ByteOperation::Write { .. })
             && core.clients.hand_over.is_worth_it(request.length, under_way);
-        self.drive(|machines| {
+        drive(core, |machines| {
             core.start(&request, payload, client, machines);
             if began.is_some() {
                 core.note_client(machines);
@@ -492,36 +583,94 @@ impl Volume {
         });
     }
 
-    fn drive(&self, begin: impl FnOnce(&mut VecDeque<Machine>)) {
-        let mut scratch = DriveScratch::take();
-        begin(&mut scratch.machines);
-        self.core.drive_all(scratch);
+    /// Keeps a request until the array is open again, or passes it on if it is by now.
+    #[cold]
+    fn park(&self, opened: &Arc<Opened>, operation: ClientRequest, receiver: OutcomeReceiver) {
+        let mut parked = self.parked.lock().expect("parking does not panic");
+        if Arc::ptr_eq(&self.opened.load(), opened) {
+            return parked.push_back((operation, receiver));
+        }
+        drop(parked);
+        self.ask(operation, receiver);
+    }
+
+    /// Stops the array's machines, and opens the array as `again` finds its members by then, with the
+    /// same settings. Clients notice a short silence. False if the array was stopped before. If the
+    /// array cannot be opened it stays stopped.
+    ///
+    /// # Errors
+    /// Those of `again`, and of opening.
+    pub fn reopen<E: From<OpenError>>(
+        &self,
+        watch: impl Fn(Notice) + Send + 'static,
+        again: impl FnOnce(Vec<StoppedMember>) -> Result<Reassembled, E>,
+    ) -> Result<bool, E> {
+        let _one = self.changing.lock().expect("opening does not panic");
+        let opened = self.opened.load_full();
+        if opened.state.swap(REPLACED, Ordering::SeqCst) == STOPPING {
+            opened.state.store(STOPPING, Ordering::SeqCst);
+            return Ok(false);
+        }
+        let options = self.options();
+        let members = self.stopped_members(&opened);
+        opened.stop();
+        let next = again(members).and_then(|Reassembled { array, members }| {
+            Ok(Opened::open(&array, members, &options, watch)?)
+        });
+        match next {
+            Ok(next) => self.opened.store(Arc::new(next)),
+            Err(error) => {
+                opened.state.store(STOPPING, Ordering::SeqCst);
+                self.unpark();
+                return Err(error);
+            }
+        }
+        self.unpark();
+        Ok(true)
+    }
+
+    /// The settings with which the array runs.
+    fn options(&self) -> Options {
+        let opened = self.opened.load();
+        let mode = *opened.wanted_mode.lock().expect("looking does not panic");
+        Options {
+            cache: Cache { mode, ..self.cache() },
+            scheduling: self.scheduling(),
+            sit_out: self.sit_out(),
+            patience: self.patience(),
+            read_errors: self.read_error_limit(),
+            job_pace: self.job_pace(),
+            ..opened.options.clone()
+        }
+    }
+
+    fn stopped_members(&self, opened: &Opened) -> Vec<StoppedMember> {
+        let is_in: Vec<MemberId> = self.look_at_array(Array::members);
+        let members = opened.core.members.load();
+        let of = |member: &Arc<MemberHandle>| StoppedMember {
+            path: member.path().to_path_buf(),
+            device: Arc::clone(&member.device),
+        };
+        members.iter().filter(|member| is_in.contains(&member.id())).map(of).collect()
+    }
+
+    /// Begins the requests that came while the array was being opened.
+    fn unpark(&self) {
+        let parked = std::mem::take(&mut *self.parked.lock().expect("parking does not panic"));
+        for (operation, receiver) in parked {
+            self.ask(operation, receiver);
+        }
     }
 
     /// Refuses new requests, waits for those in flight, flushes, and leaves the superblocks clean
     /// if possible. A second call waits for the first.
     pub fn stop(&self) -> StopResult {
-        if !self.stopping.swap(true, Ordering::SeqCst) {
+        let _one = self.changing.lock().expect("stopping does not panic");
+        let opened = self.opened.load_full();
+        if opened.state.swap(STOPPING, Ordering::SeqCst) == RUNNING {
             log::stopping();
         }
-        self.core.clients.in_flight.wait_for_none();
-        let mut has_stopped = self.has_stopped.lock().expect("stopping does not panic");
-        if !std::mem::replace(&mut *has_stopped, true) {
-            self.core.array.push(ArrayEvent::Stop);
-            self.core.drive(Machine::Array);
-        }
-        let clean = self.core.end.wait();
-        self.core.alarm.stop();
-        self.core.end.stop_hearing();
-        if !flaw::has(Flaw::MembersNotStopped) {
-            self.core.members.stop();
-        }
-        self.core.members.join();
-        self.core.end.join();
-        self.core.unregister_members();
-        self.core.workers.as_ref().inspect(|drivers| drivers.stop());
-        self.core.watch.end();
-        StopResult { clean }
+        opened.stop()
     }
 }
 
@@ -529,6 +678,12 @@ impl Drop for Volume {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn drive(core: &Arc<Core>, begin: impl FnOnce(&mut VecDeque<Machine>)) {
+    let mut scratch = DriveScratch::take();
+    begin(&mut scratch.machines);
+    core.drive_all(scratch);
 }
 
 fn denied(denial: Denial) -> RequestError {

@@ -66,7 +66,7 @@ impl Volume {
         uuid: [u8; 16],
     ) -> Result<(Superblock, u16, JournalArea), JournalError> {
         let core = self.core();
-        let min = journal_sectors_min(self.geometry()).ok_or(JournalError::Blocks)?;
+        let min = journal_sectors_min(&self.geometry()).ok_or(JournalError::Blocks)?;
         let number = core.look(Array::free_device_number);
         let template = self.core().template().ok_or(JournalError::Alone)?;
         let superblock = template.joining_as_journal(device_bytes, number, uuid)?;

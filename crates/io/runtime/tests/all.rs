@@ -12,6 +12,7 @@ mod kit;
 #[path = "kit/meanwhile.rs"]
 mod meanwhile;
 mod parity_logs;
+mod reshape;
 mod ring;
 mod scheduling;
 mod slow;

@@ -111,7 +111,7 @@ fn what_is_made_from_others_is_no_hole() {
     let volume = files.open(&Options::default(), |_| ());
     assert_eq!(holes(&volume), vec![0..volume.size_bytes()]);
     std::fs::remove_file(files.path(1)).expect("it was there");
-    let Geometry::Stripe(stripe) = volume.geometry().clone() else { panic!("a raid5") };
+    let Geometry::Stripe(stripe) = *volume.geometry() else { panic!("a raid5") };
     let slot_of = |at: u64| {
         let address = stripe.locate(LogicalSector(at / 512));
         stripe.row_map(address.row).data_slot(address.data_index).0

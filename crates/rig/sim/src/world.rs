@@ -750,6 +750,9 @@ impl World {
                     let side = &mut self.engine.machines.shards[usize::from(shard.0)];
                     side.inbox.push_back(Message::Work(work));
                 }
+                ArrayEffect::Border(_) | ArrayEffect::Keep { .. } | ArrayEffect::Move(_) => {
+                    unreachable!("no reshape is under way")
+                }
                 ArrayEffect::Answer { request, result } => self.flush_answered(request, result),
                 ArrayEffect::Notice(notice) => self.heard(notice),
             }

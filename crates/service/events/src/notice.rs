@@ -265,7 +265,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let message = format!("{array} has stopped, {how}");
             Change::now(Kind::ArrayStopped, message).with("in_order", *clean)
         }
-        Notice::Recorded { .. } => return None,
+        Notice::Recorded { .. } | Notice::ShapeRecorded => return None,
     })
 }
 
@@ -345,6 +345,7 @@ const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
         JobKind::Replace => (Kind::RebuildStarted, Kind::RebuildFinished, "replacement"),
         JobKind::Check => (Kind::CheckStarted, Kind::CheckFinished, "check"),
         JobKind::Repair => (Kind::CheckStarted, Kind::CheckFinished, "repair"),
+        JobKind::Reshape => (Kind::RebuildStarted, Kind::RebuildFinished, "reshape"),
     }
 }
 
@@ -363,6 +364,7 @@ fn began(progress: &JobProgress, array: &str) -> Change {
         JobKind::Replace => "a member is copied to its replacement",
         JobKind::Check => "all of it is read and compared",
         JobKind::Repair => "all of it is read and compared, and known wrong sectors are rewritten",
+        JobKind::Reshape => "its data moves to another shape, while it serves",
     };
     let change = Change::now(kind, message)
         .advising(what)

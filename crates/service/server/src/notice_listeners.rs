@@ -89,7 +89,7 @@ impl NoticeListeners {
         let volume = Volume::open(&ready.array, ready.members, options, hear);
         let volume = volume.map_err(|error| array_open_error(&error, &labels))?;
         for (index, why) in volume.through_page_cache() {
-            reporter.through_page_cache(&labels[*index], why);
+            reporter.through_page_cache(&labels[index], &why);
         }
         Ok(Arc::new(volume))
     }

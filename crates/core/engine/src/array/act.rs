@@ -10,16 +10,18 @@ use super::caches::CachesAction;
 use super::consistency::{ArrayRequest, ConsistencyAction};
 use super::decide::{Action, decide};
 use super::effect::{ArrayEffect, Notice};
-use super::machine::{Array, Condition};
+use super::jobs::JobEnd;
+use super::machine::{Array, Condition, Sides};
 use super::order::{Activity, Closing, FlushPurpose};
+use super::reshape::{ReshapeAction, Reshaper};
 use super::roster::{Arrival, LossCause, UnrecordedLoss};
 use super::setup::JournalSetup;
 use super::superblocks::{SuperblocksAction, UpdateContent, UpdateReason, UpdateResult};
-use super::view::{ArrayView, Gate};
+use super::view::{ArrayView, Gate, MemberView};
 use crate::Instant;
 use crate::cause::Cause;
 use crate::effect::{FaultKind, MemberFault};
-use crate::ids::MemberId;
+use crate::ids::{MemberId, RequestId};
 
 impl Array {
     /// Takes decisions until the next one waits for an event.
@@ -34,6 +36,7 @@ impl Array {
                 Action::Caches(action) => self.act_on_caches(action, now),
                 Action::Consistency(action) => self.act_on_consistency(action, now),
                 Action::Upkeep(action) => self.act_on_upkeep(action, now),
+                Action::Reshape(action) => self.act_on_reshape(action),
                 Action::Stop => self.stop(),
             }
         }
@@ -45,7 +48,7 @@ impl Array {
         match action {
             SuperblocksAction::Wait => {}
             SuperblocksAction::WriteWave => {
-                if !superblocks.write_next_wave(&setup.geometry, roster, out) {
+                if !superblocks.write_next_wave(setup, roster, out) {
                     consistency.members_are_told();
                 }
             }
@@ -110,7 +113,13 @@ impl Array {
             CachesAction::Answer => {
                 let is_recorded = self.condition.broken || !self.has_unrecorded();
                 assert!(is_recorded, "I4: no flush is answered over an unrecorded loss");
-                self.caches.answer(self.condition.broken, &mut self.out);
+                let own = self.caches.answer(self.condition.broken, &mut self.out);
+                if let Some((reshaper, result)) = self.reshaper.as_mut().zip(own)
+                    && let Some(copied) = reshaper.flushed(result)
+                {
+                    let (start, sectors) = (copied.start, copied.end - copied.start);
+                    self.out.push(ArrayEffect::Keep { start, sectors });
+                }
             }
             CachesAction::TurnClean => {
                 reached(Mark::TurnsClean);
@@ -154,6 +163,48 @@ impl Array {
         }
     }
 
+    fn act_on_reshape(&mut self, action: ReshapeAction) {
+        let reshaper = self.reshaper.as_mut().expect("its table decided");
+        match action {
+            ReshapeAction::Hold => {
+                let (change, begins) = reshaper.hold();
+                if begins {
+                    self.out.notice(Notice::JobBegan(reshaper.progress(false)));
+                }
+                self.out.push(ArrayEffect::Border(change));
+            }
+            ReshapeAction::Flush => {
+                reshaper.flush();
+                self.caches.want_flush(RequestId::RESHAPE);
+            }
+            ReshapeAction::Move => {
+                let piece = reshaper.next_piece();
+                self.out.push(ArrayEffect::Move(piece));
+            }
+            ReshapeAction::Record => {
+                reshaper.record();
+                self.out.change();
+            }
+            ReshapeAction::Release => {
+                let change = reshaper.release();
+                let passed = reshaper.passes().then(|| reshaper.progress(false));
+                self.out.push(ArrayEffect::Border(change));
+                self.out.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
+            }
+            ReshapeAction::GiveUp => {
+                let change = reshaper.give_up();
+                let progress = reshaper.progress(self.jobs.is_paused());
+                self.out.push(ArrayEffect::Border(change));
+                self.out.notice(Notice::JobEnded { progress, end: JobEnd::Unreadable });
+            }
+            ReshapeAction::End => {
+                let end = reshaper.end();
+                let progress = reshaper.progress(false);
+                self.out.notice(Notice::JobEnded { progress, end });
+            }
+        }
+    }
+
     fn stop(&mut self) {
         let is_idle = self.superblocks.are_settled() && self.caches.are_idle();
         assert!(is_idle, "nothing is under way, and every flush is answered");
@@ -171,16 +222,21 @@ impl Array {
 
     pub(super) fn write_superblocks(&mut self, becomes: Activity, why: UpdateReason) {
         assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
+        let resync_offset = self.pending_shape.resync_offset(self.condition.resync_offset);
         let (consistency, context, _) = self.consistency_and_context();
         let content = UpdateContent {
             becomes,
             why,
-            resync_offset: context.resync_offset,
+            resync_offset,
             consistency: consistency.update_begins(becomes, &context),
             bad_blocks: self.bad_logs.written().collect(),
             changes: self.out.changes(),
+            shape: {
+                let kept = self.reshaper.as_ref().map(Reshaper::shape);
+                self.pending_shape.shape().or(kept).cloned()
+            },
         };
-        self.superblocks.begin(content, &mut self.roster);
+        self.superblocks.begin(content, &mut self.roster, &self.pending_shape);
     }
 
     fn complete_update(&mut self, now: Instant) {
@@ -189,8 +245,12 @@ impl Array {
         let UpdateResult { becomes, losses, newcomers, is_again, leaves_file, recovered } =
             superblocks.complete(roster, consistency, out);
         consistency.is_said(leaves_file, out);
+        self.tell_shape();
         if !(losses.is_empty() && newcomers.is_empty()) {
             self.jobs.membership_changed();
+            if let Some(reshaper) = &mut self.reshaper {
+                reshaper.try_again();
+            }
         }
         self.take_in(&newcomers);
         for (member, slot) in recovered {
@@ -316,9 +376,9 @@ impl Array {
             return; // Without redundancy each error goes to the client.
         }
         let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
-        let mut survives = self.setup.geometry.survives(&is_lost);
+        let mut survives = self.setup.survives(&is_lost);
         if planted(Bug::TooManyOut) {
-            survives = self.setup.geometry.survives(&|slot: Slot| slot == failed);
+            survives = self.setup.survives(&|slot: Slot| slot == failed);
         }
         if survives {
             self.roster.take_out(failed, LossCause::Failed(cause));
@@ -386,7 +446,42 @@ impl Array {
             keeps_parity_logs: self.consistency.logs_parity() == Some(true),
             keeps_journal: self.consistency.journal_member().is_some(),
             zero_is_fast: self.setup.zero_is_fast,
+            after: None,
+            mends_nothing: false,
+        };
+        let view = match &self.setup.sides {
+            None => view,
+            Some(sides) => {
+                let after = Arc::new(side_of(&view, sides, true));
+                ArrayView { after: Some(after), ..side_of(&view, sides, false) }
+            }
         };
         self.out.push(ArrayEffect::Publish(Arc::new(view)));
+    }
+}
+
+/// The view of all members as the shards of one shape see it. In the old shape nothing is mended:
+/// a late write could meet sectors that are of the new shape by then.
+fn side_of(view: &ArrayView, sides: &Sides, is_after: bool) -> ArrayView {
+    let geometry = Arc::clone(sides.geometry(is_after));
+    let slots = view.slots.iter().take(usize::from(geometry.slots()));
+    let of_member = |member: &MemberView| MemberView {
+        // A member that is being filled gets all data of the new shape, and has none of the old.
+        recovered_sectors: match member.recovered_sectors {
+            u64::MAX => u64::MAX,
+            _ if is_after => u64::MAX,
+            _ => 0,
+        },
+        bad_blocks: match sides.start_of(member.id, is_after) {
+            0 => Arc::clone(&member.bad_blocks),
+            start => Arc::new(member.bad_blocks.from_sector(start)),
+        },
+        ..member.clone()
+    };
+    ArrayView {
+        slots: slots.map(|slot| slot.as_ref().map(of_member)).collect(),
+        geometry,
+        mends_nothing: !is_after,
+        ..view.clone()
     }
 }

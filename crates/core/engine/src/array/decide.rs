@@ -8,6 +8,7 @@ use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches
 use super::consistency::{ConsistencyAction, ConsistencyFacts, LogChangeStage, decide_consistency};
 use super::jobs::{UpkeepAction, UpkeepFacts, decide_upkeep};
 use super::order::{Activity, Closing, FlushPurpose, SharedFacts, Turn, Writes};
+use super::reshape::{ReshapeAction, ReshapeFacts, ReshapeStage, decide_reshape};
 use super::superblocks::{
     SuperblocksAction, SuperblocksFacts, SuperblocksStage, decide_superblocks,
 };
@@ -25,6 +26,8 @@ pub(super) struct ArrayFacts {
     pub(super) caches: CachesFacts,
     pub(super) consistency: ConsistencyFacts,
     pub(super) upkeep: UpkeepFacts,
+    /// The reshape's facts; without one it rests.
+    pub(super) reshape: ReshapeFacts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,7 @@ pub(super) enum Action {
     Caches(CachesAction),
     Consistency(ConsistencyAction),
     Upkeep(UpkeepAction),
+    Reshape(ReshapeAction),
     Stop,
 }
 
@@ -49,6 +53,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         decide_caches(&facts.caches, &shared).map(|(turn, action)| (turn, Action::Caches(action))),
         decide_consistency(&facts.consistency, &shared)
             .map(|(turn, action)| (turn, Action::Consistency(action))),
+        decide_reshape(&facts.reshape).map(|(turn, action)| (turn, Action::Reshape(action))),
         decide_upkeep(&facts.upkeep, &shared).map(|(turn, action)| (turn, Action::Upkeep(action))),
     ];
     // If two actions have the same turn, the first in the list wins.
@@ -74,7 +79,9 @@ impl ArrayFacts {
         let is_unwanted = !write_wanted || log_change != LogChangeStage::No;
         let to_say_again = superblocks.said_once && may_write;
         let is_out = consistency.bits_out || consistency.logs_out || upkeep.log_out;
-        let is_quiet = !flushes && caches_free && superblocks_free && !upkeep.has_job && !is_out;
+        let moves = self.reshape.stage != ReshapeStage::Rest;
+        let is_quiet =
+            !flushes && caches_free && superblocks_free && !upkeep.has_job && !is_out && !moves;
         SharedFacts {
             writes,
             on_disk,

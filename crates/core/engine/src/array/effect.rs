@@ -1,5 +1,6 @@
 //! The effects that the array asks of its driver, and its notices for operators and monitors.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_geometry::{LogicalSector, Slot};
@@ -74,6 +75,21 @@ pub enum ArrayEffect {
         /// The result.
         result: Result<(), Fault>,
     },
+    /// Put the border of a reshape at its new position, and release what it held. Then hold the
+    /// requests that the change names, and report when all earlier requests have ended
+    /// ([`super::Array::handle_border_passed`]).
+    Border(BorderChange),
+    /// Copy these sectors of the old shape to a safe place, durably, and report the end
+    /// ([`super::Array::handle_kept`]).
+    Keep {
+        /// First sector of the array.
+        start: u64,
+        /// Number of sectors.
+        sectors: u64,
+    },
+    /// Move this piece from the old shape to the new one, and report the end
+    /// ([`super::Array::handle_moved`]).
+    Move(MovedPiece),
     /// Give this work to a shard, which will report the outcome.
     Work {
         /// The shard.
@@ -83,6 +99,28 @@ pub enum ArrayEffect {
     },
     /// Report this to the operator, or to a monitor.
     Notice(Notice),
+}
+
+/// A change of the border between the shapes of a reshape. Sectors count from the array's start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BorderChange {
+    /// The position that superblocks have: which sectors are in which shape.
+    pub position: u64,
+    /// The window that moves next, if one does: writes to it wait, and reads if the flag is set.
+    pub held: Option<(Range<u64>, bool)>,
+}
+
+/// A piece of the array that moves from the old shape to the new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovedPiece {
+    /// First sector of the array.
+    pub start: u64,
+    /// Sectors to read in the old shape and to write in the new one.
+    pub moved_sectors: u64,
+    /// Sectors behind them, to write as zeroes in the new shape.
+    pub zeroed_sectors: u64,
+    /// The sectors are in the copy ([`ArrayEffect::Keep`]): the old shape may be overwritten.
+    pub is_copied: bool,
 }
 
 /// The area of a metadata write, outside the member's data. Each area has one write in flight at
@@ -316,6 +354,9 @@ pub enum Notice {
         /// The member's slot.
         slot: Slot,
     },
+    /// The superblocks of all members record the change of shape
+    /// ([`super::Array::handle_shape_change`]): the array is to be opened anew.
+    ShapeRecorded,
     /// The superblocks of all members record this event count durably. The driver knows the time in
     /// those superblocks. Of no interest to the operator.
     Recorded {

@@ -9,6 +9,7 @@ use super::jobs::{JobAction, JobsContext, UpkeepFacts, decide_job};
 use super::machine::{Array, Condition, Setup};
 use super::order::{Activity, Writes};
 use super::outbox::Outbox;
+use super::reshape::{ReshapeContext, ReshapeFacts};
 use super::roster::Roster;
 use super::superblocks::{StageFacts, Superblocks, SuperblocksFacts};
 use crate::Instant;
@@ -55,12 +56,22 @@ impl Array {
                 job: self.job_action(now),
                 has_job: self.jobs.is_there(),
             },
+            reshape: self.reshape_facts(),
         }
     }
 
     /// Whether a member or the bitmap file is lost, and no superblock records it.
     pub(super) fn has_unrecorded(&self) -> bool {
         self.roster.has_unrecorded() || self.consistency.is_file_leaving()
+    }
+
+    fn reshape_facts(&self) -> ReshapeFacts {
+        let Some(reshaper) = &self.reshaper else { return ReshapeFacts::default() };
+        let Condition { read_only, broken, stopping, stopped, .. } = self.condition;
+        let may_write = !read_only && !broken && !stopping && !stopped;
+        let is_kept = !self.pending_shape.is_there() && !self.jobs.is_paused();
+        let goes_on = may_write && self.is_settled() && is_kept;
+        reshaper.facts(ReshapeContext { goes_on, is_recorded: self.tells_all() })
     }
 
     fn job_action(&self, now: Instant) -> JobAction {
@@ -100,7 +111,11 @@ impl Array {
             resync_end: setup.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors),
             doubt: self.consistency.doubt().map(|doubt| &**doubt),
             lazy: self.consistency.lazy(),
-            may_run: may_save && !condition.stopping,
+            // The places of rows change under a reshape: other jobs wait for its end.
+            may_run: may_save
+                && !condition.stopping
+                && self.reshaper.is_none()
+                && !self.pending_shape.is_there(),
             may_save,
             are_logs_settled,
         }
@@ -109,7 +124,11 @@ impl Array {
     /// Whether a spare can fill a slot without a member, or replace a member.
     fn spare_fits(&self, now: Instant) -> bool {
         let is_kept = |slot| self.away.keeps(slot, now);
-        self.is_settled() && self.roster.has_due_spare(is_kept) && !self.jobs.is_paused()
+        self.reshaper.is_none()
+            && !self.pending_shape.is_there()
+            && self.is_settled()
+            && self.roster.has_due_spare(is_kept)
+            && !self.jobs.is_paused()
     }
 
     /// Whether superblocks record every loss, and the array is not stopping.

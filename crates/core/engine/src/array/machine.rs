@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use braid_geometry::{Family, Geometry, Slot};
+use braid_geometry::{Family, Geometry, MemberSector, Slot};
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::away::Away;
@@ -16,8 +16,12 @@ use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::order::Activity;
 use super::outbox::Outbox;
 use super::read_errors::Errors;
+use super::reshape::Reshaper;
 use super::roster::Roster;
-use super::setup::{AcceptedRisk, ArraySetup, MemberSetup, ReplacementSetup};
+use super::setup::{
+    AcceptedRisk, ArraySetup, DataMove, MemberSetup, ReplacementSetup, ReshapeSetup,
+};
+use super::shape_change::PendingShape;
 use super::sitting_out::SittingOut;
 use super::superblocks::Superblocks;
 use super::view::MemberView;
@@ -26,7 +30,7 @@ use crate::cause::Cause;
 use crate::effect::{MemberFault, Report};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
-use crate::request::Regions;
+use crate::request::{Fault, Regions};
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -39,6 +43,9 @@ pub struct Array {
     pub(super) gatekeeper: Gatekeeper,
     pub(super) consistency: Consistency,
     pub(super) jobs: Jobs,
+    /// The reshape under way.
+    pub(super) reshaper: Option<Reshaper>,
+    pub(super) pending_shape: PendingShape,
     pub(super) bad_logs: BadLogs,
     pub(super) sitting_out: SittingOut,
     pub(super) away: Away,
@@ -49,11 +56,56 @@ pub struct Array {
 /// The settings that never change while the array is open.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
+    /// The geometry; during a reshape that with more slots.
     pub(super) geometry: Arc<Geometry>,
+    /// The two geometries of a reshape, and where members' data is in each.
+    pub(super) sides: Option<Sides>,
     pub(super) regions: Regions,
     pub(super) work_sectors: u32,
     pub(super) zero_is_fast: bool,
     pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
+}
+
+/// The two shapes of a reshape.
+#[derive(Clone, Debug)]
+pub(super) struct Sides {
+    pub(super) before: Arc<Geometry>,
+    pub(super) after: Arc<Geometry>,
+    moves: BTreeMap<MemberId, DataMove>,
+}
+
+impl Sides {
+    /// The geometry of one side.
+    pub(super) fn geometry(&self, is_after: bool) -> &Arc<Geometry> {
+        if is_after { &self.after } else { &self.before }
+    }
+
+    /// First sector of a member's data on one side.
+    pub(super) fn start_of(&self, member: MemberId, is_after: bool) -> u64 {
+        self.moves.get(&member).map_or(0, |one| one.on_side(is_after))
+    }
+}
+
+impl Setup {
+    /// Whether the array can do without these slots, in each of its shapes.
+    pub(super) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
+        match &self.sides {
+            None => self.geometry.survives(is_lost),
+            Some(Sides { before, after, .. }) => {
+                before.survives(is_lost) && after.survives(is_lost)
+            }
+        }
+    }
+
+    /// The sector that a shard means, from the start of the member's data area; during a reshape
+    /// from the lower of the two.
+    fn member_sector(&self, shard: ShardIndex, member: MemberId, at: MemberSector) -> MemberSector {
+        let start = self
+            .sides
+            .as_ref()
+            .map_or(0, |sides| sides.start_of(member, self.regions.is_after(shard)));
+        MemberSector(at.0 + start)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,11 +130,25 @@ impl Array {
             let member = &setup.slots[usize::from(slot.0)];
             member.as_ref().is_none_or(|member| member.recovered_sectors != u64::MAX)
         };
-        assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
+        let survives = match &setup.reshape {
+            None => setup.geometry.survives(&is_lost),
+            Some(ReshapeSetup { before, after, .. }) => {
+                before.survives(&is_lost) && after.survives(&is_lost)
+            }
+        };
+        assert!(survives, "assembly lets no array through that lost data");
         let mut device_numbers: BTreeMap<MemberId, u16> =
             setup.spares.iter().map(|spare| (spare.id, spare.device_number)).collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
         let replacements = setup.replacements.iter().map(|one| one.member.id);
+        let (sides, reshaper) = match setup.reshape.take() {
+            None => (None, None),
+            Some(ReshapeSetup { before, after, plan, shape, moves, window_sectors_max }) => {
+                let (before, after) = (Arc::new(before), Arc::new(after));
+                let reshaper = Reshaper::new(plan, (shape, window_sectors_max));
+                (Some(Sides { before, after, moves }), Some(reshaper))
+            }
+        };
         let caches = Caches::new(device_numbers.keys().copied().chain(replacements));
         let bad_logs = bad_logs(&setup);
         let consistency = Consistency::new(&mut setup);
@@ -133,6 +199,8 @@ impl Array {
             gatekeeper: Gatekeeper::new(setup.clean_delay_ms, setup.regions.shards()),
             consistency,
             jobs: Jobs::new(setup.jobs_paused),
+            reshaper,
+            pending_shape: PendingShape::default(),
             bad_logs,
             sitting_out: SittingOut::new(),
             away: Away::new(),
@@ -140,6 +208,7 @@ impl Array {
             out: Outbox::default(),
             setup: Setup {
                 geometry: Arc::new(setup.geometry),
+                sides,
                 regions: setup.regions,
                 work_sectors: setup.work_sectors,
                 zero_is_fast: setup.zero_is_fast,
@@ -185,10 +254,12 @@ impl Array {
                 return self.jobs.lacks(id, member, range);
             }
             Report::BadBlocksWritten { member, start, sectors } => {
+                let start = self.setup.member_sector(shard, member, start);
                 self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
                 self.tell_bad_blocks(member);
             }
             Report::Unmended { cause, start, sectors } => {
+                let start = self.setup.member_sector(shard, cause.member, start);
                 self.is_unmended(cause, BadRange { start, sectors: u64::from(sectors) });
             }
             Report::WantBits { .. }
@@ -352,6 +423,9 @@ impl Array {
     /// Takes an operator's request about jobs.
     pub fn handle_job_request(&mut self, now: Instant, request: JobRequest) {
         self.jobs.handle_request(request);
+        if let Some(reshaper) = self.reshaper.as_mut().filter(|_| request == JobRequest::Resume) {
+            reshaper.try_again();
+        }
         self.step(now);
     }
 
@@ -359,19 +433,58 @@ impl Array {
     /// the next job. Before the first allowance only the shards' room limits the job.
     pub fn handle_job_allowance(&mut self, now: Instant, allowance: JobAllowance) {
         self.jobs.handle_allowance(allowance);
+        if let Some(reshaper) = &mut self.reshaper {
+            reshaper.set_allowance(allowance);
+        }
         self.step(now);
     }
 
     /// The counts of jobs' requests and of the answers to them.
     #[must_use]
     pub fn job_flow(&self) -> JobFlow {
-        self.jobs.flow()
+        self.reshaper.as_ref().map_or(self.jobs.flow(), Reshaper::flow)
+    }
+
+    /// Takes the news that all requests from before the last [`super::BorderChange`] have ended.
+    ///
+    /// # Panics
+    /// If no window waits for them.
+    pub fn handle_border_passed(&mut self, now: Instant) {
+        self.reshaper.as_mut().expect("a border has a reshape").passed();
+        self.step(now);
+    }
+
+    /// Takes the result of [`ArrayEffect::Keep`].
+    ///
+    /// # Panics
+    /// If no copy was asked for.
+    pub fn handle_kept(&mut self, now: Instant, result: Result<(), Fault>) {
+        self.reshaper.as_mut().expect("a copy has a reshape").kept(result);
+        self.step(now);
+    }
+
+    /// Takes the result of the piece that begins at `start` ([`ArrayEffect::Move`]).
+    ///
+    /// # Panics
+    /// If no such piece was asked for.
+    pub fn handle_moved(&mut self, now: Instant, start: u64, result: Result<(), Fault>) {
+        self.reshaper.as_mut().expect("a piece has a reshape").moved(start, result);
+        self.step(now);
+    }
+
+    /// Whether all sectors are in the new shape, and superblocks say so: the array can be opened
+    /// without the old shape.
+    #[must_use]
+    pub fn is_reshaped(&self) -> bool {
+        self.reshaper.as_ref().is_some_and(|one| one.is_over() && !one.is_moving())
     }
 
     /// The current job's progress.
     #[must_use]
     pub fn job(&self) -> Option<JobProgress> {
-        self.jobs.progress()
+        let reshaper = self.reshaper.as_ref();
+        let reshape = reshaper.map(|one| one.progress(self.jobs.is_paused()));
+        reshape.or_else(|| self.jobs.progress())
     }
 
     /// The next effect, in order.

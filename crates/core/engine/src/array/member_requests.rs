@@ -100,7 +100,7 @@ impl Array {
         let is_doubtful = self.condition.resync_offset != u64::MAX
             && self.setup.geometry.level().family() == Family::Stripe;
         let would_lose =
-            !self.roster.is_lost(slot) && (is_doubtful || !self.setup.geometry.survives(&is_lost));
+            !self.roster.is_lost(slot) && (is_doubtful || !self.setup.survives(&is_lost));
         if would_lose { Err(MemberRefusal::Needed) } else { Ok(()) }
     }
 

@@ -39,9 +39,11 @@ mod parity_log_record;
 mod product;
 mod read_errors;
 mod refusals;
+mod reshape;
 mod roster;
 mod set;
 mod setup;
+mod shape_change;
 mod silent_members;
 mod sitting_out;
 mod slow_members;
@@ -55,7 +57,9 @@ pub use crate::ids::{BitmapId, MemberId};
 pub use away::AwayMember;
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use consistency::{JournalLook, NewBitmap};
-pub use effect::{ArrayEffect, ErrorReaction, MetadataArea, MetadataRecord, Notice};
+pub use effect::{
+    ArrayEffect, BorderChange, ErrorReaction, MetadataArea, MetadataRecord, MovedPiece, Notice,
+};
 pub use jobs::{ClassFlow, JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest};
 pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
@@ -63,9 +67,10 @@ pub use read_errors::ReadErrors;
 pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{
-    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
-    ReplacementSetup, ReturningMember, SpareSetup,
+    AcceptedRisk, ArraySetup, BitmapSetup, DataMove, JournalSetup, MemberSetup, ParityLogSetup,
+    ReplacementSetup, ReshapeSetup, ReturningMember, SpareSetup,
 };
+pub use shape_change::{ShapeChange, ShapeRefusal};
 pub use update::{
     DataArea, DeviceRole, JournalState, ShapeState, SuperblockState, UpdateTimes, apply_to,
     bad_block_log_for, level_with, update_for,

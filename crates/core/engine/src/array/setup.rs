@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{BitmapSuperblock, Bits, JournalArea, LocklessMarks, LogPlace};
 
+use super::update::ShapeState;
 use crate::bad_log::BadLog;
 use crate::ids::MemberId;
 use crate::ranges::BadBlocks;
 use crate::request::Regions;
+use crate::reshape::ReshapePlan;
 
 /// A member that occupies a slot when the array is opened.
 #[derive(Clone, Debug)]
@@ -115,11 +117,48 @@ pub struct AcceptedRisk {
     pub slots: Vec<Slot>,
 }
 
+/// A reshape under way.
+#[derive(Clone, Debug)]
+pub struct ReshapeSetup {
+    /// The old shape.
+    pub before: Geometry,
+    /// The new shape.
+    pub after: Geometry,
+    /// The windows, and the direction.
+    pub plan: ReshapePlan,
+    /// The shape that superblocks record, with the recorded position.
+    pub shape: ShapeState,
+    /// The places of members' data. The data of other members does not move.
+    pub moves: BTreeMap<MemberId, DataMove>,
+    /// The most sectors of the array in a window; `None` for the default.
+    pub window_sectors_max: Option<u64>,
+}
+
+/// The places of one member's data in both shapes. Sectors count from the lower of the two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataMove {
+    /// First sector of the data in the old shape.
+    pub before_sectors: u64,
+    /// First sector of the data in the new shape.
+    pub after_sectors: u64,
+}
+
+impl DataMove {
+    /// First sector of the data in one shape.
+    #[must_use]
+    pub fn on_side(&self, is_after: bool) -> u64 {
+        if is_after { self.after_sectors } else { self.before_sectors }
+    }
+}
+
 /// The array as assembly found it.
 #[derive(Clone, Debug)]
 pub struct ArraySetup {
-    /// The places of data and parity on the members.
+    /// The places of data and parity on the members; during a reshape those of the shape with more
+    /// slots.
     pub geometry: Geometry,
+    /// The reshape under way. Bad blocks then count from the lower of a member's two data areas.
+    pub reshape: Option<ReshapeSetup>,
     /// The member of each slot.
     pub slots: Vec<Option<MemberSetup>>,
     /// Replacements of members in slots. A slot has at most one, and its member is up to date.

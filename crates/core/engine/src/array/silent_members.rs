@@ -122,7 +122,7 @@ impl Array {
         let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);
         // The array does not need a member that is being filled, and would wait for it with every
         // write. After its return the member is filled from the start.
-        let is_needed = !self.setup.geometry.survives(&is_lost)
+        let is_needed = !self.setup.survives(&is_lost)
             || holds_all && !(agrees && is_whole && self.tells_what_is_missed());
         may_be && is_alone && !is_needed
     }

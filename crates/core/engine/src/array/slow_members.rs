@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use braid_geometry::{Geometry, Slot};
+use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::effect::{ArrayEffect, Notice};
-use super::machine::Array;
+use super::machine::{Array, Setup};
 use super::roster::Roster;
 use super::sitting_out::{MS, SitOutChange, SittingOut};
 use crate::Instant;
@@ -72,14 +72,13 @@ impl Array {
         if !self.sitting_out.settings.is_on {
             return;
         }
-        let (geometry, roster) = (&self.setup.geometry, &self.roster);
-        let may_go = |known: &SittingOut| may_sit_out(geometry, roster, known, member);
+        let (setup, roster) = (&self.setup, &self.roster);
+        let may_go = |known: &SittingOut| may_sit_out(setup, roster, known, member);
         match self.sitting_out.note_pace(now, (shard, member, pace), may_go) {
             None => {}
             Some(SitOutChange::Out { latency_ns, siblings_ns }) => {
                 reached(Mark::SitsOut);
-                let can_go_on =
-                    survives(&self.setup.geometry, &self.roster, |slot| self.sits_out_in(slot));
+                let can_go_on = survives(&self.setup, &self.roster, |slot| self.sits_out_in(slot));
                 let can_go_on = spoiled(Bug::SitOutUnbounded, can_go_on, true);
                 assert!(can_go_on, "no more sit out than the level can do without");
                 let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
@@ -100,8 +99,8 @@ impl Array {
     pub(super) fn forget_pace(&mut self, member: MemberId) {
         let was_out = self.sitting_out.is_out(member);
         self.sitting_out.members.remove(&member);
-        let (geometry, roster) = (&self.setup.geometry, &self.roster);
-        let is_too_many = !survives(geometry, roster, |slot| self.sits_out_in(slot));
+        let (setup, roster) = (&self.setup, &self.roster);
+        let is_too_many = !survives(setup, roster, |slot| self.sits_out_in(slot));
         if is_too_many {
             for member in self.sitting_out() {
                 self.comes_back(self.sitting_out.heard, member);
@@ -129,12 +128,12 @@ impl Array {
     }
 }
 
-fn survives(geometry: &Geometry, roster: &Roster, is_away: impl Fn(Slot) -> bool) -> bool {
-    geometry.survives(&|slot| roster.is_lost_to_shards(slot) || is_away(slot))
+fn survives(setup: &Setup, roster: &Roster, is_away: impl Fn(Slot) -> bool) -> bool {
+    setup.survives(&|slot| roster.is_lost_to_shards(slot) || is_away(slot))
 }
 
 /// Whether the level can do without `member` and the members that are missing or sit out.
-fn may_sit_out(geometry: &Geometry, roster: &Roster, known: &SittingOut, member: MemberId) -> bool {
+fn may_sit_out(setup: &Setup, roster: &Roster, known: &SittingOut, member: MemberId) -> bool {
     if planted(Bug::SitOutUnbounded) {
         return true;
     }
@@ -142,5 +141,5 @@ fn may_sit_out(geometry: &Geometry, roster: &Roster, known: &SittingOut, member:
         let id = roster.slots[usize::from(slot.0)].as_ref().map(|member| member.id);
         id == Some(member) || id.is_some_and(|id| known.is_out(id))
     };
-    survives(geometry, roster, is_away)
+    survives(setup, roster, is_away)
 }

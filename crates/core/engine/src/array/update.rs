@@ -74,7 +74,8 @@ pub struct DataArea {
 
 impl ShapeState {
     /// The shape for one member's superblock.
-    fn of_member(&self, member: MemberId, superblock: &Superblock) -> SuperblockShape {
+    #[must_use]
+    pub fn of_member(&self, member: MemberId, superblock: &Superblock) -> SuperblockShape {
         let said = superblock.shape();
         let kept = DataArea {
             offset_sectors: said.data_offset_sectors,

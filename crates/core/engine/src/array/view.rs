@@ -124,6 +124,11 @@ pub struct ArrayView {
     pub keeps_journal: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
+    /// The array in the new shape of a reshape, at the same epoch. Its shards get this view, those
+    /// of the old shape the view around it.
+    pub after: Option<Arc<ArrayView>>,
+    /// Shards write nothing but clients' data: unreadable sectors of members stay as they are.
+    pub mends_nothing: bool,
 }
 
 impl ArrayView {
@@ -142,6 +147,17 @@ impl ArrayView {
             keeps_parity_logs: false,
             keeps_journal: false,
             zero_is_fast: false,
+            after: None,
+            mends_nothing: false,
+        }
+    }
+
+    /// The view of all members: during a reshape that of the shape with more slots.
+    #[must_use]
+    pub fn of_all_members(&self) -> &Self {
+        match &self.after {
+            Some(after) if after.slots.len() > self.slots.len() => after,
+            _ => self,
         }
     }
 

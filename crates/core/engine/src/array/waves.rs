@@ -20,21 +20,24 @@
 //!
 //! This file does not know bytes, nor whether a table has changed: the caller does.
 
-use braid_geometry::{Geometry, Slot};
+use braid_geometry::Slot;
 
-/// Takes the next wave out of `waiting`. A member without a slot is in any wave: its superblock can
+/// Whether the array can do without the slots for which the function is true.
+pub(crate) type Survives<'a> = &'a dyn Fn(&dyn Fn(Slot) -> bool) -> bool;
+
+/// Takes the next wave out of `waiting`. `survives` says whether the array can do without slots. A member without a slot is in any wave: its superblock can
 /// tear without harm.
 pub(crate) fn next_wave<T>(
-    geometry: &Geometry,
+    (slots, survives): (u16, Survives<'_>),
     is_lost: &dyn Fn(Slot) -> bool,
     waiting: &mut Vec<(Option<Slot>, T)>,
 ) -> Vec<T> {
     assert!(!waiting.is_empty(), "a wave is taken out of some");
-    let present = (0..geometry.slots()).filter(|slot| !is_lost(Slot(*slot))).count();
+    let present = (0..slots).filter(|slot| !is_lost(Slot(*slot))).count();
     let mut taken: Vec<Slot> = Vec::new();
     let bears = |taken: &[Slot], slot: Slot| {
         let is_gone = |other: Slot| is_lost(other) || other == slot || taken.contains(&other);
-        taken.len() < present.div_ceil(2) && geometry.survives(&is_gone)
+        taken.len() < present.div_ceil(2) && survives(&is_gone)
     };
     // A member that the array cannot miss comes last, and alone.
     let is_borne = |(slot, _): &(Option<Slot>, T)| slot.is_none_or(|slot| bears(&[], slot));
@@ -57,7 +60,7 @@ pub(crate) fn next_wave<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_geometry::{Level, Shape};
+    use braid_geometry::{Geometry, Level, Shape};
 
     fn waves(level: Level, layout: u32, slots: u16, lost: &[u16]) -> Vec<Vec<u16>> {
         let geometry = Geometry::new(&Shape::uniform(
@@ -74,7 +77,7 @@ mod tests {
         let mut waves = Vec::new();
         while !waiting.is_empty() {
             let is_lost = |slot: Slot| lost.contains(&slot.0);
-            waves.push(next_wave(&geometry, &is_lost, &mut waiting));
+            waves.push(next_wave((slots, &|lost| geometry.survives(lost)), &is_lost, &mut waiting));
         }
         waves
     }

@@ -413,7 +413,7 @@ impl Common {
 
     /// Whether unreadable sectors can be rewritten from the other members.
     pub(crate) fn may_repair(&self) -> bool {
-        matches!(self.view.gate, Gate::Open | Gate::Closed)
+        matches!(self.view.gate, Gate::Open | Gate::Closed) && !self.view.mends_nothing
     }
 
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {

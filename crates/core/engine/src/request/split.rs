@@ -28,10 +28,32 @@ pub struct Piece {
 }
 
 /// The distribution of the array's sectors over shards.
+///
+/// During a reshape each shape has its own shards: those of the new shape come after those of the
+/// old one. The border says which sectors are in which shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regions {
     sectors: u64,
+    /// Shards of one shape.
     shards: u16,
+    after: Option<NewRegions>,
+}
+
+/// The new shape's part in the distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NewRegions {
+    sectors: u64,
+    /// Sectors that are in the new shape: below the position, or backwards from the position on.
+    position: u64,
+    backwards: bool,
+}
+
+impl NewRegions {
+    /// Whether a sector is in the new shape, and the number of sectors from it to the border.
+    fn side_of(&self, sector: u64) -> (bool, u64) {
+        let left = if sector < self.position { self.position - sector } else { u64::MAX };
+        ((sector < self.position) != self.backwards, left)
+    }
 }
 
 impl Regions {
@@ -42,34 +64,95 @@ impl Regions {
     #[must_use]
     pub fn new(geometry: &Geometry, shards: u16) -> Self {
         assert!(shards > 0, "an array has at least one shard");
+        Self { sectors: Self::region_sectors(geometry), shards, after: None }
+    }
+
+    /// The distribution during a reshape to `after`. Each shape has the same number of shards.
+    #[must_use]
+    pub fn with_reshape(self, after: &Geometry, position: u64, backwards: bool) -> Self {
+        let sectors = Self::region_sectors(after);
+        Self { after: Some(NewRegions { sectors, position, backwards }), ..self }
+    }
+
+    /// Whether the array is in a reshape.
+    #[must_use]
+    pub fn is_reshaping(&self) -> bool {
+        self.after.is_some()
+    }
+
+    /// The distribution when the border stands at `position`.
+    ///
+    /// # Panics
+    /// If the array is in no reshape.
+    #[must_use]
+    pub fn with_border(self, position: u64) -> Self {
+        let after = self.after.expect("only a reshape has a border");
+        Self { after: Some(NewRegions { position, ..after }), ..self }
+    }
+
+    /// The distribution for requests that go to one shape, wherever the border stands.
+    ///
+    /// # Panics
+    /// If the array is in no reshape.
+    #[must_use]
+    pub fn on_side(self, is_after: bool) -> Self {
+        let after = self.after.expect("only a reshape has two shapes");
+        let all_after = NewRegions { position: 0, backwards: true, ..after };
+        Self { after: Some(NewRegions { backwards: is_after, ..all_after }), ..self }
+    }
+
+    fn region_sectors(geometry: &Geometry) -> u64 {
         let least = if sometimes(Point::SmallRegions) { 8 } else { REGION_SECTORS };
-        let sectors = match geometry {
+        match geometry {
             Geometry::Stripe(stripe) => {
                 let row = u64::from(stripe.data_slots()) * u64::from(geometry.chunk_sectors());
                 row * least.div_ceil(row)
             }
             Geometry::Direct(_) | Geometry::Mirror(_) => least,
+        }
+    }
+
+    /// The shard that owns a sector, and the number of sectors from that sector on that it owns.
+    fn owner_of(&self, sector: u64) -> (ShardIndex, u64) {
+        let (is_after, in_side) =
+            self.after.map_or((false, u64::MAX), |after| after.side_of(sector));
+        let (sectors, first) = match self.after {
+            Some(after) if is_after => (after.sectors, self.shards),
+            _ => (self.sectors, 0),
         };
-        Self { sectors, shards }
+        let index = (sector / sectors) % u64::from(self.shards);
+        let index = u16::try_from(index).expect("below the number of shards, which is a u16");
+        (ShardIndex(first + index), in_side.min(sectors - sector % sectors))
     }
 
     /// The shard that owns a sector.
     #[must_use]
     pub fn shard_of(&self, sector: LogicalSector) -> ShardIndex {
-        let index = (sector.0 / self.sectors) % u64::from(self.shards);
-        ShardIndex(u16::try_from(index).expect("below the number of shards, which is a u16"))
+        self.owner_of(sector.0).0
     }
 
     /// Number of sectors from `sector` to the end of its region.
     #[must_use]
     pub fn left_in_region(&self, sector: LogicalSector) -> u64 {
-        self.sectors - sector.0 % self.sectors
+        self.owner_of(sector.0).1
+    }
+
+    /// The number of shards of one shape.
+    #[must_use]
+    pub fn shards_of_shape(&self) -> u16 {
+        self.shards
+    }
+
+    /// Whether a shard serves the new shape of a reshape.
+    #[must_use]
+    pub fn is_after(&self, shard: ShardIndex) -> bool {
+        shard.0 >= self.shards
     }
 
     /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
-        self.shards
+        if self.after.is_some() { 2 * self.shards } else { self.shards }
     }
 
     /// The pieces of `request`, in ascending order of sectors.
@@ -105,7 +188,8 @@ impl Iterator for Split {
             return None;
         }
         let start = LogicalSector(self.request.start.0 + self.done_sectors);
-        let sectors = left.min(self.regions.sectors - start.0 % self.regions.sectors);
+        let (shard, owned) = self.regions.owner_of(start.0);
+        let sectors = left.min(owned);
         // An operation without a payload may be longer than 2^32 sectors, but never uses the
         // offset.
         let payload_offset_sectors = u32::try_from(self.done_sectors).unwrap_or(u32::MAX);
@@ -118,6 +202,6 @@ impl Iterator for Split {
             payload_offset_sectors,
         };
         self.done_sectors += sectors;
-        Some((self.regions.shard_of(start), piece))
+        Some((shard, piece))
     }
 }

@@ -49,6 +49,22 @@ impl Superblock {
         }
     }
 
+    /// First sector of the member's data; during a reshape of the lower of its two data areas.
+    #[must_use]
+    pub fn lowest_data_sector(&self) -> u64 {
+        let old = self.device.data_offset_sectors;
+        let new = self.reshape.and_then(|reshape| reshape.new_data_offset_sectors);
+        new.map_or(old, |new| new.min(old))
+    }
+
+    /// First sector of the data before and after a reshape, from [`Self::lowest_data_sector`].
+    #[must_use]
+    pub fn starts_of_data(&self) -> [u64; 2] {
+        let old = self.device.data_offset_sectors;
+        let new = self.reshape.and_then(|reshape| reshape.new_data_offset_sectors);
+        [old, new.unwrap_or(old)].map(|start| start - self.lowest_data_sector())
+    }
+
     /// Does what [`Self::apply`] does, and changes the shape in the same update, on a device of
     /// this size.
     ///

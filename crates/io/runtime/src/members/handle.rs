@@ -43,7 +43,7 @@ const CALM: Duration = Duration::from_secs(3600);
 
 pub(crate) struct MemberHandle {
     id: MemberId,
-    pub(crate) device: Box<dyn Member>,
+    pub(crate) device: Arc<dyn Member>,
     raw: Option<Raw>,
     pub(crate) scheduler: Scheduler<Item>,
     /// The member's queued operations, for the multiplexer ([`crate::turns`]).
@@ -63,6 +63,8 @@ pub(crate) struct MemberHandle {
     pub(crate) part_lists: PartLists,
     pub(crate) traffic: Traffic,
     data_offset_bytes: u64,
+    /// First sector of the data in the old and the new shape of a reshape, from that offset.
+    starts_of_data: [u64; 2],
     /// The member's slot in the last view that had the member.
     slot: Mutex<Option<u16>>,
     superblock: Mutex<Superblock>,
@@ -106,15 +108,16 @@ impl MemberHandle {
             part_lists: PartLists::default(),
             traffic: Traffic::default(),
             raw: device.raw(),
-            device,
-            data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
+            device: Arc::from(device),
+            data_offset_bytes: superblock.lowest_data_sector() * SECTOR_BYTES,
+            starts_of_data: superblock.starts_of_data(),
             slot: Mutex::new(slot),
             superblock: Mutex::new(superblock),
         }
     }
 
     /// The member's device. No operation may use it any more.
-    pub(crate) fn into_device(self) -> Box<dyn Member> {
+    pub(crate) fn into_device(self) -> Arc<dyn Member> {
         self.device
     }
 
@@ -171,6 +174,11 @@ impl MemberHandle {
             0 => (false, 1),
             whole => (is_hole, whole.min(sectors)),
         }
+    }
+
+    /// First sector of the data in one shape of a reshape, from the lower of the two.
+    pub(crate) fn start_of_data(&self, is_after: bool) -> u64 {
+        self.starts_of_data[usize::from(is_after)]
     }
 
     pub(crate) fn leave_to_threads(&self, operation: Operation) {

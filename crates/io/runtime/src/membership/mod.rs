@@ -103,7 +103,7 @@ impl Core {
         let last = last.expect("all who had the member had it from the table");
         // Whether this member's device was rotational affects the scheduling of the others.
         self.schedule_again();
-        last.into_device()
+        Box::new(last.into_device())
     }
 
     /// Unregisters all members from the rings, so that closing their devices releases their locks.

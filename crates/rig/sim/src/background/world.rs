@@ -161,6 +161,7 @@ impl World {
             JobKind::Replace => "replace-began",
             JobKind::Check => "check-began",
             JobKind::Repair => "repair-began",
+            JobKind::Reshape => "reshape-began",
         });
     }
 
@@ -172,6 +173,7 @@ impl World {
             (JobKind::Replace, JobEnd::Completed) => "replace-completed",
             (JobKind::Check, JobEnd::Completed) => "check-completed",
             (JobKind::Repair, JobEnd::Completed) => "repair-completed",
+            (JobKind::Reshape, JobEnd::Completed) => "reshape-completed",
             (_, JobEnd::Interrupted) => "job-interrupted",
             (_, JobEnd::TargetLost) => "job-target-lost",
             (_, JobEnd::Unreadable) => "job-unreadable",

@@ -250,6 +250,7 @@ impl World {
             }
             Notice::Recovered { member, .. } => self.recovered(member),
             Notice::Recorded { events } => self.note("told", [events, 0, 0]),
+            Notice::ShapeRecorded => self.note("shape-recorded", [0; 3]),
             Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
         }
         self.engine.notices.push(notice);

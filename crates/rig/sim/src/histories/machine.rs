@@ -207,6 +207,9 @@ impl History {
                     | ArrayEffect::Answer { .. }
                     | ArrayEffect::QueryTouched
                     | ArrayEffect::SlowMembers(_) => {}
+                    ArrayEffect::Border(_) | ArrayEffect::Keep { .. } | ArrayEffect::Move(_) => {
+                        unreachable!("no reshape is under way")
+                    }
                     ArrayEffect::KeepRecord { events } => {
                         unreachable!("no record is kept: {events}")
                     }

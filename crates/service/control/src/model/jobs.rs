@@ -21,6 +21,8 @@ pub enum JobKind {
     /// Reads everything and reports where redundancy disagrees, with the wrong member if known. A
     /// check that repairs has this kind, too: [`Found::repairs`].
     Check,
+    /// Moves the array's data to another shape. Progress counts sectors of the array.
+    Reshape,
 }
 
 impl JobKind {
@@ -32,6 +34,7 @@ impl JobKind {
             Self::Recovery => "recovery",
             Self::Replace => "replace",
             Self::Check => "check",
+            Self::Reshape => "reshape",
         }
     }
 }

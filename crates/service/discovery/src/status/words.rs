@@ -73,6 +73,7 @@ pub fn doing_word(kind: JobKind) -> &'static str {
         JobKind::Recovery => "rebuilding",
         JobKind::Replace => "replacing",
         JobKind::Check => "checking",
+        JobKind::Reshape => "reshaping",
     }
 }
 

@@ -352,6 +352,7 @@ const fn kind(kind: JobKind) -> &'static str {
         JobKind::Replace => "replace",
         JobKind::Check => "check",
         JobKind::Repair => "repair",
+        JobKind::Reshape => "reshape",
     }
 }
 

@@ -122,7 +122,7 @@ impl Facts {
         let is_in_sync = |slot: SlotNumber| {
             view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
         };
-        let tolerance = Tolerance::of(geometry, view.resync_offset, &is_in_sync);
+        let tolerance = Tolerance::of(&geometry, view.resync_offset, &is_in_sync);
         let state = state_of(volume, &view);
         let has_failed = state == State::Failed;
         let told = board.snapshot(volume);

@@ -154,7 +154,7 @@ impl<'a> RequestContext<'a> {
                 |member: &braid_runtime::MemberView| member.recovered_sectors == u64::MAX;
             Some(slot.0) != without && view.member(slot).is_some_and(is_whole)
         };
-        Tolerance::of(self.volume.geometry(), view.resync_offset, &is_in_sync).can_lose
+        Tolerance::of(&self.volume.geometry(), view.resync_offset, &is_in_sync).can_lose
     }
 
     /// Empty slots that no waiting spare could take.

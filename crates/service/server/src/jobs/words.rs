@@ -10,6 +10,7 @@ pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
         JobKind::Recovery => model::JobKind::Recovery,
         JobKind::Replace => model::JobKind::Replace,
         JobKind::Check | JobKind::Repair => model::JobKind::Check,
+        JobKind::Reshape => model::JobKind::Reshape,
     }
 }
 

@@ -192,15 +192,26 @@ impl Caches {
         self.queue.append(&mut self.running);
     }
 
-    /// Answers clients' flushes: with success, unless clients' writes may be lost.
-    pub(in crate::array) fn answer(&mut self, is_broken: bool, out: &mut Outbox) {
+    /// Answers clients' flushes: with success, unless clients' writes may be lost. Returns the
+    /// answer to a flush of the reshape.
+    pub(in crate::array) fn answer(
+        &mut self,
+        is_broken: bool,
+        out: &mut Outbox,
+    ) -> Option<Result<(), Fault>> {
         self.end_flush();
         let failed = std::mem::take(&mut self.failed);
         let failed = failed || self.lost || is_broken;
         let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
+        let mut own = None;
         for request in self.running.drain(..) {
-            out.push(ArrayEffect::Answer { request, result });
+            if request == RequestId::RESHAPE {
+                own = Some(result);
+            } else {
+                out.push(ArrayEffect::Answer { request, result });
+            }
         }
+        own
     }
 
     pub(in crate::array) fn end_last_flush(&mut self) {

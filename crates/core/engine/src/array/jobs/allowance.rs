@@ -38,7 +38,7 @@ pub struct JobFlow {
 }
 
 impl JobFlow {
-    pub(super) fn of(&mut self, class: Class) -> &mut ClassFlow {
+    pub(in super::super) fn of(&mut self, class: Class) -> &mut ClassFlow {
         match class {
             Class::Idle => &mut self.idle,
             Class::BestEffort => &mut self.owed,
@@ -51,14 +51,14 @@ impl JobFlow {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RemainingAllowance {
+pub(in super::super) struct RemainingAllowance {
     /// The unused part of the last allowance; `None` if the driver sets none: then there is no
     /// limit.
     rest: Option<JobAllowance>,
 }
 
 impl RemainingAllowance {
-    pub(super) fn set(&mut self, allowance: JobAllowance) {
+    pub(in super::super) fn set(&mut self, allowance: JobAllowance) {
         self.rest = Some(allowance);
     }
 
@@ -67,13 +67,18 @@ impl RemainingAllowance {
         self.rest = self.rest.map(|_| JobAllowance::default());
     }
 
-    pub(super) fn is_some(&self) -> bool {
+    /// The sectors that are left; `None` without a limit.
+    pub(in super::super) fn sectors(&self) -> Option<u64> {
+        self.rest.map(|rest| rest.idle_sectors.saturating_add(rest.owed_sectors))
+    }
+
+    pub(in super::super) fn is_some(&self) -> bool {
         self.rest.is_none_or(|rest| rest != JobAllowance::default())
     }
 
     /// Takes `sectors` from the allowance, and returns their class. Work larger than the rest goes
     /// whole.
-    pub(super) fn take(&mut self, sectors: u64) -> Class {
+    pub(in super::super) fn take(&mut self, sectors: u64) -> Class {
         let Some(rest) = &mut self.rest else { return Class::Idle };
         let (class, of) = match rest.owed_sectors {
             0 => (Class::Idle, &mut rest.idle_sectors),

@@ -27,6 +27,8 @@ const WANTED_MAX: usize = 16;
 /// The most ranges recovered ahead of the job: each is an entry in every view.
 const AHEAD_MAX: usize = 1024;
 
+const NO_JOB: &str = "a reshape is a machine of its own, and no job of shards";
+
 /// Milliseconds between two records of a job's progress in superblocks.
 const SAVE_EVERY_MS: u64 = 5000;
 
@@ -236,6 +238,7 @@ impl Jobs {
                     |choice: Choice| choice.kind == job.kind && choice.retries == job.retries;
                 self.choice(context).is_some_and(is_it)
             }
+            JobKind::Reshape => unreachable!("{NO_JOB}"),
         };
         let is_out = !job.works.is_empty();
         let has_unsaved = context.may_save && job.has_unsaved() && is_still_wanted;
@@ -292,6 +295,7 @@ impl Jobs {
             JobKind::Replace => Mark::ReplaceBegins,
             JobKind::Check => Mark::CheckBegins,
             JobKind::Repair => Mark::RepairBegins,
+            JobKind::Reshape => unreachable!("{NO_JOB}"),
         });
         let saved = from.min(end);
         // A band is requested whole: md's offset may lie inside a band.
@@ -380,6 +384,7 @@ impl Jobs {
             JobKind::Replace => Task::Replace,
             JobKind::Check => Task::Compare,
             JobKind::Repair => Task::Repair,
+            JobKind::Reshape => unreachable!("{NO_JOB}"),
         };
         let (start, owner) = match (context.geometry, job.axis) {
             (Geometry::Stripe(stripe), _) => {
@@ -612,7 +617,7 @@ impl Jobs {
             JobKind::Resync => Some(SavedProgress::Resync(to)),
             JobKind::Recovery => Some(SavedProgress::Recovery(job.targets.clone(), to)),
             JobKind::Replace => Some(SavedProgress::Replacement(job.targets.clone(), to)),
-            JobKind::Check | JobKind::Repair => None,
+            JobKind::Check | JobKind::Repair | JobKind::Reshape => None,
         }
     }
 
@@ -625,7 +630,7 @@ impl Jobs {
         let is_target_lost = match job.kind {
             JobKind::Recovery => job.targets.iter().all(|id| context.roster.slot_of(*id).is_none()),
             JobKind::Replace => !job.replaces(context.roster),
-            JobKind::Resync | JobKind::Check | JobKind::Repair => false,
+            JobKind::Resync | JobKind::Check | JobKind::Repair | JobKind::Reshape => false,
         };
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,

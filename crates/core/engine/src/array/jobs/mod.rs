@@ -59,6 +59,7 @@ mod job;
 mod machine;
 mod upkeep;
 
+pub(super) use allowance::RemainingAllowance;
 pub use allowance::{ClassFlow, JobAllowance, JobFlow};
 pub(super) use context::JobsContext;
 pub(super) use decide::{Action as JobAction, decide as decide_job};
@@ -80,6 +81,8 @@ pub enum JobKind {
     Check,
     /// A check that also rewrites, from the other members, sectors that are known to be wrong.
     Repair,
+    /// Moves the array's data to another shape. Progress counts sectors of the array.
+    Reshape,
 }
 
 impl JobKind {

@@ -8,17 +8,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use braid_geometry::{Geometry, Slot};
+use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, planted};
 
 use super::decide::Stage;
 use crate::array::consistency::{Consistency, ConsistencyRecord, News, PendingUpdate};
 use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
 use crate::array::event_count::{EventChange, Events};
+use crate::array::machine::Setup;
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
 use crate::array::roster::{Roster, UnrecordedLoss};
-use crate::array::update::SuperblockState;
+use crate::array::shape_change::PendingShape;
+use crate::array::update::{ShapeState, SuperblockState};
 use crate::array::waves::next_wave;
 use crate::ids::MemberId;
 
@@ -89,6 +91,8 @@ pub(in crate::array) struct UpdateContent {
     pub(in crate::array) bad_blocks: Arc<[(MemberId, bool)]>,
     pub(in crate::array) consistency: ConsistencyRecord,
     pub(in crate::array) changes: u64,
+    /// The array's shape; `None` keeps each superblock's statement.
+    pub(in crate::array) shape: Option<Arc<ShapeState>>,
 }
 
 /// The effects of an update that is durable.
@@ -247,9 +251,21 @@ impl Superblocks {
         self.recovered.push((member, slot));
     }
 
-    pub(in crate::array) fn begin(&mut self, content: UpdateContent, roster: &mut Roster) {
-        let UpdateContent { becomes, why, resync_offset, bad_blocks, consistency: said, changes } =
-            content;
+    pub(in crate::array) fn begin(
+        &mut self,
+        content: UpdateContent,
+        roster: &mut Roster,
+        pending: &PendingShape,
+    ) {
+        let UpdateContent {
+            becomes,
+            why,
+            resync_offset,
+            bad_blocks,
+            consistency: said,
+            changes,
+            shape,
+        } = content;
         assert_ne!(becomes, Activity::NotKept, "an array without redundancy says nothing");
         let clean = becomes == Activity::Clean;
         let degraded = roster.missing_count() > 0 || roster.recovering().next().is_some();
@@ -269,14 +285,14 @@ impl Superblocks {
         let state = Arc::new(SuperblockState {
             events: self.events.count(),
             resync_offset: if says_clean { resync_offset } else { 0 },
-            roles: roster.device_roles().into(),
+            roles: pending.roles(roster.device_roles()).into(),
             recovered: roster.unfinished().collect(),
             bad_blocks,
             log_counts: said.log_counts,
             has_bitmap: said.has_bitmap,
             ppls: said.ppls,
             journal: said.journal,
-            shape: None,
+            shape,
         });
         roster.update_begins();
         // If the table is the same, only the first sector changes, and a device writes a sector
@@ -313,7 +329,7 @@ impl Superblocks {
     /// that failed since the update began. True if the wave had only the member that must be first.
     pub(in crate::array) fn write_next_wave(
         &mut self,
-        geometry: &Geometry,
+        setup: &Setup,
         roster: &Roster,
         out: &mut Outbox,
     ) -> bool {
@@ -334,7 +350,10 @@ impl Superblocks {
         let was_lost = |slot: Slot| self.recovered.iter().any(|(_, recovered)| *recovered == slot);
         let is_lost = |slot: Slot| roster.is_lost(slot) || was_lost(slot);
         let wave: Vec<MemberId> = match update.may_tear {
-            true => next_wave(geometry, &is_lost, &mut waiting),
+            true => {
+                let slots = setup.geometry.slots();
+                next_wave((slots, &|lost| setup.survives(lost)), &is_lost, &mut waiting)
+            }
             false => waiting.drain(..).map(|(_, member)| member).collect(),
         };
         assert!(!wave.is_empty(), "there is a next wave");

@@ -83,6 +83,7 @@ impl World {
             bad_log: BadLog::default(),
         };
         let mut array = Array::new(ArraySetup {
+            reshape: None,
             geometry: geometry.clone(),
             slots: (0..SLOTS).map(|slot| Some(member(slot))).collect(),
             replacements: Vec::new(),
@@ -295,6 +296,9 @@ impl World {
                 self.outcome.noticed_ns.get_or_insert(self.now);
             }
             ArrayEffect::Notice(Notice::Back { .. }) => self.outcome.back_ns = Some(self.now),
+            ArrayEffect::Border(_) | ArrayEffect::Keep { .. } | ArrayEffect::Move(_) => {
+                unreachable!("no reshape is under way")
+            }
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
             ArrayEffect::Answer { .. } => {}

@@ -1,0 +1,154 @@
+//! The next step of a reshape: a pure table from facts to one action. The first row that fits is
+//! taken. [check: the_table_has_an_end_for_each_wait]
+//!
+//! | stage      | action  | when                          | a Wait ends with              |
+//! |------------|---------|-------------------------------|-------------------------------|
+//! | rest       | Hold    | it goes on, and is allowed    | allowance, operator, members  |
+//! | rest       | End     | nothing is left               |                               |
+//! | passing    | Wait    |                               | earlier requests end          |
+//! | passed     | Flush   |                               |                               |
+//! | flushing   | Wait    |                               | the flush                     |
+//! | keeping    | Wait    |                               | the copy is durable           |
+//! | moving     | Move    | a piece is left, none failed  | pieces                        |
+//! | moving     | GiveUp  | a piece failed, none is out   |                               |
+//! | moving     | Flush   | all pieces are moved          |                               |
+//! | flushed    | Record  |                               |                               |
+//! | recording  | Release | superblocks have the position | superblocks                   |
+//!
+//! A window that has begun is completed, whatever allowance and operator say: clients wait for it.
+
+use crate::array::order::Turn;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) enum Stage {
+    /// No window moves.
+    #[default]
+    Rest,
+    /// The window's writers are held; requests from before still run.
+    Passing,
+    Passed,
+    /// Acknowledged writes are on their way to the members.
+    FlushingBefore,
+    /// A copy of the window is being made.
+    Keeping,
+    Moving,
+    /// Moved sectors are on their way from members' caches.
+    FlushingAfter,
+    Flushed,
+    /// Superblocks are to have the new position.
+    Recording,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) struct Facts {
+    pub(in crate::array) stage: Stage,
+    /// The array takes writes, every loss is recorded, and nobody has paused or stopped it.
+    pub(in crate::array) goes_on: bool,
+    pub(in crate::array) is_allowed: bool,
+    /// All is moved, and recorded.
+    pub(in crate::array) is_over: bool,
+    /// The end was reported.
+    pub(in crate::array) is_ended: bool,
+    /// A piece of the window is left, and not too many are out.
+    pub(in crate::array) has_more: bool,
+    pub(in crate::array) is_out: bool,
+    /// A step of the window failed.
+    pub(in crate::array) has_failed: bool,
+    /// Superblocks have every change.
+    pub(in crate::array) is_recorded: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::array) enum Action {
+    /// Choose a window, and hold its writers.
+    Hold,
+    /// Flush as for a client.
+    Flush,
+    /// Move the next piece.
+    Move,
+    /// Have superblocks record the new position.
+    Record,
+    /// Move the border, and let the window's writers begin.
+    Release,
+    /// Let the window's writers begin in the old shape: the window failed.
+    GiveUp,
+    /// Report the end.
+    End,
+}
+
+pub(in crate::array) fn decide(facts: &Facts) -> Option<(Turn, Action)> {
+    let Facts { goes_on, is_allowed, is_over, is_ended, has_more, is_out, has_failed, .. } = *facts;
+    let action = match facts.stage {
+        Stage::Rest if is_over && !is_ended && goes_on => Some(Action::End),
+        Stage::Rest if goes_on && is_allowed && !is_over => Some(Action::Hold),
+        Stage::Passed => Some(Action::Flush),
+        Stage::Moving if has_more && !has_failed => Some(Action::Move),
+        Stage::Moving if is_out => None,
+        _ if has_failed => Some(Action::GiveUp),
+        Stage::Moving => Some(Action::Flush),
+        Stage::Flushed => Some(Action::Record),
+        Stage::Recording if facts.is_recorded => Some(Action::Release),
+        _ => None,
+    };
+    let turn = match facts.stage {
+        Stage::Rest => Turn::Work,
+        _ => Turn::Serve,
+    };
+    action.map(|action| (turn, action))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::product::{Axis, flags, product};
+
+    const STAGES: [Stage; 9] = [
+        Stage::Rest,
+        Stage::Passing,
+        Stage::Passed,
+        Stage::FlushingBefore,
+        Stage::Keeping,
+        Stage::Moving,
+        Stage::FlushingAfter,
+        Stage::Flushed,
+        Stage::Recording,
+    ];
+
+    #[test]
+    fn the_table_has_an_end_for_each_wait() {
+        let axes: [Axis<'_, Facts>; 8] = flags![goes_on is_allowed is_over is_ended has_more is_out
+            has_failed is_recorded];
+        for stage in STAGES {
+            product(&axes, &mut |facts: &Facts| {
+                let facts = Facts { stage, ..*facts };
+                let action = decide(&facts).map(|(_, action)| action);
+                match (stage, action) {
+                    (Stage::Rest, None) => {
+                        let rests = !facts.goes_on || !facts.is_allowed || facts.is_over;
+                        assert!(rests, "{facts:?}");
+                    }
+                    // An event ends each of these: requests, a flush, the copy, superblocks.
+                    (
+                        Stage::Passing
+                        | Stage::FlushingBefore
+                        | Stage::Keeping
+                        | Stage::FlushingAfter,
+                        None,
+                    ) => assert!(!facts.has_failed, "{facts:?}"),
+                    (Stage::Moving, None) => assert!(facts.is_out, "{facts:?}"),
+                    (Stage::Recording, None) => assert!(!facts.is_recorded, "{facts:?}"),
+                    (_, None) => panic!("nothing ends it: {facts:?}"),
+                    (_, Some(Action::Hold)) => assert!(facts.goes_on && !facts.is_over),
+                    (_, Some(Action::Move)) => assert!(facts.has_more && !facts.has_failed),
+                    (_, Some(Action::Record)) => assert!(!facts.has_failed, "{facts:?}"),
+                    (_, Some(Action::Release)) => assert!(facts.is_recorded, "{facts:?}"),
+                    (_, Some(Action::GiveUp)) => {
+                        assert!(facts.has_failed, "{facts:?}");
+                        assert!(stage != Stage::Moving || !facts.is_out, "{facts:?}");
+                    }
+                    (_, Some(Action::Flush | Action::End)) => {}
+                }
+            });
+        }
+    }
+}

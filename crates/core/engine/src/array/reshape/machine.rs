@@ -1,0 +1,289 @@
+//! The state of a reshape: the recorded position, the window that moves, and its pieces.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_ondisk::Reshape;
+use braid_sim_hooks::{Mark, reached};
+
+use super::decide::{Facts, Stage};
+use crate::array::effect::{BorderChange, MovedPiece};
+use crate::array::jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, RemainingAllowance};
+use crate::array::update::ShapeState;
+use crate::request::Fault;
+use crate::reshape::{ReshapePlan, ReshapeWindow};
+use crate::work::Class;
+
+/// Sectors of a piece, about: enough for members to stream, few enough to keep several in memory.
+const PIECE_SECTORS: u64 = 4096;
+/// Pieces in flight at once, at most.
+const PIECES_OUT_MAX: usize = 8;
+/// The least and the most sectors of a window, about.
+const WINDOW_SECTORS_MIN: u64 = 8192;
+const WINDOW_SECTORS_MAX: u64 = 1 << 18;
+/// Events are reported at each fifth of the way.
+const PARTS: u64 = 5;
+
+/// The state of the array that decides whether a reshape goes on.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::array) struct ReshapeContext {
+    /// The array takes writes, every loss is recorded, and it neither stops nor rests.
+    pub(in crate::array) goes_on: bool,
+    /// Superblocks have every change.
+    pub(in crate::array) is_recorded: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::array) struct Reshaper {
+    plan: ReshapePlan,
+    /// The shape that superblocks record, with the recorded position.
+    shape: Arc<ShapeState>,
+    position: u64,
+    from: u64,
+    stage: Stage,
+    window: Option<ReshapeWindow>,
+    /// The part of the window that no piece covers yet.
+    left: Range<u64>,
+    /// First sectors of pieces in flight.
+    out: BTreeSet<u64>,
+    fault: Option<Fault>,
+    /// A window failed: the next try waits for a change of members, or for the operator.
+    refused: bool,
+    is_begun: bool,
+    is_ended: bool,
+    /// Fifths of the way that were reported.
+    passed: u64,
+    written: u64,
+    allowance: RemainingAllowance,
+    flow: JobFlow,
+    class: Class,
+    window_sectors_max: u64,
+}
+
+impl Reshaper {
+    /// The reshape at the position that superblocks record.
+    pub(in crate::array) fn new(
+        plan: ReshapePlan,
+        (shape, window_sectors_max): (ShapeState, Option<u64>),
+    ) -> Self {
+        let position = shape.reshape.expect("an array in a reshape says so").position_sectors;
+        Self {
+            from: plan.progress(position).0,
+            plan,
+            shape: Arc::new(shape),
+            position,
+            stage: Stage::Rest,
+            window: None,
+            left: 0..0,
+            out: BTreeSet::new(),
+            fault: None,
+            refused: false,
+            is_begun: false,
+            is_ended: false,
+            passed: 0,
+            written: 0,
+            allowance: RemainingAllowance::default(),
+            flow: JobFlow::default(),
+            class: Class::Idle,
+            window_sectors_max: window_sectors_max.unwrap_or(WINDOW_SECTORS_MAX),
+        }
+    }
+
+    pub(in crate::array) fn facts(&self, context: ReshapeContext) -> Facts {
+        Facts {
+            stage: self.stage,
+            goes_on: context.goes_on && !self.refused,
+            is_allowed: self.allowance.is_some(),
+            is_over: self.plan.is_over(self.position),
+            is_ended: self.is_ended,
+            has_more: !self.left.is_empty() && self.out.len() < PIECES_OUT_MAX,
+            is_out: !self.out.is_empty(),
+            has_failed: self.fault.is_some(),
+            is_recorded: context.is_recorded,
+        }
+    }
+
+    /// The shape for superblocks.
+    pub(in crate::array) fn shape(&self) -> &Arc<ShapeState> {
+        &self.shape
+    }
+
+    /// Whether a window has begun and is not over.
+    pub(in crate::array) fn is_moving(&self) -> bool {
+        self.stage != Stage::Rest
+    }
+
+    /// Whether the sectors that the array serves are all in the new shape, and recorded so.
+    pub(in crate::array) fn is_over(&self) -> bool {
+        self.plan.is_over(self.position)
+    }
+
+    pub(in crate::array) fn set_allowance(&mut self, allowance: JobAllowance) {
+        self.allowance.set(allowance);
+    }
+
+    pub(in crate::array) fn flow(&self) -> JobFlow {
+        self.flow
+    }
+
+    /// Called when members have come or gone, or the operator resumes jobs.
+    pub(in crate::array) fn try_again(&mut self) {
+        self.refused = false;
+    }
+
+    pub(in crate::array) fn progress(&self, paused: bool) -> JobProgress {
+        let (done, end) = self.plan.progress(self.position);
+        JobProgress {
+            kind: JobKind::Reshape,
+            from: self.from,
+            done,
+            end,
+            differing: 0,
+            written: self.written,
+            located: 0,
+            repaired: 0,
+            ambiguous: 0,
+            unmade: 0,
+            named: 0,
+            retries: false,
+            paused,
+        }
+    }
+
+    /// Chooses the next window. Returns the border's change, and whether the reshape begins.
+    pub(in crate::array) fn hold(&mut self) -> (BorderChange, bool) {
+        assert_eq!(self.stage, Stage::Rest, "one window at a time");
+        let allowed = self.allowance.sectors().unwrap_or(u64::MAX);
+        let most = allowed.clamp(WINDOW_SECTORS_MIN, self.window_sectors_max.max(1));
+        let window = self.plan.window(self.position, most.min(self.window_sectors_max));
+        let window = window.expect("something is left");
+        let written = window.written();
+        self.class = self.allowance.take(written.end - written.start);
+        self.flow.of(self.class).begun_sectors += written.end - written.start;
+        if window.in_place {
+            reached(Mark::ReshapeInPlace);
+        }
+        let held = (window.moved.clone(), window.in_place);
+        self.left = written;
+        self.window = Some(window);
+        self.stage = Stage::Passing;
+        let begins = !std::mem::replace(&mut self.is_begun, true);
+        (BorderChange { position: self.position, held: Some(held) }, begins)
+    }
+
+    /// Notes that all requests from before the window have ended.
+    pub(in crate::array) fn passed(&mut self) {
+        assert_eq!(self.stage, Stage::Passing, "requests were waited for");
+        self.stage = Stage::Passed;
+    }
+
+    pub(in crate::array) fn flush(&mut self) {
+        self.stage = match self.stage {
+            Stage::Passed => Stage::FlushingBefore,
+            Stage::Moving => Stage::FlushingAfter,
+            stage => unreachable!("nothing is flushed at {stage:?}"),
+        };
+    }
+
+    /// Takes the result of the flush. Returns the sectors that must be copied before they move.
+    pub(in crate::array) fn flushed(&mut self, result: Result<(), Fault>) -> Option<Range<u64>> {
+        self.fault = self.fault.or(result.err());
+        let window = self.window.as_ref().expect("a window is flushed");
+        let copied = (window.in_place && result.is_ok()).then(|| window.moved.clone());
+        self.stage = match (self.stage, &copied) {
+            (Stage::FlushingBefore, Some(_)) => Stage::Keeping,
+            (Stage::FlushingBefore, None) => Stage::Moving,
+            (Stage::FlushingAfter, _) => Stage::Flushed,
+            (stage, _) => unreachable!("no flush is out at {stage:?}"),
+        };
+        copied.filter(|_| self.stage == Stage::Keeping)
+    }
+
+    /// Takes the result of the copy.
+    pub(in crate::array) fn kept(&mut self, result: Result<(), Fault>) {
+        assert_eq!(self.stage, Stage::Keeping, "a copy was asked for");
+        self.fault = self.fault.or(result.err());
+        self.stage = Stage::Moving;
+    }
+
+    /// The next piece to move: whole rows of the new shape.
+    pub(in crate::array) fn next_piece(&mut self) -> MovedPiece {
+        let window = self.window.as_ref().expect("a window moves");
+        let start = self.left.start;
+        let end = self.plan.piece_end(start, PIECE_SECTORS).min(self.left.end);
+        self.left.start = end;
+        assert!(self.out.insert(start), "a piece moves once");
+        let moved_end = end.min(window.moved.end).max(start);
+        let is_copied = window.in_place;
+        MovedPiece {
+            start,
+            moved_sectors: moved_end - start,
+            zeroed_sectors: end - moved_end,
+            is_copied,
+        }
+    }
+
+    /// Takes the result of a piece.
+    pub(in crate::array) fn moved(&mut self, start: u64, result: Result<(), Fault>) {
+        assert!(self.out.remove(&start), "the piece was out");
+        self.fault = self.fault.or(result.err());
+    }
+
+    /// Puts the position behind the window into the shape that superblocks record.
+    pub(in crate::array) fn record(&mut self) {
+        assert_eq!(self.stage, Stage::Flushed, "a position counts when it was flushed");
+        let window = self.window.as_ref().expect("a window is recorded");
+        let written = window.written();
+        let position = if self.plan.is_backwards() { window.moved.start } else { written.end };
+        let mut shape = ShapeState::clone(&self.shape);
+        let reshape = shape.reshape.expect("an array in a reshape says so");
+        shape.reshape = Some(Reshape { position_sectors: position, ..reshape });
+        self.shape = Arc::new(shape);
+        self.stage = Stage::Recording;
+    }
+
+    /// The border after the window, which superblocks have.
+    pub(in crate::array) fn release(&mut self) -> BorderChange {
+        assert_eq!(self.stage, Stage::Recording, "superblocks have the window's end");
+        let reshape = self.shape.reshape.expect("an array in a reshape says so");
+        self.position = reshape.position_sectors;
+        self.ends_window();
+        reached(Mark::ReshapeWindow);
+        BorderChange { position: self.position, held: None }
+    }
+
+    /// The border after a window that failed.
+    pub(in crate::array) fn give_up(&mut self) -> BorderChange {
+        assert!(self.out.is_empty(), "no piece is out");
+        self.fault = None;
+        self.refused = true;
+        self.ends_window();
+        reached(Mark::ReshapeFailed);
+        BorderChange { position: self.position, held: None }
+    }
+
+    fn ends_window(&mut self) {
+        let window = self.window.take().expect("a window ends");
+        let Range { start, end } = window.written();
+        self.flow.of(self.class).ended_sectors += end - start;
+        self.written += end - start;
+        self.left = 0..0;
+        self.stage = Stage::Rest;
+    }
+
+    /// Whether another fifth of the way is passed since the last call.
+    pub(in crate::array) fn passes(&mut self) -> bool {
+        let (done, end) = self.plan.progress(self.position);
+        let parts = done * PARTS / end.max(1);
+        let is_news = parts > self.passed && parts < PARTS;
+        self.passed = self.passed.max(parts);
+        is_news
+    }
+
+    /// Notes that the end is reported.
+    pub(in crate::array) fn end(&mut self) -> JobEnd {
+        self.is_ended = true;
+        JobEnd::Completed
+    }
+}

@@ -1,0 +1,248 @@
+//! Changes of the array's shape that superblocks record at once: a reshape begins, ends or turns
+//! round, or a level is taken over. The driver then stops the array and opens it anew: no machine
+//! changes its geometry while it runs.
+//!
+//! ```text
+//!   handle_shape_change ─▶ superblocks have the shape ─▶ Notice::ShapeRecorded ─▶ stop ─▶ open
+//! ```
+//!
+//! Between the record and the stop the array serves as before. That is right, since nothing has
+//! moved at the beginning, everything at the end, and turning round moves nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_geometry::Slot;
+use braid_ondisk::Reshape;
+
+use super::effect::Notice;
+use super::jobs::JobKind;
+use super::machine::Array;
+use super::update::{DataArea, DeviceRole, ShapeState};
+use crate::Instant;
+use crate::ids::MemberId;
+
+/// A change of shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShapeChange {
+    /// A reshape begins, or a level is taken over.
+    Begin {
+        /// The shape for superblocks.
+        shape: ShapeState,
+        /// Spares that get a slot.
+        joins: BTreeMap<MemberId, Slot>,
+        /// Redundancy agrees below this offset of the new shape, in md's unit; `None` for
+        /// everywhere.
+        resync_from: Option<u64>,
+    },
+    /// All is moved: the new shape becomes the only one.
+    Finish {
+        /// The members' data areas in the new shape.
+        areas: Vec<(MemberId, DataArea)>,
+    },
+    /// The reshape goes back from where it is.
+    TurnRound {
+        /// The members' data areas: the new ones become the old ones.
+        areas: Vec<(MemberId, DataArea)>,
+    },
+}
+
+/// Why an array's shape does not change now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeRefusal {
+    /// The array was opened for reading only.
+    #[error("the array is open for reading only")]
+    ReadOnly,
+    /// The array is broken, or stops.
+    #[error("the array takes no writes")]
+    TakesNoWrites,
+    /// Another job must end first.
+    #[error("a {0:?} must end first")]
+    Busy(JobKind),
+    /// Parity logs or a journal name sectors by their place in one shape.
+    #[error("writes are logged")]
+    Logs,
+    /// A lockless bitmap cannot say what is unwritten in two shapes.
+    #[error("the bitmap is lockless")]
+    Lockless,
+    /// There is no reshape, or another one.
+    #[error("no such reshape is under way")]
+    NotUnderWay,
+    /// A window is moving.
+    #[error("a part of the array is being moved")]
+    Moving,
+    /// A change is on its way to the superblocks.
+    #[error("another change of shape is being recorded")]
+    Changing,
+}
+
+/// The change that superblocks get.
+#[derive(Debug, Default)]
+pub(super) struct PendingShape {
+    shape: Option<Arc<ShapeState>>,
+    joins: BTreeMap<MemberId, Slot>,
+    /// Slots that the array keeps: members of others become spares.
+    kept_slots: Option<u16>,
+    resync_from: Option<u64>,
+    is_told: bool,
+}
+
+impl PendingShape {
+    /// Whether a change was asked for.
+    pub(super) fn is_there(&self) -> bool {
+        self.shape.is_some()
+    }
+
+    pub(super) fn shape(&self) -> Option<&Arc<ShapeState>> {
+        self.shape.as_ref()
+    }
+
+    /// The offset below which redundancy agrees, for superblocks.
+    pub(super) fn resync_offset(&self, now: u64) -> u64 {
+        self.resync_from.map_or(now, |from| from.min(now))
+    }
+
+    /// The roles of devices after the change.
+    pub(super) fn roles(&self, mut roles: Vec<DeviceRole>) -> Vec<DeviceRole> {
+        for role in &mut roles {
+            role.slot = match self.joins.get(&role.member) {
+                Some(slot) => Some(*slot),
+                None => role.slot.filter(|slot| self.kept_slots.is_none_or(|kept| slot.0 < kept)),
+            };
+        }
+        roles
+    }
+}
+
+impl Array {
+    /// Whether the array's shape may change now.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn may_change_shape(&self) -> Result<(), ShapeRefusal> {
+        let condition = self.condition;
+        if condition.read_only {
+            return Err(ShapeRefusal::ReadOnly);
+        }
+        if condition.broken || condition.stopping || condition.stopped {
+            return Err(ShapeRefusal::TakesNoWrites);
+        }
+        if self.pending_shape.is_there() {
+            return Err(ShapeRefusal::Changing);
+        }
+        Ok(())
+    }
+
+    /// Whether a reshape or a take-over may begin now.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn may_begin_reshape(&self) -> Result<(), ShapeRefusal> {
+        self.may_change_shape()?;
+        self.may_begin()
+    }
+
+    fn may_begin(&self) -> Result<(), ShapeRefusal> {
+        let busy = if self.reshaper.is_some() {
+            Some(JobKind::Reshape)
+        } else if self.condition.resync_offset != u64::MAX {
+            Some(JobKind::Resync)
+        } else if self.roster.recovering().next().is_some() {
+            Some(JobKind::Recovery)
+        } else if self.roster.replacements().next().is_some() {
+            Some(JobKind::Replace)
+        } else {
+            None
+        };
+        match busy {
+            Some(kind) => Err(ShapeRefusal::Busy(kind)),
+            None if self.consistency.has_logs() => Err(ShapeRefusal::Logs),
+            None if self.consistency.lazy().is_some() => Err(ShapeRefusal::Lockless),
+            None => Ok(()),
+        }
+    }
+
+    /// Has superblocks record a change of shape. [`Notice::ShapeRecorded`] says when they have it.
+    /// The driver has tried the shape on every member's superblock.
+    ///
+    /// # Errors
+    /// The shape cannot change now.
+    pub fn handle_shape_change(
+        &mut self,
+        now: Instant,
+        change: ShapeChange,
+    ) -> Result<(), ShapeRefusal> {
+        self.may_change_shape()?;
+        let pending = match change {
+            ShapeChange::Begin { shape, joins, resync_from } => {
+                self.may_begin()?;
+                let kept_slots = Some(u16::try_from(shape.raid_slots).unwrap_or(u16::MAX));
+                let shape = Some(Arc::new(shape));
+                PendingShape { shape, joins, kept_slots, resync_from, ..PendingShape::default() }
+            }
+            ShapeChange::Finish { areas } => {
+                let reshaper = self.reshaper.as_ref().filter(|one| one.is_over());
+                let reshaper = reshaper.ok_or(ShapeRefusal::NotUnderWay)?;
+                let said = reshaper.shape();
+                let reshape = said.reshape.expect("an array in a reshape says so");
+                let shape = ShapeState {
+                    level: reshape.new_level,
+                    layout: reshape.new_layout,
+                    chunk_sectors: reshape.new_chunk_sectors,
+                    member_size_sectors: said.member_size_sectors,
+                    raid_slots: said.raid_slots,
+                    reshape: None,
+                    data_areas: areas,
+                };
+                let kept_slots = Some(u16::try_from(said.raid_slots).unwrap_or(u16::MAX));
+                let shape = Some(Arc::new(shape));
+                PendingShape { shape, kept_slots, ..PendingShape::default() }
+            }
+            ShapeChange::TurnRound { areas } => {
+                let reshaper = self.reshaper.as_ref().ok_or(ShapeRefusal::NotUnderWay)?;
+                if reshaper.is_moving() {
+                    return Err(ShapeRefusal::Moving);
+                }
+                let shape = turned_round(reshaper.shape(), areas);
+                PendingShape { shape: Some(Arc::new(shape)), ..PendingShape::default() }
+            }
+        };
+        self.pending_shape = pending;
+        self.out.change();
+        self.step(now);
+        Ok(())
+    }
+
+    /// Called when an update of superblocks is durable.
+    pub(super) fn tell_shape(&mut self) {
+        let is_recorded = self.tells_all();
+        let pending = &mut self.pending_shape;
+        if pending.is_there() && is_recorded && !pending.is_told {
+            pending.is_told = true;
+            self.out.notice(Notice::ShapeRecorded);
+        }
+    }
+}
+
+/// The shape of a reshape that goes back.
+fn turned_round(said: &ShapeState, data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
+    let reshape = said.reshape.expect("an array in a reshape says so");
+    let slots = i64::from(said.raid_slots) - i64::from(reshape.delta_disks);
+    ShapeState {
+        level: reshape.new_level,
+        layout: reshape.new_layout,
+        chunk_sectors: reshape.new_chunk_sectors,
+        member_size_sectors: said.member_size_sectors,
+        raid_slots: u32::try_from(slots).expect("assembly made the old shape's geometry"),
+        reshape: Some(Reshape {
+            position_sectors: reshape.position_sectors,
+            delta_disks: -reshape.delta_disks,
+            new_level: said.level,
+            new_layout: said.layout,
+            new_chunk_sectors: said.chunk_sectors,
+            new_data_offset_sectors: None,
+            backwards: !reshape.backwards,
+        }),
+        data_areas,
+    }
+}

@@ -1,0 +1,23 @@
+//! Reshape: an array that changes its shape while it serves.
+//!
+//! ```text
+//!   array sectors   [ new shape ....... | window | old shape ............ ]
+//!   shards          those of the new shape       those of the old shape
+//! ```
+//!
+//! During a reshape an array has two geometries, and shards for each. [`Border`] decides which
+//! requests may begin, [`crate::request::Regions`] which shard serves a sector, [`ReshapePlan`] how
+//! many sectors may move at once. The array's machine ([`crate::array`], `reshape`) has the order:
+//! hold the window's writers, flush, move, flush, record the position, release. The driver moves
+//! sectors as a client would: it reads them from the old shape's shards, and writes them to those
+//! of the new shape. So reads of lost members, parity and losses are handled where they always are.
+//!
+//! A reshape begins and ends when the array is opened: superblocks say what it is then.
+
+mod border;
+mod plan;
+mod wish;
+
+pub use border::{Border, BorderTicket};
+pub use plan::{ReshapeFault, ReshapePlan, ReshapeWindow};
+pub use wish::{ShapeMember, ShapeProposal, ShapeWish, WishError, propose};

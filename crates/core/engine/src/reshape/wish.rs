@@ -1,0 +1,398 @@
+//! From the shape that an operator wants to the change of superblocks that leads there.
+//!
+//! ```text
+//!   more members, other chunk, other layout   a reshape: data moves; see `plan`
+//!   5 to 6, 6 to 5, 4 to 5, 5 to 4, 1 to 5    a take-over: only superblocks change
+//!   larger members                            superblocks change, and the new part is synced
+//! ```
+//!
+//! In a reshape the data of each member also moves towards the start of its device, if there is room
+//! between the metadata and the data. Then windows overwrite nothing that is still needed.
+//!
+//! A take-over keeps every byte: a RAID-6 with one of md's `*_6` layouts is a RAID-5 whose last
+//! member holds Q. A RAID-5 of two members is a RAID-1.
+//!
+//! Sources: md's take-overs are those of `raid5_takeover` and `raid6_takeover` in Linux 6.12, its
+//! limits of data offsets those of `super_1_allow_new_offset`.
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{Geometry, GeometryError, Level, Shape, Slot, parse_layout};
+use braid_ondisk::{Reshape, Superblock, Version};
+
+use super::plan::ReshapePlan;
+use crate::array::{DataArea, ShapeChange, ShapeState};
+use crate::ids::MemberId;
+
+/// Sectors after a superblock that md keeps free of data: 36 KiB.
+const AFTER_SUPERBLOCK_SECTORS: u64 = 72;
+/// The most sectors by which data moves. A larger gap makes no reshape faster.
+const GAP_SECTORS_MAX: u64 = 64 << 11;
+/// RAID-5's layout numbers plus this are RAID-6's `*_6` layouts, with Q on the last member.
+const Q_LAST: u32 = 16;
+/// md's largest chunk for a RAID-1 that becomes a RAID-5: 64 KiB.
+const TAKEN_OVER_CHUNK_SECTORS: u32 = 128;
+
+/// The shape that an operator wants. A part without a value stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShapeWish {
+    /// The level.
+    pub level: Option<Level>,
+    /// md's number of the layout.
+    pub layout: Option<u32>,
+    /// Sectors per chunk.
+    pub chunk_sectors: Option<u32>,
+    /// The number of slots.
+    pub slots: Option<u16>,
+    /// Sectors to use of each member; `u64::MAX` for as many as all have.
+    pub member_size_sectors: Option<u64>,
+}
+
+/// A member of the array, or a spare.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeMember<'a> {
+    /// The member's name.
+    pub id: MemberId,
+    /// Its slot; `None` for a spare.
+    pub slot: Option<Slot>,
+    /// Its superblock.
+    pub superblock: &'a Superblock,
+    /// Size of its device.
+    pub device_bytes: u64,
+}
+
+/// How the array gets the wanted shape.
+#[derive(Clone, Debug)]
+pub struct ShapeProposal {
+    /// The old shape.
+    pub before: Shape,
+    /// The new shape.
+    pub after: Shape,
+    /// The change for superblocks.
+    pub change: ShapeChange,
+    /// The data that moves; `None` for a change of superblocks only.
+    pub plan: Option<ReshapePlan>,
+    /// Spares that get slots, now or by a recovery.
+    pub spares_used: usize,
+}
+
+/// Why an array does not get the wanted shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WishError {
+    /// The array has this shape.
+    #[error("the array has this shape already")]
+    NoChange,
+    /// No such change of level exists, here or in md.
+    #[error("{from} does not become {to} with this layout and number of members")]
+    Level {
+        /// The level of the array.
+        from: Level,
+        /// The wanted level.
+        to: Level,
+    },
+    /// A change of level comes by itself.
+    #[error("a level changes by itself: first the level, then the rest")]
+    TwoAtOnce,
+    /// The wanted shape is no shape.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// Only arrays with parity move data.
+    #[error("the data of {0} is not moved")]
+    Family(Level),
+    /// Spares are missing.
+    #[error("{needed} more members are needed, and {there} are spare")]
+    TooFewSpares {
+        /// Slots to fill.
+        needed: usize,
+        /// Spares of the array.
+        there: usize,
+    },
+    /// The new shape holds less than the old one.
+    #[error("the new shape holds {after} sectors, the array {before}")]
+    Smaller {
+        /// Sectors of the array now.
+        before: u64,
+        /// Sectors of the new shape.
+        after: u64,
+    },
+    /// The device of a member has no room to move data, and no copy can be kept.
+    #[error("{needed} sectors are needed before each member's data, and {there} are free")]
+    NoRoom {
+        /// Sectors by which data must move.
+        needed: u64,
+        /// The fewest free sectors before a member's data.
+        there: u64,
+    },
+    /// Members are not larger than the part that is used.
+    #[error("members have room for {fits} sectors, and {wanted} are wanted")]
+    MemberSize {
+        /// Sectors wanted of each member.
+        wanted: u64,
+        /// Sectors that every member has.
+        fits: u64,
+    },
+    /// The metadata version stands in the way.
+    #[error("superblocks of version {0} cannot say this")]
+    Version(Version),
+    /// A slot has no member.
+    #[error("a slot has no member")]
+    Degraded,
+}
+
+/// The way to the wanted shape. `bitmap_sectors` is the length of each member's bitmap.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn propose(
+    members: &[ShapeMember<'_>],
+    bitmap_sectors: u64,
+    wish: &ShapeWish,
+) -> Result<ShapeProposal, WishError> {
+    let asker = Proposer::new(members, bitmap_sectors, wish);
+    let is_level = wish.level.is_some_and(|level| level != asker.before.level);
+    let is_size = wish.member_size_sectors.is_some();
+    let is_shape = asker.wanted_shape() != asker.before;
+    match (is_level, is_size, is_shape) {
+        (true, true, _) | (false, true, true) => Err(WishError::TwoAtOnce),
+        (true, false, _) => asker.take_over(),
+        (false, true, false) => asker.resize(),
+        (false, false, true) => asker.reshape(),
+        (false, false, false) => Err(WishError::NoChange),
+    }
+}
+
+struct Proposer<'a> {
+    members: &'a [ShapeMember<'a>],
+    bitmap_sectors: u64,
+    wish: ShapeWish,
+    newest: &'a Superblock,
+    before: Shape,
+}
+
+impl<'a> Proposer<'a> {
+    fn new(members: &'a [ShapeMember<'a>], bitmap_sectors: u64, wish: &ShapeWish) -> Self {
+        let newest = members.iter().filter(|one| one.slot.is_some()).map(|one| one.superblock);
+        let newest = newest.max_by_key(|one| one.state.events).expect("an array has a member");
+        let array = &newest.array;
+        let slots = u16::try_from(array.raid_slots).expect("assembly made the geometry");
+        let before = Shape::uniform(
+            array.level,
+            array.layout,
+            array.chunk_sectors,
+            slots,
+            array.member_size_sectors,
+        );
+        Self { members, bitmap_sectors, wish: *wish, newest, before }
+    }
+
+    fn seated(&self) -> impl Iterator<Item = &'a ShapeMember<'a>> {
+        self.members.iter().filter(|one| one.slot.is_some())
+    }
+
+    fn spares(&self) -> Vec<&'a ShapeMember<'a>> {
+        self.members.iter().filter(|one| one.slot.is_none()).collect()
+    }
+
+    fn wanted_shape(&self) -> Shape {
+        let ShapeWish { layout, chunk_sectors, slots, .. } = self.wish;
+        let Shape { level, .. } = self.before;
+        Shape::uniform(
+            level,
+            layout.unwrap_or(self.before.layout),
+            chunk_sectors.unwrap_or(self.before.chunk_sectors),
+            slots.unwrap_or(self.before.slots),
+            self.newest.array.member_size_sectors,
+        )
+    }
+
+    /// The proposal to say another shape, without moving data.
+    fn say(&self, after: Shape, spares_used: usize, resync_from: Option<u64>) -> ShapeProposal {
+        let shape = ShapeState {
+            level: after.level,
+            layout: after.layout,
+            chunk_sectors: after.chunk_sectors,
+            member_size_sectors: after.member_sectors.first().copied().unwrap_or(0),
+            raid_slots: u32::from(after.slots),
+            reshape: None,
+            data_areas: Vec::new(),
+        };
+        let joins = BTreeMap::new();
+        let before = self.before.clone();
+        let change = ShapeChange::Begin { shape, joins, resync_from };
+        ShapeProposal { before, after, change, plan: None, spares_used }
+    }
+
+    /// Another level on the same bytes.
+    fn take_over(&self) -> Result<ShapeProposal, WishError> {
+        let from = &self.before;
+        let to = self.wish.level.expect("a level is wanted");
+        let parity_last = parse_layout(Level::Raid5, "parity-last").expect("md has it");
+        let left_symmetric = parse_layout(Level::Raid5, "left-symmetric").expect("md has it");
+        let sectors = self.newest.array.member_size_sectors;
+        let is_alone = self.wish.chunk_sectors.is_none() && self.wish.layout.is_none();
+        let (layout, chunk_sectors, slots) = match (from.level, to) {
+            (Level::Raid5, Level::Raid6) => {
+                (from.layout | Q_LAST, from.chunk_sectors, from.slots + 1)
+            }
+            (Level::Raid4, Level::Raid6) => {
+                (parity_last | Q_LAST, from.chunk_sectors, from.slots + 1)
+            }
+            (Level::Raid6, Level::Raid5)
+                if from.layout & !Q_LAST <= parity_last && from.layout & Q_LAST != 0 =>
+            {
+                (from.layout & !Q_LAST, from.chunk_sectors, from.slots - 1)
+            }
+            (Level::Raid4, Level::Raid5) => (parity_last, from.chunk_sectors, from.slots),
+            (Level::Raid5, Level::Raid4) if from.layout == parity_last => {
+                (0, from.chunk_sectors, from.slots)
+            }
+            (Level::Raid1, Level::Raid5) if from.slots == 2 => {
+                let chunk = TAKEN_OVER_CHUNK_SECTORS.min(1 << sectors.trailing_zeros().min(31));
+                (left_symmetric, chunk, 2)
+            }
+            (Level::Raid5, Level::Raid1) if from.slots == 2 => (0, 0, 2),
+            (from, to) => return Err(WishError::Level { from, to }),
+        };
+        if !is_alone || self.wish.slots.is_some_and(|wanted| wanted != slots) {
+            return Err(WishError::TwoAtOnce);
+        }
+        let after = Shape::uniform(to, layout, chunk_sectors, slots, sectors);
+        Geometry::new(&after)?;
+        let new_slots = usize::from(slots.saturating_sub(from.slots));
+        let there = self.spares().len();
+        if there < new_slots {
+            return Err(WishError::TooFewSpares { needed: new_slots, there });
+        }
+        if slots < from.slots && self.seated().count() < usize::from(from.slots) {
+            return Err(WishError::Degraded);
+        }
+        Ok(self.say(after, new_slots, None))
+    }
+
+    /// More sectors of each member.
+    fn resize(&self) -> Result<ShapeProposal, WishError> {
+        let version = self.newest.version;
+        if !matches!(version, Version::V1_1 | Version::V1_2) {
+            return Err(WishError::Version(version));
+        }
+        let unit = u64::from(self.before.chunk_sectors).max(TAKEN_OVER_CHUNK_SECTORS.into());
+        let room = |one: &ShapeMember<'_>| {
+            let sectors = one.device_bytes / braid_geometry::SECTOR_BYTES;
+            sectors.saturating_sub(one.superblock.device.data_offset_sectors)
+        };
+        let fits = self.members.iter().map(room).min().unwrap_or(0);
+        let fits = fits - fits % unit;
+        let wanted = self.wish.member_size_sectors.expect("a size is wanted");
+        let size = if wanted == u64::MAX { fits } else { wanted - wanted % unit };
+        let used = self.newest.array.member_size_sectors;
+        if size == used {
+            return Err(WishError::NoChange);
+        }
+        if size < used {
+            let of = |sectors| {
+                let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
+                Geometry::new(&Shape::uniform(level, layout, chunk_sectors, slots, sectors))
+            };
+            let (before, after) =
+                (of(used)?.capacity_sectors(), of(size.max(1))?.capacity_sectors());
+            return Err(WishError::Smaller { before, after });
+        }
+        if size > fits {
+            return Err(WishError::MemberSize { wanted: size, fits });
+        }
+        let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
+        let after = Shape::uniform(level, layout, chunk_sectors, slots, size);
+        let geometry = Geometry::new(&after)?;
+        let old = Geometry::new(&self.before)?;
+        // md's unit of resync: sectors of each member, on RAID-10 of the array.
+        let resync_from = match level {
+            Level::Raid10 => old.capacity_sectors(),
+            _ => used,
+        };
+        assert!(geometry.capacity_sectors() > old.capacity_sectors(), "larger members hold more");
+        let mut proposal = self.say(after, 0, Some(resync_from));
+        if let ShapeChange::Begin { shape, .. } = &mut proposal.change {
+            let area = |one: &ShapeMember<'_>| DataArea {
+                offset_sectors: one.superblock.device.data_offset_sectors,
+                size_sectors: room(one),
+                new_offset_sectors: None,
+            };
+            shape.data_areas = self.members.iter().map(|one| (one.id, area(one))).collect();
+        }
+        Ok(proposal)
+    }
+
+    /// Another shape whose data moves.
+    fn reshape(&self) -> Result<ShapeProposal, WishError> {
+        let (before, after) = (self.before.clone(), self.wanted_shape());
+        let old = Geometry::new(&before)?;
+        let new = Geometry::new(&after)?;
+        let is_stripe = |geometry: &Geometry| matches!(geometry, Geometry::Stripe(_));
+        if !is_stripe(&old) || !is_stripe(&new) {
+            return Err(WishError::Family(before.level));
+        }
+        let (before_sectors, after_sectors) = (old.capacity_sectors(), new.capacity_sectors());
+        if after_sectors < before_sectors {
+            return Err(WishError::Smaller { before: before_sectors, after: after_sectors });
+        }
+        let needed = usize::from(after.slots.saturating_sub(before.slots));
+        let spares = self.spares();
+        if spares.len() < needed {
+            return Err(WishError::TooFewSpares { needed, there: spares.len() });
+        }
+        let joining: Vec<_> = spares.into_iter().take(needed).collect();
+        let slots = (before.slots..).map(Slot);
+        let joins: BTreeMap<MemberId, Slot> = joining.iter().map(|one| one.id).zip(slots).collect();
+        let unmoved = ReshapePlan::new((&old, &new), 0, false);
+        let unmoved = unmoved.map_err(|_| WishError::Family(before.level))?;
+        let step = unmoved.gap_of_unit();
+        let room = self.seated().map(|one| self.free_before(one)).min().unwrap_or(0);
+        let gap = room.min(GAP_SECTORS_MAX.max(step)) / step * step;
+        if gap == 0 {
+            return Err(WishError::NoRoom { needed: step, there: room });
+        }
+        let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), false);
+        let plan = plan.map_err(|_| WishError::Family(before.level))?;
+        let area = |one: &ShapeMember<'_>| {
+            let device = &one.superblock.device;
+            let moves = one.slot.is_some() || self.free_before(one) >= gap;
+            let new_offset_sectors = moves.then(|| device.data_offset_sectors - gap);
+            DataArea {
+                offset_sectors: device.data_offset_sectors,
+                size_sectors: device.data_size_sectors,
+                new_offset_sectors,
+            }
+        };
+        let in_shape = self.seated().chain(joining);
+        let data_areas = in_shape.map(|one| (one.id, area(one))).collect();
+        let shape = ShapeState {
+            level: before.level,
+            layout: before.layout,
+            chunk_sectors: before.chunk_sectors,
+            member_size_sectors: self.newest.array.member_size_sectors,
+            raid_slots: u32::from(after.slots),
+            reshape: Some(Reshape {
+                position_sectors: plan.first(),
+                delta_disks: i32::from(after.slots) - i32::from(before.slots),
+                new_level: after.level,
+                new_layout: after.layout,
+                new_chunk_sectors: after.chunk_sectors,
+                new_data_offset_sectors: None,
+                backwards: false,
+            }),
+            data_areas,
+        };
+        let change = ShapeChange::Begin { shape, joins, resync_from: None };
+        Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used: needed })
+    }
+
+    /// Free sectors before a member's data, behind all metadata.
+    fn free_before(&self, one: &ShapeMember<'_>) -> u64 {
+        let superblock = one.superblock;
+        let data = superblock.device.data_offset_sectors;
+        let start = superblock.device.super_offset_sectors;
+        let after_superblock = if start < data { start + AFTER_SUPERBLOCK_SECTORS } else { 0 };
+        let free_from = superblock.first_free_sector(self.bitmap_sectors).max(after_superblock);
+        data.saturating_sub(free_from)
+    }
+}

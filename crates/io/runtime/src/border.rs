@@ -1,0 +1,107 @@
+//! The border between the two shapes of a reshape, for requests from many threads: admits requests,
+//! keeps those that must wait, and tells when earlier ones have ended.
+//!
+//! Place in the flow: next to [`crate::write_admission`]. The engine's [`Border`] decides. Only an
+//! array that was opened in a reshape has this file's gate; others never ask.
+//!
+//! ```text
+//!   issue ─▶ enter ─┬─ admitted: the split of the moment, and a ticket until the answer
+//!                   └─ held: kept here ◀── the array moves the border: all kept requests begin
+//! ```
+
+use std::collections::VecDeque;
+
+use braid_engine::array::BorderChange;
+use braid_engine::request::{Operation, Regions, Request, Split};
+use braid_engine::reshape::{Border, BorderTicket};
+use braid_ring::Payload;
+
+use crate::requests::Resumption;
+use crate::sync::Mutex;
+
+/// A request in whole sectors, with what belongs to it.
+pub(crate) struct HeldRequest {
+    pub(crate) request: Request,
+    pub(crate) payload: Option<Payload>,
+    pub(crate) completion: Resumption,
+}
+
+/// A request that may begin.
+pub(crate) struct AdmittedRequest {
+    pub(crate) held: HeldRequest,
+    pub(crate) pieces: Split,
+    pub(crate) ticket: BorderTicket,
+}
+
+pub(crate) struct BorderGate {
+    state: Mutex<State>,
+}
+
+struct State {
+    border: Border,
+    regions: Regions,
+    waiting: VecDeque<HeldRequest>,
+}
+
+impl State {
+    #[allow(clippy::result_large_err, reason = "a request comes back whole to be kept")]
+    fn admit(&mut self, held: HeldRequest) -> Result<AdmittedRequest, HeldRequest> {
+        let Request { start, sectors, operation, .. } = held.request;
+        let range = start.0..start.0 + sectors;
+        match self.border.enter(range, operation != Operation::Read) {
+            Some(ticket) => {
+                let pieces = self.regions.split(&held.request);
+                Ok(AdmittedRequest { held, pieces, ticket })
+            }
+            None => Err(held),
+        }
+    }
+}
+
+impl BorderGate {
+    pub(crate) fn new(regions: Regions) -> Self {
+        let (border, waiting) = Default::default();
+        Self { state: Mutex::new(State { border, regions, waiting }) }
+    }
+
+    /// Admits a request; `None` if the gate keeps it.
+    pub(crate) fn enter(&self, request: HeldRequest) -> Option<AdmittedRequest> {
+        let mut state = self.state.lock().expect("counting does not panic");
+        match state.admit(request) {
+            Ok(admitted) => Some(admitted),
+            Err(held) => {
+                state.waiting.push_back(held);
+                None
+            }
+        }
+    }
+
+    /// Ends an admitted request. True if the array waited for it, as the last one.
+    pub(crate) fn leave(&self, ticket: BorderTicket) -> bool {
+        self.state.lock().expect("counting does not panic").border.leave(ticket)
+    }
+
+    /// The distribution of requests that go to one shape only.
+    pub(crate) fn on_side(&self, is_after: bool) -> Regions {
+        self.state.lock().expect("looking does not panic").regions.on_side(is_after)
+    }
+
+    /// Moves the border. Returns the requests that begin now, and whether none from before a window
+    /// that moves next is left.
+    pub(crate) fn turn(&self, change: BorderChange) -> (Vec<AdmittedRequest>, bool) {
+        let mut state = self.state.lock().expect("counting does not panic");
+        let state = &mut *state;
+        state.regions = state.regions.with_border(change.position);
+        state.border.release();
+        let waiting = std::mem::take(&mut state.waiting);
+        let admitted = waiting
+            .into_iter()
+            .map(|held| state.admit(held).unwrap_or_else(|_| unreachable!("nothing is held now")));
+        let admitted = admitted.collect();
+        let is_passed = change.held.is_some_and(|(sectors, with_reads)| {
+            state.border.hold(sectors, with_reads);
+            state.border.is_passed()
+        });
+        (admitted, is_passed)
+    }
+}

@@ -1,0 +1,167 @@
+//! Changes of shape, as the operator asks for them: proposals, and the steps that need superblocks.
+//!
+//! Place in the flow: above the volume. The engine proposes and records a change
+//! ([`braid_engine::reshape`], [`ShapeChange`]); [`Volume::reopen`] goes on with it. While a reshape
+//! moves data, the machines need nothing from here.
+//!
+//! ```text
+//!   propose ─▶ begin ─▶ Notice::ShapeRecorded ─▶ reopen ─▶ data moves ─▶ JobEnded ─▶ finish
+//!                          ▲                                   │                        │
+//!                          └───────────── turn round ◀─────────┘      ShapeRecorded ◀───┘
+//! ```
+
+use braid_engine::array::{Array, DataArea, MemberId, ShapeChange, ShapeRefusal};
+use braid_engine::reshape::{ShapeMember, ShapeProposal, ShapeWish, WishError, propose};
+use braid_ondisk::{Superblock, SuperblockError};
+
+use crate::events::{ArrayEvent, Machine};
+use crate::sync::mpsc::channel;
+use crate::volume::Volume;
+
+/// Why an array's shape does not change.
+#[derive(Debug, thiserror::Error)]
+pub enum ReshapeError {
+    /// There is no way to the wanted shape.
+    #[error(transparent)]
+    Wish(#[from] WishError),
+    /// The array cannot change now.
+    #[error(transparent)]
+    Refused(#[from] ShapeRefusal),
+    /// A member's superblock cannot say the shape.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The array has been stopped.
+    #[error("the array was stopped")]
+    Stopped,
+}
+
+/// A member's name, superblock and device size.
+type KnownMember = (MemberId, Superblock, u64);
+
+impl Volume {
+    /// How the array would get the wanted shape. `joining` are superblocks and sizes of devices that
+    /// would be added before. Nothing changes.
+    ///
+    /// # Errors
+    /// There is no way, or not now.
+    pub fn propose_shape(
+        &self,
+        wish: &ShapeWish,
+        joining: &[(Superblock, u64)],
+    ) -> Result<ShapeProposal, ReshapeError> {
+        self.look(Array::may_begin_reshape)?;
+        let mut known = self.known_members();
+        let next = known.iter().map(|(id, ..)| id.0 + 1).max().unwrap_or(0);
+        let joining = (next..).map(MemberId).zip(joining);
+        known.extend(joining.map(|(id, (superblock, bytes))| (id, superblock.clone(), *bytes)));
+        Ok(self.proposal(wish, &known)?)
+    }
+
+    /// Begins to change the array's shape. [`crate::Notice::ShapeRecorded`] says when
+    /// [`Self::reopen`] is due.
+    ///
+    /// # Errors
+    /// There is no way, or not now. Nothing has changed then.
+    pub fn begin_reshape(&self, wish: &ShapeWish) -> Result<ShapeProposal, ReshapeError> {
+        let known = self.known_members();
+        let proposal = self.proposal(wish, &known)?;
+        self.change_shape(proposal.change.clone())?;
+        Ok(proposal)
+    }
+
+    /// Makes the new shape the only one, when all data has moved. As [`Self::begin_reshape`].
+    ///
+    /// # Errors
+    /// Not all data has moved, or the array takes no changes.
+    pub fn finish_reshape(&self) -> Result<(), ReshapeError> {
+        let areas = self.areas(|before, after, end| DataArea {
+            offset_sectors: after,
+            size_sectors: end.saturating_sub(after),
+            new_offset_sectors: before.and(None),
+        });
+        self.change_shape(ShapeChange::Finish { areas })
+    }
+
+    /// Lets the reshape go back to the old shape from where it is. As [`Self::begin_reshape`].
+    ///
+    /// # Errors
+    /// No reshape is under way, or a window is moving: pause the reshape and try again.
+    pub fn turn_reshape_round(&self) -> Result<(), ReshapeError> {
+        let areas = self.areas(|before, after, end| DataArea {
+            offset_sectors: after,
+            size_sectors: end.saturating_sub(after),
+            new_offset_sectors: before,
+        });
+        self.change_shape(ShapeChange::TurnRound { areas })
+    }
+
+    /// The members' data areas, made of the start in the old shape if it differs, the start in the
+    /// new shape, and the end.
+    fn areas(&self, of: impl Fn(Option<u64>, u64, u64) -> DataArea) -> Vec<(MemberId, DataArea)> {
+        let known = self.known_members();
+        let areas = known.iter().map(|(id, superblock, _)| {
+            let device = &superblock.device;
+            let old = device.data_offset_sectors;
+            let moved = superblock.reshape.and_then(|one| one.new_data_offset_sectors);
+            let end = old.saturating_add(device.data_size_sectors);
+            (*id, of(moved.map(|_| old), moved.unwrap_or(old), end))
+        });
+        areas.collect()
+    }
+
+    fn proposal(
+        &self,
+        wish: &ShapeWish,
+        known: &[KnownMember],
+    ) -> Result<ShapeProposal, WishError> {
+        let view = self.view();
+        let slots = &view.of_all_members().slots;
+        let slot_of = |id: MemberId| {
+            let mut found = (0..).map(braid_geometry::Slot).zip(slots);
+            found
+                .find(|(_, one)| one.as_ref().is_some_and(|one| one.id == id))
+                .map(|(slot, _)| slot)
+        };
+        let members: Vec<_> = known
+            .iter()
+            .map(|(id, superblock, device_bytes)| ShapeMember {
+                id: *id,
+                slot: slot_of(*id),
+                superblock,
+                device_bytes: *device_bytes,
+            })
+            .collect();
+        let bitmap_sectors = self.look(Array::bitmap_sectors);
+        propose(&members, bitmap_sectors, wish)
+    }
+
+    /// The members of the array that have a superblock of it, spares included.
+    fn known_members(&self) -> Vec<KnownMember> {
+        let is_in: Vec<MemberId> = self.look(Array::members);
+        let core = self.core();
+        let members = core.members.load();
+        let members = members.iter().filter(|member| is_in.contains(&member.id()));
+        let members = members.filter(|member| !member.is_bitmap_file());
+        members
+            .map(|member| (member.id(), member.superblock(), member.device.size_bytes()))
+            .collect()
+    }
+
+    /// Tries the change on every superblock, and has the array record it.
+    fn change_shape(&self, change: ShapeChange) -> Result<(), ReshapeError> {
+        if let ShapeChange::Begin { shape, .. } = &change {
+            for (id, superblock, bytes) in self.known_members() {
+                superblock.with_shape(&shape.of_member(id, &superblock), bytes)?;
+            }
+        }
+        let core = self.core();
+        let (sender, receiver) = channel();
+        core.array.push(ArrayEvent::Shape(change, sender));
+        core.drive(Machine::Array);
+        Ok(receiver.recv().map_err(|_| ReshapeError::Stopped)??)
+    }
+
+    fn look<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
+        self.core().look(look)
+    }
+}

@@ -1,0 +1,189 @@
+//! Changes of shape over memory members, while clients read and write: more members, other chunks
+//! and layouts, back again, and take-overs.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::client::{Random, read, write};
+use crate::kit::{Array, probed};
+use braid_engine::reshape::ShapeWish;
+use braid_geometry::Level;
+use braid_runtime::{
+    JobEnd, JobKind, JobRequest, Notice, OpenError, OpenMember, Options, Reassembled,
+    StoppedMember, Volume,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running array, and what it reports.
+struct Running {
+    volume: Arc<Volume>,
+    notices: Receiver<Notice>,
+    sender: Sender<Notice>,
+}
+
+impl Running {
+    fn open(array: &Array) -> Self {
+        Self::open_with(array, &Options { clean_delay_ms: 20, ..Options::default() })
+    }
+
+    fn open_with(array: &Array, options: &Options) -> Self {
+        let (sender, notices) = channel();
+        let watch = Mutex::new(sender.clone());
+        let tell = move |notice| {
+            let _over = watch.lock().expect("unpoisoned").send(notice);
+        };
+        let volume = array.open_with(options, tell).expect("it opens");
+        Self { volume: Arc::new(volume), notices, sender }
+    }
+
+    /// Waits for a notice that fits.
+    fn hear(&self, fits: impl Fn(&Notice) -> bool) -> Notice {
+        loop {
+            let notice = self.notices.recv_timeout(PATIENCE).expect("the notice comes");
+            assert!(!matches!(notice, Notice::Broken { .. }), "{notice:?}");
+            if fits(&notice) {
+                return notice;
+            }
+        }
+    }
+
+    fn reopen(&self) {
+        self.hear(|notice| matches!(notice, Notice::ShapeRecorded));
+        let watch = Mutex::new(self.sender.clone());
+        let tell = move |notice| {
+            let _over = watch.lock().expect("unpoisoned").send(notice);
+        };
+        let is_open = self.volume.reopen::<OpenError>(tell, |members| Ok(again(members)));
+        assert!(is_open.expect("it opens"));
+    }
+
+    fn await_end(&self, kind: JobKind) {
+        let is_it = |notice: &Notice| match notice {
+            Notice::JobEnded { progress, end } if progress.kind == kind => {
+                assert_eq!(*end, JobEnd::Completed, "{progress:?}");
+                true
+            }
+            _ => false,
+        };
+        self.hear(is_it);
+    }
+
+    fn await_reshape(&self) {
+        self.await_end(JobKind::Reshape);
+        self.volume.finish_reshape().expect("all has moved");
+        self.reopen();
+    }
+
+    /// Compares parity and data of the whole array.
+    fn check(&self) {
+        self.volume.request_job(JobRequest::Check);
+        let ended = self.hear(|notice| {
+            matches!(notice, Notice::JobEnded { progress, .. } if progress.kind == JobKind::Check)
+        });
+        let Notice::JobEnded { progress, end } = ended else { unreachable!("just seen") };
+        assert_eq!((progress.differing, end), (0, JobEnd::Completed), "{progress:?}");
+    }
+}
+
+fn again(members: Vec<StoppedMember>) -> Reassembled {
+    let probed: Vec<_> =
+        (0..).zip(&members).map(|(index, member)| probed(index, &*member.device)).collect();
+    let assembly = braid_assembly::assemble(&probed, &braid_assembly::Options::default());
+    let opened = members.into_iter().zip(&probed).map(|(member, probed)| {
+        let superblock = probed.probe.newest().expect("a member").clone();
+        Some(OpenMember { device: Box::new(member.device), superblock })
+    });
+    Reassembled { array: assembly.array.expect("it can run"), members: opened.collect() }
+}
+
+fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    (0..length / 8).flat_map(|_| random.below(u64::MAX).to_le_bytes()).collect()
+}
+
+/// Writes and reads at random, in areas of each thread's own, until `act` has ended. Returns the
+/// content.
+fn while_written(volume: &Arc<Volume>, model: Vec<u8>, act: impl FnOnce()) -> Vec<u8> {
+    const THREADS: usize = 3;
+    let (area, done) = (model.len() / THREADS, std::sync::atomic::AtomicBool::new(false));
+    let model = Mutex::new(model);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (model, done) = (&model, &done);
+            let volume = Arc::clone(volume);
+            scope.spawn(move || {
+                let start = thread * area;
+                let mut own = model.lock().expect("unpoisoned")[start..start + area].to_vec();
+                let mut random = Random(thread as u64 + 7);
+                let mut rounds = 0;
+                while !done.load(std::sync::atomic::Ordering::SeqCst) || rounds < 20 {
+                    rounds += 1;
+                    let length = 1 + below(&mut random, area.min(90_000));
+                    let at = below(&mut random, area - length + 1);
+                    let offset = (start + at) as u64;
+                    if random.below(2) == 0 {
+                        let found = read(&volume, offset, length);
+                        assert!(found == own[at..at + length], "thread {thread} round {rounds}");
+                        continue;
+                    }
+                    let fill = u8::try_from(random.below(256)).expect("a byte");
+                    own[at..at + length].fill(fill);
+                    write(&volume, offset, &own[at..at + length], random.below(8) == 0);
+                }
+                model.lock().expect("unpoisoned")[start..start + area].copy_from_slice(&own);
+            });
+        }
+        act();
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    model.into_inner().expect("unpoisoned")
+}
+
+fn below(random: &mut Random, limit: usize) -> usize {
+    usize::try_from(random.below(limit as u64)).expect("small")
+}
+
+/// An array with content.
+fn filled(array: &Array) -> (Running, Vec<u8>) {
+    let running = Running::open(array);
+    let size = usize::try_from(running.volume.size_bytes()).expect("small");
+    let content = pattern(5, size);
+    write(&running.volume, 0, &content, false);
+    (running, content)
+}
+
+fn more(slots: u16) -> ShapeWish {
+    ShapeWish { slots: Some(slots), ..ShapeWish::default() }
+}
+
+#[test]
+fn an_array_grows_by_members_while_it_is_written() {
+    for (level, slots, spares, chunk) in [
+        (Level::Raid5, 3, 1, 8),
+        (Level::Raid5, 4, 2, 128),
+        (Level::Raid4, 3, 2, 16),
+        (Level::Raid6, 4, 3, 32),
+    ] {
+        let array = Array::with_spares(level, (slots, spares), chunk);
+        let (running, content) = filled(&array);
+        let before = running.volume.size_bytes();
+        let content = while_written(&running.volume, content, || {
+            running.volume.begin_reshape(&more(slots + spares)).expect("it may");
+            running.reopen();
+            assert_eq!(running.volume.size_bytes(), before, "until all has moved");
+            running.await_reshape();
+        });
+        let data = |slots: u16| u64::from(slots - if level == Level::Raid6 { 2 } else { 1 });
+        let grown = before / data(slots) * data(slots + spares);
+        assert_eq!(running.volume.size_bytes(), grown);
+        assert!(read(&running.volume, 0, content.len()) == content, "{level}");
+        let new = read(&running.volume, before, usize::try_from(grown - before).expect("small"));
+        assert!(new.iter().all(|byte| *byte == 0), "the new part is zeroes, as md makes it");
+        running.check();
+        assert!(running.volume.stop().clean);
+        let running = Running::open(&array);
+        assert!(read(&running.volume, 0, content.len()) == content, "{level}");
+    }
+}
