@@ -177,6 +177,16 @@ pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliEr
     Ok(Exit::Done)
 }
 
+/// A request for these devices, as it is sent to the server.
+pub(super) fn wanted(
+    request: MemberRequest,
+    devices: &[PathBuf],
+    destroy: &[String],
+) -> Result<MembersWanted, CliError> {
+    let members = devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
+    Ok(MembersWanted { destroy: destroy.to_vec(), ..of_one(request, members) })
+}
+
 fn of_one(request: MemberRequest, members: Vec<String>) -> MembersWanted {
     let (destroy, descriptors) = (Vec::new(), Vec::new());
     let write_mostly = false;

@@ -8,6 +8,7 @@ mod elevators;
 mod events;
 mod examine;
 mod get;
+mod grow;
 pub(crate) mod habits;
 mod help;
 mod history;
@@ -134,6 +135,11 @@ pub(crate) enum Command {
     Replace(members::ReplaceArgs),
     /// Remove a failed member, or a spare.
     Remove(members::RemoveArgs),
+    /// Give an array another shape while it serves: more members, another level, chunk or layout,
+    /// or larger members. No backup file.
+    Grow(grow::GrowArgs),
+    /// Let a reshape go back to the old shape, from wherever it is.
+    Revert(grow::RevertArgs),
     /// Wait until an array is served, rebuilt, checked, idle, or degraded.
     Wait(wait::Args),
     /// Show the work of a served array's elevators, and the multiplexer's last slices.
@@ -184,6 +190,8 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Fail(args) => members::fail(&args, globals),
         Command::Replace(args) => members::replace(&args, globals),
         Command::Remove(args) => members::remove(&args, globals),
+        Command::Grow(args) => grow::grow(&args, globals),
+        Command::Revert(args) => grow::revert(&args, globals),
         Command::Wait(args) => wait::run(&args, globals),
         Command::Elevators(args) => elevators::run(&args, globals),
         Command::Top(args) => top::run(&args, globals),

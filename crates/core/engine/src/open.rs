@@ -18,6 +18,7 @@
 //!   [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use braid_assembly::{
     AssembledArray, AssembledBitmap, AssembledParityLog, AssembledReshape, MemberMove, Occupant,
@@ -38,7 +39,7 @@ use crate::reshape::{ReshapeFault, ReshapePlan};
 use crate::{BadBlocks, BadLog, BadRange, CacheConfig};
 
 /// The driver's settings for the array.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OpeningSettings {
     /// Whether writes are refused.
     pub read_only: bool,
@@ -52,6 +53,8 @@ pub struct OpeningSettings {
     pub zero_is_fast: bool,
     /// Milliseconds without a write after which the array marks its superblocks clean.
     pub clean_delay_ms: u64,
+    /// Array sectors of a reshape's window that moved in place, and whose copy the driver has.
+    pub copied_window: Option<Range<u64>>,
 }
 
 /// A member that takes part in the array.
@@ -192,7 +195,7 @@ pub fn opening<'a>(
     });
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
-        reshape: reshape_setup(assembled, &members).map_err(OpeningError::Reshape)?,
+        reshape: reshape_setup(assembled, &members, settings).map_err(OpeningError::Reshape)?,
         slots,
         replacements,
         spares,
@@ -238,6 +241,7 @@ fn reshape_geometries(reshape: &AssembledReshape) -> [Geometry; 2] {
 fn reshape_setup(
     assembled: &AssembledArray,
     members: &[OpeningMember],
+    settings: &OpeningSettings,
 ) -> Result<Option<ReshapeSetup>, ReshapeFault> {
     let Some(reshape) = &assembled.reshape else { return Ok(None) };
     let [before, after] = reshape_geometries(reshape);
@@ -245,7 +249,12 @@ fn reshape_setup(
         let [from, to] = [one.before_sectors, one.after_sectors].map(u64::cast_signed);
         if reshape.backwards { to - from } else { from - to }
     };
-    let gap_sectors = reshape.moves.iter().map(gap).min().unwrap_or(0);
+    // A member of only one shape is not written where it is read.
+    let both = usize::from(before.slots().min(after.slots()));
+    let seated = assembled.slots.iter().take(both).flatten().map(|one| one.member);
+    let in_both = |member: usize| seated.clone().any(|seated| seated == member);
+    let moves_of_both = reshape.moves.iter().filter(|one| in_both(one.member));
+    let gap_sectors = moves_of_both.map(gap).min().unwrap_or(0);
     let plan = ReshapePlan::new((&before, &after), gap_sectors, reshape.backwards)?;
     let ids = (0..).map(MemberId).zip(members);
     let moves = ids.filter_map(|(id, member)| {
@@ -266,8 +275,8 @@ fn reshape_setup(
         reshape: said.reshape.map(|said| Reshape { new_data_offset_sectors: None, ..said }),
         data_areas: Vec::new(),
     };
-    let window_sectors_max = None;
-    Ok(Some(ReshapeSetup { before, after, plan, shape, moves, window_sectors_max }))
+    let (copied, window_sectors_max) = (settings.copied_window.clone(), None);
+    Ok(Some(ReshapeSetup { before, after, plan, shape, moves, copied, window_sectors_max }))
 }
 
 fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
@@ -340,7 +349,7 @@ pub fn returns(
 
 fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     let Name { id, number: device_number, bad_log_sectors } = name;
-    let range = |range: &std::ops::Range<u64>| BadRange {
+    let range = |range: &Range<u64>| BadRange {
         start: MemberSector(range.start),
         sectors: range.end - range.start,
     };

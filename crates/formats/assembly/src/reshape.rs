@@ -242,7 +242,8 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
     let ours = members.iter().zip(&refused.verdicts).filter(is_ours);
     let ours: Vec<ProbedMember> = ours.map(|(member, _)| member.clone()).collect();
     let Some(Ok(reshaping)) = Reshaping::of(&ours) else { return Some(refused) };
-    if reshaping.at_risk.is_some() {
+    let has_copy = options.window_copies.contains(&reshaping.newest.array.uuid);
+    if reshaping.at_risk.is_some() && !has_copy {
         return Some(refused);
     }
     let families = [&reshaping.before, &reshaping.after].map(|shape| shape.level.family());

@@ -40,6 +40,7 @@ pub(crate) struct BorderGate {
 struct State {
     border: Border,
     regions: Regions,
+    position: u64,
     waiting: VecDeque<HeldRequest>,
 }
 
@@ -61,7 +62,8 @@ impl State {
 impl BorderGate {
     pub(crate) fn new(regions: Regions) -> Self {
         let (border, waiting) = Default::default();
-        Self { state: Mutex::new(State { border, regions, waiting }) }
+        let position = regions.border().unwrap_or(0);
+        Self { state: Mutex::new(State { border, regions, position, waiting }) }
     }
 
     /// Admits a request; `None` if the gate keeps it.
@@ -81,6 +83,11 @@ impl BorderGate {
         self.state.lock().expect("counting does not panic").border.leave(ticket)
     }
 
+    /// The position that superblocks have.
+    pub(crate) fn position(&self) -> u64 {
+        self.state.lock().expect("looking does not panic").position
+    }
+
     /// The distribution of requests that go to one shape only.
     pub(crate) fn on_side(&self, is_after: bool) -> Regions {
         self.state.lock().expect("looking does not panic").regions.on_side(is_after)
@@ -92,6 +99,7 @@ impl BorderGate {
         let mut state = self.state.lock().expect("counting does not panic");
         let state = &mut *state;
         state.regions = state.regions.with_border(change.position);
+        state.position = change.position;
         state.border.release();
         let waiting = std::mem::take(&mut state.waiting);
         let admitted = waiting

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use braid_dispatch::Combiner;
 use braid_engine::Instant;
-use braid_engine::array::{Array, ArrayView};
+use braid_engine::array::{Array, ArrayView, Notice};
 use braid_engine::request::{Regions, ShardIndex};
 use braid_engine::{Patience, Shard, SitOut, Tuning};
 use braid_member::Sentinel;
@@ -28,12 +28,14 @@ use crate::pacing::Pacing;
 use crate::pending_request::PendingRequest;
 use crate::requests::Requests;
 use crate::scheduling::Scheduling;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, thread};
 use crate::turns::Turns;
 use crate::updates::Updates;
 use crate::waiter::InFlight;
 use crate::watch::Watch;
+use crate::window_copy::{CopiedWindow, WindowCopy};
 use crate::workers::Drivers;
 use crate::write_admission::WriteAdmission;
 
@@ -86,6 +88,9 @@ pub(crate) struct Core {
     pub(crate) updates: Updates,
     /// Keeps copies of acknowledged writes beyond the process.
     pub(crate) cache_file: Option<Arc<CacheFile>>,
+    /// Where windows of a reshape are copied, and the window whose copy counts now.
+    pub(crate) window_copy: Option<Arc<WindowCopy>>,
+    pub(crate) copied_window: Mutex<Option<CopiedWindow>>,
     /// Held while the operator changes the membership, so that changes happen one at a time.
     pub(crate) membership: Mutex<()>,
     pub(crate) tuning: Mutex<Tuning>,
@@ -101,6 +106,8 @@ pub(crate) struct Core {
 #[derive(Default)]
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
+    /// The array goes on in a successor: its stop is no news.
+    has_successor: AtomicBool,
     changed: Condvar,
     /// Watches for members that vanish while no look is due; present once that was requested.
     pub(crate) sentinel: OnceLock<Arc<Sentinel>>,
@@ -115,6 +122,16 @@ impl End {
             return self.changed.notify_one();
         }
         self.changed.notify_all();
+    }
+
+    /// Notes that the array is about to be opened anew: its stop is no news.
+    pub(crate) fn expect_successor(&self) {
+        self.has_successor.store(true, Ordering::Release);
+    }
+
+    /// Whether the notice is no news.
+    pub(crate) fn is_no_news(&self, notice: &Notice) -> bool {
+        matches!(notice, Notice::Stopped { .. }) && self.has_successor.load(Ordering::Acquire)
     }
 
     /// Waits for the array to stop; returns whether its superblocks are clean.

@@ -363,6 +363,7 @@ impl Core {
                 ArrayEvent::Job(request) => array.handle_job_request(now, request),
                 ArrayEvent::Pace => {}
                 ArrayEvent::BorderPassed => array.handle_border_passed(now),
+                ArrayEvent::Kept(result) => array.handle_kept(now, result),
                 ArrayEvent::Moved(start, result) => array.handle_moved(now, start, result),
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::KeepsRecord(keeps) => array.handle_keeps_record(now, keeps),
@@ -375,7 +376,11 @@ impl Core {
             match effect {
                 ArrayEffect::Publish(view) => {
                     self.note_places(&view);
-                    *self.view.lock().expect("setting does not panic") = Arc::clone(&view);
+                    let all = match &view.after {
+                        Some(after) if after.slots.len() > view.slots.len() => after,
+                        _ => &view,
+                    };
+                    *self.view.lock().expect("setting does not panic") = Arc::clone(all);
                     let after = view.after.as_ref().unwrap_or(&view);
                     self.to_every_shard(&mut effects.machines, |shard| {
                         let is_after = self.clients.regions.is_after(shard);
@@ -428,7 +433,7 @@ impl Core {
                     }
                 }
                 ArrayEffect::Border(change) => effects.borders.push(change),
-                ArrayEffect::Keep { .. } => unreachable!("no reshape in place is opened"),
+                ArrayEffect::Keep { start, sectors } => effects.copies.push((start, sectors)),
                 ArrayEffect::Move(piece) => effects.pieces.push(piece),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::KeepRecord { events } => {
@@ -440,7 +445,7 @@ impl Core {
                         self.note_recorded();
                         log::recorded(events, self.updates.state());
                     }
-                    if !flaw::has(Flaw::NoticesUnowned) {
+                    if !flaw::has(Flaw::NoticesUnowned) && !self.end.is_no_news(&notice) {
                         self.watch.tell(notice);
                     }
                     effects.notices.push(notice);
@@ -572,6 +577,9 @@ impl Core {
         }
         for change in effects.borders.drain(..) {
             self.move_border(change, &mut effects.machines);
+        }
+        for (start, sectors) in effects.copies.drain(..) {
+            self.copy_window((start, sectors), &mut effects.machines);
         }
         for piece in effects.pieces.drain(..) {
             self.move_piece(piece, &mut effects.machines);

@@ -60,6 +60,8 @@ pub(crate) enum ArrayEvent {
     /// The speed of jobs is due for review.
     /// All requests from before the last change of the border have ended.
     BorderPassed,
+    /// The window of a reshape is copied, or not.
+    Kept(Result<(), Fault>),
     /// A piece of a reshape has moved, or not.
     Moved(u64, Result<(), Fault>),
     Pace,

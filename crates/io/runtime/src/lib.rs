@@ -130,6 +130,8 @@ mod waiter;
 #[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]
+mod window_copy;
+#[cfg(not(loom))]
 mod workers;
 mod write_admission;
 #[cfg(not(loom))]
@@ -169,6 +171,8 @@ pub use updates::{RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
 pub use volume::{Reassembled, StopResult, StoppedMember, Volume};
 #[cfg(not(loom))]
+pub use window_copy::{CopiedWindow, WindowCopy};
+#[cfg(not(loom))]
 pub use write_journal::JournalError;
 
 pub use braid_dispatch::{
@@ -177,9 +181,11 @@ pub use braid_dispatch::{
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
     ArrayView, BitmapRefusal, ErrorReaction, Gate, JobEnd, JobKind, JobProgress, JobRequest,
-    JournalLook, LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, Wish,
+    JournalLook, LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, ReshapeLook,
+    ShapeChange, ShapeRefusal, Wish,
 };
 pub use braid_engine::cause::{Answer, Cause, RequestKind};
+pub use braid_engine::reshape::{ShapeProposal, ShapeWish, WishError};
 pub use braid_engine::work::{Candidates, Fate, Finding, RotKind};
 pub use braid_engine::{CacheMode, Counters, OnReadErrors, Patience, ReadErrorLimit, SitOut};
 pub use braid_pace::{GovernorSettings, GovernorState, Phase};

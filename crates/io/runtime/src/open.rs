@@ -152,13 +152,27 @@ impl Opened {
             jobs_paused: options.jobs_paused,
             zero_is_fast,
             clean_delay_ms: options.clean_delay_ms,
+            copied_window: None,
+        };
+        let copied = match (&assembled.reshape, &options.window_copy) {
+            (Some(reshape), Some(copy)) => copy.at(reshape.position_sectors)?,
+            _ => None,
+        };
+        if copied.is_some() && options.read_only {
+            let reason = "a part of it must move first, from its copy".to_owned();
+            return Err(OpenError::ReadOnly { reason });
+        }
+        let manner = OpeningSettings {
+            copied_window: copied.as_ref().map(|one| one.sectors.clone()),
+            ..manner
         };
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let opening = opening(assembled, of, &manner)?;
         let not_recorded = names(&opening, not_recorded);
         let joining = joining(&opening, members);
         let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
-        let workers = Drivers::start(options, has_file).map_err(OpenError::Ring)?;
+        let workers = Drivers::start(options, (has_file, opening.setup.regions.shards()))
+            .map_err(OpenError::Ring)?;
         let geometry = served_geometry(assembled);
         let config = manner.cache;
         let regions = opening.setup.regions;
@@ -203,6 +217,8 @@ impl Opened {
             membership: Mutex::default(),
             updates: Updates::new(&assembled.newest),
             cache_file: options.cache_file.clone(),
+            window_copy: options.window_copy.clone(),
+            copied_window: Mutex::new(copied),
             workers,
         });
         begin(&core, joining)?;

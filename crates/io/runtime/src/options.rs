@@ -11,6 +11,7 @@ use braid_ring::Workers;
 use crate::cache::Cache;
 use crate::cache_file::CacheFile;
 use crate::scheduling::Scheduling;
+use crate::window_copy::WindowCopy;
 
 /// How the runtime reads and writes members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Options {
     /// The file that keeps copies of acknowledged writes beyond the process, with a part for each
     /// shard. Without it the copies end with the process.
     pub cache_file: Option<Arc<CacheFile>>,
+    /// Where windows of a reshape are copied that overwrite what they read; `None` if they cannot be.
+    pub window_copy: Option<Arc<WindowCopy>>,
     /// How members are scheduled.
     pub scheduling: Scheduling,
     /// Threads for each member if io_uring is not used; at least 1.
@@ -109,6 +112,7 @@ impl Default for Options {
             shards: 4,
             cache: Cache::default(),
             cache_file: None,
+            window_copy: None,
             scheduling: Scheduling::default(),
             threads_per_member: 4,
             sit_out: SitOut::default(),

@@ -60,6 +60,8 @@ pub(crate) enum Resumption {
     /// The last step of a durable write that was patched.
     Flushed(PendingRequest),
     Flush(Client),
+    /// A window of a reshape was read, to be copied.
+    WindowRead(u64),
     /// A piece of a reshape was read from the old shape.
     PieceRead(MovedPiece),
     /// The piece of a reshape that begins at this sector was written in the new shape.

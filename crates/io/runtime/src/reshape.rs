@@ -10,13 +10,22 @@
 //!                          └───────────── turn round ◀─────────┘      ShapeRecorded ◀───┘
 //! ```
 
-use braid_engine::array::{Array, DataArea, MemberId, ShapeChange, ShapeRefusal};
+use std::time::Instant;
+
+use braid_engine::array::{Array, DataArea, MemberId, ReshapeLook, ShapeChange, ShapeRefusal};
 use braid_engine::reshape::{ShapeMember, ShapeProposal, ShapeWish, WishError, propose};
+use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::{Superblock, SuperblockError};
 
 use crate::events::{ArrayEvent, Machine};
+use crate::members::handle::MemberHandle;
+use crate::operator::AddError;
+use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
+
+/// Bytes that a member is read for a measurement.
+const MEASURED_BYTES: usize = 4 << 20;
 
 /// Why an array's shape does not change.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +39,9 @@ pub enum ReshapeError {
     /// A member's superblock cannot say the shape.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
+    /// No copy of windows can be kept.
+    #[error("the file for copies of what moves in place cannot be written")]
+    Copy(#[from] std::io::Error),
     /// The array has been stopped.
     #[error("the array was stopped")]
     Stopped,
@@ -39,6 +51,14 @@ pub enum ReshapeError {
 type KnownMember = (MemberId, Superblock, u64);
 
 impl Volume {
+    /// Whether a change of shape may begin now.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn may_reshape(&self) -> Result<(), ShapeRefusal> {
+        self.look(Array::may_begin_reshape)
+    }
+
     /// How the array would get the wanted shape. `joining` are superblocks and sizes of devices that
     /// would be added before. Nothing changes.
     ///
@@ -49,7 +69,6 @@ impl Volume {
         wish: &ShapeWish,
         joining: &[(Superblock, u64)],
     ) -> Result<ShapeProposal, ReshapeError> {
-        self.look(Array::may_begin_reshape)?;
         let mut known = self.known_members();
         let next = known.iter().map(|(id, ..)| id.0 + 1).max().unwrap_or(0);
         let joining = (next..).map(MemberId).zip(joining);
@@ -65,6 +84,11 @@ impl Volume {
     pub fn begin_reshape(&self, wish: &ShapeWish) -> Result<ShapeProposal, ReshapeError> {
         let known = self.known_members();
         let proposal = self.proposal(wish, &known)?;
+        if proposal.is_in_place()
+            && let Some(copy) = &self.core().window_copy
+        {
+            copy.prepare()?;
+        }
         self.change_shape(proposal.change.clone())?;
         Ok(proposal)
     }
@@ -82,10 +106,11 @@ impl Volume {
         self.change_shape(ShapeChange::Finish { areas })
     }
 
-    /// Lets the reshape go back to the old shape from where it is. As [`Self::begin_reshape`].
+    /// Lets the reshape go back to the old shape, once the window that moves has moved. As
+    /// [`Self::begin_reshape`].
     ///
     /// # Errors
-    /// No reshape is under way, or a window is moving: pause the reshape and try again.
+    /// No reshape is under way, or the array takes no changes.
     pub fn turn_reshape_round(&self) -> Result<(), ReshapeError> {
         let areas = self.areas(|before, after, end| DataArea {
             offset_sectors: after,
@@ -93,6 +118,39 @@ impl Volume {
             new_offset_sectors: before,
         });
         self.change_shape(ShapeChange::TurnRound { areas })
+    }
+
+    /// The reshape under way.
+    #[must_use]
+    pub fn reshape(&self) -> Option<ReshapeLook> {
+        self.look(Array::reshape)
+    }
+
+    /// The superblock that a new device of this size would get.
+    ///
+    /// # Errors
+    /// The array does not fit the device.
+    pub fn joining_superblock(&self, device_bytes: u64) -> Result<Superblock, AddError> {
+        Ok(self.core().joining(device_bytes, [0; 16])?.0)
+    }
+
+    /// How many bytes per second the slowest member reads in a row: what it returns now for a few
+    /// mebibytes of its data, from its cache or from its medium.
+    #[must_use]
+    pub fn read_speed(&self) -> Option<u64> {
+        let is_in: Vec<MemberId> = self.look(Array::members);
+        let core = self.core();
+        let members = core.members.load();
+        let members = members.iter().filter(|member| is_in.contains(&member.id()));
+        let speed = |member: &Arc<MemberHandle>| {
+            let mut bytes = vec![0; MEASURED_BYTES];
+            let start = member.superblock().lowest_data_sector() * SECTOR_BYTES;
+            let began = Instant::now();
+            member.device.read_at(&mut bytes, start).ok()?;
+            let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
+            Some(MEASURED_BYTES as u64 * 1_000_000 / micros)
+        };
+        members.filter_map(speed).min()
     }
 
     /// The members' data areas, made of the start in the old shape if it differs, the start in the
@@ -132,7 +190,8 @@ impl Volume {
             })
             .collect();
         let bitmap_sectors = self.look(Array::bitmap_sectors);
-        propose(&members, bitmap_sectors, wish)
+        let can_copy = self.core().window_copy.is_some();
+        propose(&members, (bitmap_sectors, can_copy), wish)
     }
 
     /// The members of the array that have a superblock of it, spares included.
@@ -151,6 +210,10 @@ impl Volume {
     fn change_shape(&self, change: ShapeChange) -> Result<(), ReshapeError> {
         if let ShapeChange::Begin { shape, .. } = &change {
             for (id, superblock, bytes) in self.known_members() {
+                // Fewer slots are no error of their own: the roles change with them.
+                if shape.raid_slots < superblock.array.raid_slots {
+                    continue;
+                }
                 superblock.with_shape(&shape.of_member(id, &superblock), bytes)?;
             }
         }

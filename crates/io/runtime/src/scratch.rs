@@ -58,6 +58,8 @@ pub(crate) struct ArrayEffects {
     /// Changes of a reshape's border, and pieces that move.
     pub(crate) borders: Vec<BorderChange>,
     pub(crate) pieces: Vec<MovedPiece>,
+    /// Windows of a reshape to copy: first sector and number of sectors.
+    pub(crate) copies: Vec<(u64, u64)>,
 }
 
 thread_local! {

@@ -19,15 +19,16 @@ use braid_engine::array::{BorderChange, MovedPiece};
 use braid_engine::effect::PieceReply;
 use braid_engine::request::{ByteRequest, Fault, Next, Operation, Request, RequestId, Split, Step};
 use braid_engine::reshape::BorderTicket;
-use braid_geometry::LogicalSector;
+use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::Payload;
 
-use crate::border::{AdmittedRequest, HeldRequest};
+use crate::border::{AdmittedRequest, BorderGate, HeldRequest};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::pending_request::{Client, PendingRequest, Resumption, zeroed};
 use crate::requests;
 use crate::sync::Arc;
+use crate::window_copy::CopiedWindow;
 use braid_ring::client::{Outcome, RequestError};
 
 type Machines = VecDeque<Machine>;
@@ -132,6 +133,10 @@ impl Core {
         let fault = result.err();
         let result = result.map_err(error);
         match completion {
+            Resumption::WindowRead(start) => match fault {
+                None => self.keep_window(start, &payload.expect("what was read"), machines),
+                Some(fault) => self.window_kept(Err(fault), machines),
+            },
             Resumption::PieceRead(piece) => match fault {
                 None => self.write_piece(piece, payload, machines),
                 Some(fault) => self.piece_moved(piece.start, Err(fault), machines),
@@ -240,8 +245,13 @@ impl Core {
     /// Moves a piece of the array to the new shape: reads it from the old shape, then writes it.
     /// Sectors that the old shape does not have become zeroes.
     pub(crate) fn move_piece(&self, piece: MovedPiece, machines: &mut Machines) {
-        let MovedPiece { start, moved_sectors, zeroed_sectors, .. } = piece;
-        if moved_sectors > 0 {
+        let MovedPiece { start, moved_sectors, zeroed_sectors, is_copied } = piece;
+        if is_copied && moved_sectors > 0 {
+            match self.copied(start, moved_sectors) {
+                Some(payload) => self.write_piece(piece, Some(payload), machines),
+                None => self.piece_moved(start, Err(Fault::NoSpace), machines),
+            }
+        } else if moved_sectors > 0 {
             let Ok(payload) = zeroed(moved_sectors) else {
                 return self.piece_moved(start, Err(Fault::NoSpace), machines);
             };
@@ -254,6 +264,42 @@ impl Core {
             let range = (start, zeroed_sectors);
             self.issue_on_side(true, range, operation, (None, completion), machines);
         }
+    }
+
+    /// Copies a window of the old shape: reads it, then writes it durably. The array waits for that.
+    pub(crate) fn copy_window(&self, (start, sectors): (u64, u64), machines: &mut Machines) {
+        let Ok(payload) = zeroed(sectors) else {
+            return self.window_kept(Err(Fault::NoSpace), machines);
+        };
+        let continuation = (Some(payload), Resumption::WindowRead(start));
+        self.issue_on_side(false, (start, sectors), Operation::Read, continuation, machines);
+    }
+
+    fn window_kept(&self, result: Result<(), Fault>, machines: &mut Machines) {
+        self.array.push(ArrayEvent::Kept(result));
+        machines.push_back(Machine::Array);
+    }
+
+    fn keep_window(&self, start: u64, bytes: &[u8], machines: &mut Machines) {
+        let copy = self.window_copy.as_ref().expect("a window in place was planned with a file");
+        let sectors = start..start + bytes.len() as u64 / SECTOR_BYTES;
+        let window = CopiedWindow { sectors, bytes: bytes.to_vec() };
+        // A window in place begins at the recorded position, or ends there.
+        let position = self.clients.border.as_ref().map_or(0, BorderGate::position);
+        let kept = copy.keep(&window, position).map_err(|_| Fault::NoSpace);
+        *self.copied_window.lock().expect("keeping does not panic") = Some(window);
+        self.window_kept(kept, machines);
+    }
+
+    /// A part of the window whose copy counts.
+    fn copied(&self, start: u64, sectors: u64) -> Option<Payload> {
+        let copied = self.copied_window.lock().expect("looking does not panic");
+        let window = copied.as_ref()?;
+        let offset = usize::try_from((start - window.sectors.start) * SECTOR_BYTES).ok()?;
+        let mut payload = zeroed(sectors).ok()?;
+        let length = payload.len();
+        payload.copy_from_slice(window.bytes.get(offset..offset + length)?);
+        Some(payload)
     }
 
     fn issue_on_side(

@@ -63,6 +63,10 @@ impl Updates {
         *self.keeper.lock().expect("telling does not panic") = keeper;
     }
 
+    pub(crate) fn take_keeper(&self) -> Option<Keeper> {
+        self.keeper.lock().expect("telling does not panic").take()
+    }
+
     /// Calls the keeper for the last recorded update.
     pub(crate) fn keep(&self, events: u64) {
         if let Some(keeper) = &*self.keeper.lock().expect("telling does not panic") {

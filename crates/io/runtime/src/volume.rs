@@ -120,6 +120,13 @@ impl Opened {
         }
     }
 
+    fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
+        let keeps = keeper.is_some();
+        self.core.updates.set_keeper(keeper);
+        self.core.array.push(ArrayEvent::KeepsRecord(keeps));
+        self.core.drive(Machine::Array);
+    }
+
     fn request_limits(&self) -> RequestLimits<'_> {
         let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
         RequestLimits { geometry: &self.geometry, read_only, zero_is_fast }
@@ -399,10 +406,7 @@ impl Volume {
     /// no write without that member, and announces no loss. `keeper` must not block. With `None` no
     /// loss waits.
     pub fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
-        let keeps = keeper.is_some();
-        self.core().updates.set_keeper(keeper);
-        self.core().array.push(ArrayEvent::KeepsRecord(keeps));
-        self.core().drive(Machine::Array);
+        self.opened.load().keep_record(keeper);
     }
 
     /// Confirms that the record of this count is kept, durably.
@@ -613,12 +617,17 @@ impl Volume {
         }
         let options = self.options();
         let members = self.stopped_members(&opened);
+        opened.core.end.expect_successor();
         opened.stop();
         let next = again(members).and_then(|Reassembled { array, members }| {
             Ok(Opened::open(&array, members, &options, watch)?)
         });
         match next {
-            Ok(next) => self.opened.store(Arc::new(next)),
+            Ok(next) => {
+                let keeper = opened.core.updates.take_keeper();
+                next.keep_record(keeper);
+                self.opened.store(Arc::new(next));
+            }
             Err(error) => {
                 opened.state.store(STOPPING, Ordering::SeqCst);
                 self.unpark();
@@ -640,6 +649,7 @@ impl Volume {
             patience: self.patience(),
             read_errors: self.read_error_limit(),
             job_pace: self.job_pace(),
+            jobs_paused: self.look_at_array(Array::are_jobs_paused),
             ..opened.options.clone()
         }
     }

@@ -39,15 +39,18 @@ pub(crate) struct Drivers {
 impl Drivers {
     /// The workers that `options` ask for. `None` if threads do all the work, or no member has a
     /// descriptor. `None` in models too: they run threads of their own, which no kernel knows.
-    pub(crate) fn start(options: &Options, has_file: bool) -> Result<Option<Self>, RingError> {
+    pub(crate) fn start(
+        options: &Options,
+        (has_file, shards): (bool, u16),
+    ) -> Result<Option<Self>, RingError> {
         if options.io == Io::Threads || !has_file || cfg!(shuttle) {
             return Ok(None);
         }
         if let Some(workers) = &options.workers {
-            return Ok(Some(Self::new(Arc::clone(workers), false, options.shards)));
+            return Ok(Some(Self::new(Arc::clone(workers), false, shards)));
         }
         match Workers::start(&Settings::default()) {
-            Ok(workers) => Ok(Some(Self::new(Arc::new(workers), true, options.shards))),
+            Ok(workers) => Ok(Some(Self::new(Arc::new(workers), true, shards))),
             Err(error) if options.io == Io::Auto && error.is_lack() => Ok(None),
             Err(error) => Err(error),
         }

@@ -11,10 +11,10 @@ use braid_engine::reshape::ShapeWish;
 use braid_geometry::Level;
 use braid_runtime::{
     JobEnd, JobKind, JobRequest, Notice, OpenError, OpenMember, Options, Reassembled,
-    StoppedMember, Volume,
+    StoppedMember, Volume, WindowCopy,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running array, and what it reports.
 struct Running {
@@ -90,7 +90,9 @@ impl Running {
 fn again(members: Vec<StoppedMember>) -> Reassembled {
     let probed: Vec<_> =
         (0..).zip(&members).map(|(index, member)| probed(index, &*member.device)).collect();
-    let assembly = braid_assembly::assemble(&probed, &braid_assembly::Options::default());
+    let uuid = probed[0].probe.newest().expect("a member").array.uuid;
+    let options = braid_assembly::Options { window_copies: vec![uuid], ..Default::default() };
+    let assembly = braid_assembly::assemble(&probed, &options);
     let opened = members.into_iter().zip(&probed).map(|(member, probed)| {
         let superblock = probed.probe.newest().expect("a member").clone();
         Some(OpenMember { device: Box::new(member.device), superblock })
@@ -101,6 +103,15 @@ fn again(members: Vec<StoppedMember>) -> Reassembled {
 fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random(seed);
     (0..length / 8).flat_map(|_| random.below(u64::MAX).to_le_bytes()).collect()
+}
+
+/// Sets a flag, also when a test fails.
+struct SetOnDrop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
 }
 
 /// Writes and reads at random, in areas of each thread's own, until `act` has ended. Returns the
@@ -135,8 +146,8 @@ fn while_written(volume: &Arc<Volume>, model: Vec<u8>, act: impl FnOnce()) -> Ve
                 model.lock().expect("unpoisoned")[start..start + area].copy_from_slice(&own);
             });
         }
+        let _done = SetOnDrop(&done);
         act();
-        done.store(true, std::sync::atomic::Ordering::SeqCst);
     });
     model.into_inner().expect("unpoisoned")
 }
@@ -186,4 +197,154 @@ fn an_array_grows_by_members_while_it_is_written() {
         let running = Running::open(&array);
         assert!(read(&running.volume, 0, content.len()) == content, "{level}");
     }
+}
+
+/// Options with a file for windows in place.
+fn with_copies(folder: &tempfile::TempDir, array: &Array) -> Options {
+    let (probed, _) = array.assemble();
+    let uuid = probed[0].probe.newest().expect("a member").array.uuid;
+    let copy = WindowCopy::new(folder.path().join("copy"), uuid);
+    Options { clean_delay_ms: 20, window_copy: Some(Arc::new(copy)), ..Options::default() }
+}
+
+fn fill(running: &Running) -> Vec<u8> {
+    let content = pattern(5, usize::try_from(running.volume.size_bytes()).expect("small"));
+    write(&running.volume, 0, &content, false);
+    content
+}
+
+#[test]
+fn without_room_the_first_windows_are_copied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let array = Array::with_spares(Level::Raid5, (3, 1), 2048);
+    let running = Running::open(&array);
+    let refused = running.volume.begin_reshape(&more(4)).expect_err("there is no room");
+    assert!(refused.to_string().contains("sectors are needed before"), "{refused}");
+    running.volume.stop();
+    let running = Running::open_with(&array, &with_copies(&folder, &array));
+    let content = fill(&running);
+    let content = while_written(&running.volume, content, || {
+        let proposal = running.volume.begin_reshape(&more(4)).expect("it may");
+        assert!(proposal.is_in_place());
+        running.reopen();
+        running.await_reshape();
+    });
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+}
+
+#[test]
+fn chunks_and_layouts_change_while_they_are_written() {
+    let layout = |word| braid_geometry::parse_layout(Level::Raid5, word).expect("a layout");
+    let folder = tempfile::tempdir().expect("a folder");
+    for wish in [
+        ShapeWish { chunk_sectors: Some(64), ..ShapeWish::default() },
+        ShapeWish { chunk_sectors: Some(16), ..ShapeWish::default() },
+        ShapeWish { layout: Some(layout("right-asymmetric")), ..ShapeWish::default() },
+        ShapeWish { chunk_sectors: Some(8), slots: Some(5), ..ShapeWish::default() },
+        ShapeWish { chunk_sectors: Some(2048), ..ShapeWish::default() },
+    ] {
+        let array = Array::with_spares(Level::Raid5, (4, 1), 32);
+        let running = Running::open_with(&array, &with_copies(&folder, &array));
+        let content = fill(&running);
+        let content = while_written(&running.volume, content, || {
+            running.volume.begin_reshape(&wish).expect("it may");
+            running.reopen();
+            running.await_reshape();
+        });
+        assert!(read(&running.volume, 0, content.len()) == content, "{wish:?}");
+        let chunk = wish.chunk_sectors.unwrap_or(32);
+        assert_eq!(running.volume.geometry().chunk_sectors(), chunk);
+        running.check();
+    }
+}
+
+#[test]
+fn a_reshape_goes_back_from_where_it_is() {
+    let array = Array::with_spares(Level::Raid5, (4, 2), 16);
+    let slow =
+        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
+    let options = Options { clean_delay_ms: 20, job_pace: slow, ..Options::default() };
+    let running = Running::open_with(&array, &options);
+    let content = fill(&running);
+    let before = running.volume.size_bytes();
+    let content = while_written(&running.volume, content, || {
+        running.volume.begin_reshape(&more(6)).expect("it may");
+        running.reopen();
+        running.hear(|notice| matches!(notice, Notice::JobPassed(far) if far.done > 0));
+        running.volume.turn_reshape_round().expect("it is under way");
+        running.reopen();
+        running.volume.set_job_pace(Default::default());
+        running.await_reshape();
+    });
+    assert_eq!(running.volume.size_bytes(), before);
+    assert_eq!(running.volume.geometry().slots(), 4);
+    assert_eq!(running.volume.waiting().len(), 2, "the new members are spares again");
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+}
+
+#[test]
+fn a_member_is_lost_on_the_way() {
+    let array = Array::with_spares(Level::Raid5, (4, 1), 16);
+    let slow =
+        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
+    let options = Options { clean_delay_ms: 20, job_pace: slow, ..Options::default() };
+    let running = Running::open_with(&array, &options);
+    let content = fill(&running);
+    let content = while_written(&running.volume, content, || {
+        running.volume.begin_reshape(&more(5)).expect("it may");
+        running.reopen();
+        assert_eq!(running.volume.view().resync_offset, u64::MAX, "it was clean");
+        running.hear(|notice| matches!(notice, Notice::JobPassed(far) if far.done > 0));
+        let id = running.volume.view().slots[1].as_ref().expect("a member").id;
+        running.volume.fail_member(id).expect("it may be missed");
+        running.volume.set_job_pace(Default::default());
+        running.await_reshape();
+    });
+    assert_eq!(running.volume.missing_count(), 1);
+    assert!(read(&running.volume, 0, content.len()) == content);
+}
+
+#[test]
+fn levels_are_taken_over_and_spares_filled() {
+    let array = Array::with_spares(Level::Raid5, (4, 1), 16);
+    let running = Running::open(&array);
+    let content = fill(&running);
+    let level = |level| ShapeWish { level: Some(level), ..ShapeWish::default() };
+    let content = while_written(&running.volume, content, || {
+        running.volume.begin_reshape(&level(Level::Raid6)).expect("it may");
+        running.reopen();
+        running.await_end(JobKind::Recovery);
+    });
+    assert_eq!(running.volume.geometry().level(), Level::Raid6);
+    assert_eq!(running.volume.missing_count(), 0);
+    running.check();
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.volume.begin_reshape(&level(Level::Raid5)).expect("it may");
+    running.reopen();
+    assert_eq!((running.volume.geometry().slots(), running.volume.waiting().len()), (4, 1));
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+    let wish = level(Level::Raid1);
+    assert!(running.volume.begin_reshape(&wish).is_err(), "four members are no mirror");
+}
+
+#[test]
+fn a_mirror_of_two_becomes_a_raid_5_and_grows() {
+    let array = Array::with_spares(Level::Raid1, (2, 1), 0);
+    let running = Running::open(&array);
+    let content = fill(&running);
+    let wish = ShapeWish { level: Some(Level::Raid5), ..ShapeWish::default() };
+    running.volume.begin_reshape(&wish).expect("it may");
+    running.reopen();
+    assert_eq!(running.volume.geometry().level(), Level::Raid5);
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+    running.volume.begin_reshape(&more(3)).expect("it may");
+    running.reopen();
+    running.await_reshape();
+    assert_eq!(running.volume.size_bytes(), 2 * content.len() as u64);
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
 }

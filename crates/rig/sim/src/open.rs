@@ -275,6 +275,7 @@ pub(crate) fn start(
         manner.cache.unit_sectors_max = manner.cache.unit_sectors_max.max(8);
     }
     let wanted = open::OpeningSettings {
+        copied_window: None,
         read_only: manner.read_only,
         shards: manner.shards,
         cache: manner.cache,

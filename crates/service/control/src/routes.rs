@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::api::{Api, Operation};
 use crate::model::{
     Array, Elevators, JobsAnswer, JobsWanted, MembersAnswer, MembersWanted, Settings,
-    SettingsAnswer, StopPlan, Stopped,
+    SettingsAnswer, ShapeAnswer, ShapeWanted, StopPlan, Stopped,
 };
 use crate::origin_check;
 use crate::page;
@@ -107,7 +107,7 @@ pub fn api(served: &Shared, stopped: &StopListener) -> Api {
     .answers::<SettingsAnswer>(200, "The settings");
     let api = looking_api(served).add(&settings, looking(served, |served| served.settings()));
     let api = with_members(with_jobs(with_set(api, served), served), served);
-    with_stop(api, served, stopped)
+    with_stop(with_shape(api, served), served, stopped)
 }
 
 fn with_set(api: Api, served: &Shared) -> Api {
@@ -177,6 +177,30 @@ fn with_members(api: Api, served: &Shared) -> Api {
             let wanted = read::<MembersWanted>(request.into_body()).await;
             let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
             ask(&served, move |served| served.change_members(&wanted, &passed, dry_run)).await
+        }
+    };
+    api.add(&operation, handler)
+}
+
+fn with_shape(api: Api, served: &Shared) -> Api {
+    let about = "Gives the array another shape, or lets a reshape go back; answers at once";
+    let operation = Operation::new(Method::POST, "/v1/shape", "changeShape", about)
+        .query::<bool>(
+            "dry_run",
+            "Change nothing, and return the result that the request would have",
+        )
+        .body::<ShapeWanted>("The wanted shape")
+        .answers::<ShapeAnswer>(200, "The way to the shape");
+    let served = Arc::clone(served);
+    let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
+        let served = Arc::clone(&served);
+        async move {
+            let DryRunQuery { dry_run } = checked(&served, query)?;
+            let passed =
+                request.extensions().get::<PassedDescriptors>().cloned().unwrap_or_default();
+            let wanted = read::<ShapeWanted>(request.into_body()).await;
+            let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
+            ask(&served, move |served| served.change_shape(&wanted, &passed, dry_run)).await
         }
     };
     api.add(&operation, handler)

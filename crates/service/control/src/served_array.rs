@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::model::{
     Array, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Problem, Settings,
-    SettingsAnswer, StopPlan, Stopped,
+    SettingsAnswer, ShapeAnswer, ShapeWanted, StopPlan, Stopped,
 };
 use crate::passed_descriptors::PassedDescriptors;
 
@@ -59,6 +59,18 @@ pub trait ServedArray: Send + Sync + 'static {
         passed: &PassedDescriptors,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal>;
+
+    /// Changes the array's shape, or on a dry run returns the result that the request would have.
+    /// `passed` are the descriptors that came with the request.
+    ///
+    /// # Errors
+    /// The request is refused; nothing changed, or only the named devices became spares.
+    fn change_shape(
+        &self,
+        wanted: &ShapeWanted,
+        passed: &PassedDescriptors,
+        dry_run: bool,
+    ) -> Result<ShapeAnswer, Refusal>;
 
     /// The effect that a stop would have now.
     ///

@@ -13,8 +13,8 @@ use axum::http::StatusCode;
 use braid_control::model::{
     Array, Clients, Elevators, Found, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer,
     JobsWanted, MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, Problem,
-    ProblemRemedy, ReadErrors, RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot,
-    SlotState, State, StopPlan, Stopped, VERSION,
+    ProblemRemedy, ReadErrors, RemedyRisk, Role, SettingValue, Settings, SettingsAnswer,
+    ShapeAnswer, ShapeWanted, Slot, SlotState, State, StopPlan, Stopped, VERSION,
 };
 use braid_control::{
     Client, ClientError, DESCRIPTORS_MAX, Limits, Misuse, PassedDescriptors, Refusal, ServedArray,
@@ -79,6 +79,7 @@ impl ServedArray for Fake {
             read_errors: ReadErrors::default(),
         };
         Ok(Array {
+            reshape: None,
             version: VERSION,
             name: "tank".into(),
             uuid: "0:0:0:0".into(),
@@ -223,6 +224,15 @@ impl ServedArray for Fake {
             last_jobs: Vec::new(),
             dry_run,
         })
+    }
+
+    fn change_shape(
+        &self,
+        _: &ShapeWanted,
+        _: &PassedDescriptors,
+        _: bool,
+    ) -> Result<ShapeAnswer, Refusal> {
+        unreachable!("no test asks for it")
     }
 
     fn plan_stop(&self) -> Result<StopPlan, Refusal> {

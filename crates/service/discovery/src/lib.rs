@@ -27,3 +27,4 @@ pub mod replay;
 pub mod running;
 pub mod status;
 pub mod undo;
+pub mod window_copies;

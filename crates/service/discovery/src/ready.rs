@@ -20,6 +20,7 @@ use crate::refusal::{self, words};
 use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
 use crate::replay::{ReplayResult, ReplayTarget, replay};
 use crate::undo::unfinished::refuse_unfinished;
+use crate::window_copies;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
@@ -191,7 +192,8 @@ pub fn found(
     let file = bitmap_file.map(|path| bitmap_file::open(path, access)).transpose()?;
     let (file, given) = file.unzip();
     let known = newest_state::of(state_dir, &probed);
-    let options = Options { known, bitmap_file: given, ..options };
+    let window_copies = window_copies::of(state_dir, &probed);
+    let options = Options { known, bitmap_file: given, window_copies, ..options };
     let mut ready = decided((readable, &probed), file, &options, state_dir)?;
     ready.unreadable = unreadable;
     Ok(ready)

@@ -183,7 +183,11 @@ pub(super) fn one(
     let options = options(config, tuning, workers.as_ref());
     cache::check_words(&config.settings, &options.cache, &ready.array.geometry, options.shards)?;
 
-    let listeners = NoticeListeners::new(&reporter, config, &globals.state_dir);
+    let listeners = NoticeListeners::new(
+        &reporter,
+        config,
+        (&globals.state_dir, &ready.array.newest.array.uuid),
+    );
     let mut facts = Facts::new(&name, &ready, Arc::clone(&listeners.health));
     let delivery = EventDelivery::start(hooks, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::ConstantFacts::of(&ready, &reporter);
@@ -233,13 +237,15 @@ pub(super) fn one(
     facts.confined = confinement.words();
     facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
     facts.log.clone_from(&config.output);
-    let NoticeListeners { board, spare_group, .. } = listeners;
+    let NoticeListeners { board, spare_group, shape, .. } = listeners;
+    shape.set_stopper(watch.stopper());
     let running = ArrayParts {
         volume: Arc::clone(&volume),
         tuner: server.tuner(),
         board: Arc::clone(&board),
         membership,
         spare_group: Arc::clone(&spare_group),
+        shape,
     };
     let checks = Checks::start(running.clone());
     let checks =

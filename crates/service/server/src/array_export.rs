@@ -26,6 +26,6 @@ fn describe(volume: &Volume) -> String {
     let (level, slots) = (level_word(geometry.level().name()), geometry.slots());
     let members = if slots == 1 { "member" } else { "members" };
     let size = format_size(volume.size_bytes());
-    let state = state_of(volume, &volume.view());
+    let state = state_of(&volume.view());
     format!("{level} of {slots} {members}, {size}, {}", state.word())
 }

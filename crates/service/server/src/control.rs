@@ -11,6 +11,7 @@ mod job_requests;
 mod jobs;
 mod members;
 mod setting;
+mod shape;
 mod spare_moves;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use braid_control::model::{
     Array, Checked, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Settings,
-    SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
+    SettingsAnswer, ShapeAnswer, ShapeWanted, Status, StopPlan, Stopped, Top, VERSION,
 };
 use braid_control::{
     Limits, Misuse, PassedDescriptors, Refusal, ServedArray, Server, StopTeller, routes, stopping,
@@ -295,6 +296,17 @@ impl ServedArray for Answers {
     ) -> Result<MembersAnswer, Refusal> {
         let running = self.running()?;
         let changed = members::change(&running, &self.facts, (wanted, passed), dry_run);
+        changed.map_err(|(status, error)| refusal(status, &error))
+    }
+
+    fn change_shape(
+        &self,
+        wanted: &ShapeWanted,
+        passed: &PassedDescriptors,
+        dry_run: bool,
+    ) -> Result<ShapeAnswer, Refusal> {
+        let running = self.running()?;
+        let changed = shape::change(&running, &self.facts, (wanted, passed), dry_run);
         changed.map_err(|(status, error)| refusal(status, &error))
     }
 

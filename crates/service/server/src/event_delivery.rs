@@ -203,7 +203,7 @@ impl EventDelivery {
         &self,
         reporter: &Arc<Reporter>,
         health: &Arc<Health>,
-    ) -> impl Fn(&Notice) + Send + 'static {
+    ) -> impl Fn(&Notice) + Send + Sync + 'static {
         let (deferred, reporter, health) =
             (Arc::clone(&self.deferred), Arc::clone(reporter), Arc::clone(health));
         let mapping = Arc::clone(&self.mapping);

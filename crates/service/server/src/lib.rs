@@ -56,6 +56,7 @@ mod scheduling;
 mod service;
 mod setting_words;
 mod several;
+mod shape_changes;
 mod sit_out;
 mod spare_group;
 mod start_advice;

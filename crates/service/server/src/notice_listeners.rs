@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use braid_console::error::CliError;
 use braid_console::error::system::system;
 use braid_discovery::newest_state::{Keeper, Notifier};
 use braid_discovery::ready::Ready;
-use braid_runtime::{CacheMode, Direct, Notice, Options, Volume};
+use braid_discovery::window_copies;
+use braid_runtime::{CacheMode, Direct, Notice, Options, Volume, WindowCopy};
 use serde_json::json;
 
 use super::answered_writes::AnsweredWrites;
@@ -18,6 +20,7 @@ use super::jobs::{self, Board, SavedJobs};
 use super::membership::Membership;
 use super::open_errors::array_open_error;
 use super::report::Reporter;
+use super::shape_changes::{Hear, ShapeChanges, pass_on};
 use super::spare_group::SpareGroup;
 
 pub(super) struct NoticeListeners {
@@ -25,10 +28,15 @@ pub(super) struct NoticeListeners {
     pub(super) health: Arc<Health>,
     pub(super) board: Arc<Board>,
     pub(super) spare_group: Arc<SpareGroup>,
+    pub(super) shape: Arc<ShapeChanges>,
 }
 
 impl NoticeListeners {
-    pub(super) fn new(reporter: &Arc<Reporter>, config: &ServerConfig, state_dir: &Path) -> Self {
+    pub(super) fn new(
+        reporter: &Arc<Reporter>,
+        config: &ServerConfig,
+        (state_dir, uuid): (&Path, &[u8; 16]),
+    ) -> Self {
         let file = jobs::path_of(state_dir, reporter.uuid());
         let saved = SavedJobs::read(&file);
         let file = (!config.assembly.read_only).then_some(file);
@@ -38,6 +46,7 @@ impl NoticeListeners {
             health: Arc::default(),
             board: Arc::new(board),
             spare_group: Arc::new(SpareGroup::new(config.spare_group.as_deref())),
+            shape: ShapeChanges::new(reporter, state_dir, uuid),
         }
     }
 
@@ -68,14 +77,16 @@ impl NoticeListeners {
         delivery: &EventDelivery,
         notifier: Notifier,
     ) -> Result<Arc<Volume>, CliError> {
-        let Self { reporter, health, board, spare_group } = self;
+        let Self { reporter, health, board, spare_group, shape } = self;
         let watcher = Arc::clone(reporter);
         let (board, spare_group) = (Arc::clone(board), Arc::clone(spare_group));
         let tell = delivery.of_notices(reporter, health);
         let labels = ready.labels();
-        let hear = move |notice| match notice {
+        let (steps, stepped) = channel();
+        let hear: Hear = Arc::new(move |notice| match notice {
             Notice::Recorded { .. } => notifier.notify(),
             _ => {
+                pass_on(&steps, &notice);
                 if let Notice::Returned { member, old, .. } = notice {
                     watcher.name_member(member, watcher.label(old));
                 }
@@ -85,13 +96,19 @@ impl NoticeListeners {
                     spare_group.look();
                 }
             }
-        };
-        let volume = Volume::open(&ready.array, ready.members, options, hear);
-        let volume = volume.map_err(|error| array_open_error(&error, &labels))?;
+        });
+        let hears = Arc::clone(&hear);
+        let volume =
+            Volume::open(&ready.array, ready.members, options, move |notice| hears(notice));
+        let volume = Arc::new(volume.map_err(|error| array_open_error(&error, &labels))?);
+        let started = shape.start(&volume, hear, stepped);
+        started.map_err(|error| {
+            system("the thread for changes of shape could not be started", &error)
+        })?;
         for (index, why) in volume.through_page_cache() {
             reporter.through_page_cache(&labels[index], &why);
         }
-        Ok(Arc::new(volume))
+        Ok(volume)
     }
 }
 
@@ -129,6 +146,10 @@ impl OpenArray {
             true => AnsweredWrites::prepare(&ready, (&mut options, names_mode), reporter)?,
             false => None,
         };
+        options.window_copy = (!options.read_only && keeps_answered).then(|| {
+            let uuid = ready.array.newest.array.uuid;
+            Arc::new(WindowCopy::new(window_copies::path(state_dir, &uuid), uuid))
+        });
         if answered.is_none() && !names_mode {
             options.cache.mode = CacheMode::WriteThrough;
         }

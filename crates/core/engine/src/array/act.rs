@@ -203,6 +203,7 @@ impl Array {
                 self.out.notice(Notice::JobEnded { progress, end });
             }
         }
+        self.turn_if_at_rest();
     }
 
     fn stop(&mut self) {

@@ -108,6 +108,21 @@ impl Setup {
     }
 }
 
+/// A reshape, as an operator sees it.
+#[derive(Clone, Debug)]
+pub struct ReshapeLook {
+    /// The old shape.
+    pub before: Arc<Geometry>,
+    /// The new shape.
+    pub after: Arc<Geometry>,
+    /// Whether data moves from the array's end to its start.
+    pub backwards: bool,
+    /// Sectors of the array that are in the new shape.
+    pub moved_sectors: u64,
+    /// Sectors that are to move, with the new part that is zeroed.
+    pub total_sectors: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition {
     /// The offset below which redundancy agrees; `u64::MAX` for everywhere.
@@ -141,12 +156,20 @@ impl Array {
             setup.spares.iter().map(|spare| (spare.id, spare.device_number)).collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
         let replacements = setup.replacements.iter().map(|one| one.member.id);
-        let (sides, reshaper) = match setup.reshape.take() {
-            None => (None, None),
-            Some(ReshapeSetup { before, after, plan, shape, moves, window_sectors_max }) => {
+        let (sides, reshaper, border) = match setup.reshape.take() {
+            None => (None, None, None),
+            Some(ReshapeSetup {
+                before,
+                after,
+                plan,
+                shape,
+                moves,
+                copied,
+                window_sectors_max,
+            }) => {
                 let (before, after) = (Arc::new(before), Arc::new(after));
-                let reshaper = Reshaper::new(plan, (shape, window_sectors_max));
-                (Some(Sides { before, after, moves }), Some(reshaper))
+                let (reshaper, border) = Reshaper::new(plan, (shape, window_sectors_max), copied);
+                (Some(Sides { before, after, moves }), Some(reshaper), border)
             }
         };
         let caches = Caches::new(device_numbers.keys().copied().chain(replacements));
@@ -217,6 +240,7 @@ impl Array {
         };
         array.out.change_if(begins_anew || is_settled);
         array.publish();
+        array.out.extend(border.map(ArrayEffect::Border));
         array
     }
 
@@ -470,6 +494,20 @@ impl Array {
     pub fn handle_moved(&mut self, now: Instant, start: u64, result: Result<(), Fault>) {
         self.reshaper.as_mut().expect("a piece has a reshape").moved(start, result);
         self.step(now);
+    }
+
+    /// The reshape under way.
+    #[must_use]
+    pub fn reshape(&self) -> Option<ReshapeLook> {
+        let (reshaper, sides) = self.reshaper.as_ref().zip(self.setup.sides.as_ref())?;
+        let JobProgress { done, end, .. } = reshaper.progress(self.jobs.is_paused());
+        Some(ReshapeLook {
+            before: Arc::clone(&sides.before),
+            after: Arc::clone(&sides.after),
+            backwards: reshaper.is_backwards(),
+            moved_sectors: done,
+            total_sectors: end,
+        })
     }
 
     /// Whether all sectors are in the new shape, and superblocks say so: the array can be opened

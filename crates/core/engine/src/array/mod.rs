@@ -61,7 +61,7 @@ pub use effect::{
     ArrayEffect, BorderChange, ErrorReaction, MetadataArea, MetadataRecord, MovedPiece, Notice,
 };
 pub use jobs::{ClassFlow, JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest};
-pub use machine::Array;
+pub use machine::{Array, ReshapeLook};
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
 pub use read_errors::ReadErrors;
 pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};

@@ -1,6 +1,7 @@
 //! The array as assembly found it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{BitmapSuperblock, Bits, JournalArea, LocklessMarks, LogPlace};
@@ -130,6 +131,9 @@ pub struct ReshapeSetup {
     pub shape: ShapeState,
     /// The places of members' data. The data of other members does not move.
     pub moves: BTreeMap<MemberId, DataMove>,
+    /// Array sectors from the position on whose copy counts: the window that moved in place when
+    /// the array was last used.
+    pub copied: Option<Range<u64>>,
     /// The most sectors of the array in a window; `None` for the default.
     pub window_sectors_max: Option<u64>,
 }

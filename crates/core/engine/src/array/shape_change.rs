@@ -68,9 +68,6 @@ pub enum ShapeRefusal {
     /// There is no reshape, or another one.
     #[error("no such reshape is under way")]
     NotUnderWay,
-    /// A window is moving.
-    #[error("a part of the array is being moved")]
-    Moving,
     /// A change is on its way to the superblocks.
     #[error("another change of shape is being recorded")]
     Changing,
@@ -84,13 +81,15 @@ pub(super) struct PendingShape {
     /// Slots that the array keeps: members of others become spares.
     kept_slots: Option<u16>,
     resync_from: Option<u64>,
+    /// The reshape turns round when its window has moved: members' data areas after that.
+    turn: Option<Vec<(MemberId, DataArea)>>,
     is_told: bool,
 }
 
 impl PendingShape {
     /// Whether a change was asked for.
     pub(super) fn is_there(&self) -> bool {
-        self.shape.is_some()
+        self.shape.is_some() || self.turn.is_some()
     }
 
     pub(super) fn shape(&self) -> Option<&Arc<ShapeState>> {
@@ -199,25 +198,40 @@ impl Array {
                 PendingShape { shape, kept_slots, ..PendingShape::default() }
             }
             ShapeChange::TurnRound { areas } => {
-                let reshaper = self.reshaper.as_ref().ok_or(ShapeRefusal::NotUnderWay)?;
-                if reshaper.is_moving() {
-                    return Err(ShapeRefusal::Moving);
+                if self.reshaper.is_none() {
+                    return Err(ShapeRefusal::NotUnderWay);
                 }
-                let shape = turned_round(reshaper.shape(), areas);
-                PendingShape { shape: Some(Arc::new(shape)), ..PendingShape::default() }
+                PendingShape { turn: Some(areas), ..PendingShape::default() }
             }
         };
         self.pending_shape = pending;
-        self.out.change();
+        self.out.change_if(self.pending_shape.shape.is_some());
+        self.turn_if_at_rest();
         self.step(now);
         Ok(())
+    }
+
+    /// Turns the reshape round, if that was asked for and no window moves.
+    pub(super) fn turn_if_at_rest(&mut self) {
+        let at_rest = self.reshaper.as_ref().filter(|one| !one.is_moving());
+        let Some(reshaper) = at_rest else { return };
+        if let Some(areas) = self.pending_shape.turn.take() {
+            self.pending_shape.shape = Some(Arc::new(turned_round(reshaper.shape(), areas)));
+            self.out.change();
+        }
+    }
+
+    /// Whether jobs are paused.
+    #[must_use]
+    pub fn are_jobs_paused(&self) -> bool {
+        self.jobs.is_paused()
     }
 
     /// Called when an update of superblocks is durable.
     pub(super) fn tell_shape(&mut self) {
         let is_recorded = self.tells_all();
         let pending = &mut self.pending_shape;
-        if pending.is_there() && is_recorded && !pending.is_told {
+        if pending.shape.is_some() && is_recorded && !pending.is_told {
             pending.is_told = true;
             self.out.notice(Notice::ShapeRecorded);
         }

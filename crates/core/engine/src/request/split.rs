@@ -80,6 +80,12 @@ impl Regions {
         self.after.is_some()
     }
 
+    /// Where the border stands; `None` if the array is in no reshape.
+    #[must_use]
+    pub fn border(&self) -> Option<u64> {
+        self.after.map(|after| after.position)
+    }
+
     /// The distribution when the border stands at `position`.
     ///
     /// # Panics

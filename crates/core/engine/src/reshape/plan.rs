@@ -174,6 +174,14 @@ impl ReshapePlan {
         Some(if down { self.downwards(position, most) } else { self.upwards(position, most) })
     }
 
+    /// The window that moves these sectors in place.
+    #[must_use]
+    pub fn window_in_place(&self, moved: Range<u64>) -> ReshapeWindow {
+        let is_last = moved.end == self.size_sectors();
+        let zeroed = moved.end..if is_last { self.rows_of_size() } else { moved.end };
+        ReshapeWindow { moved, zeroed, in_place: true }
+    }
+
     fn upwards(&self, position: u64, most: u64) -> ReshapeWindow {
         let size = self.size_sectors();
         if position >= size {

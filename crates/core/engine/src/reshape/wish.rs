@@ -28,6 +28,8 @@ use crate::ids::MemberId;
 const AFTER_SUPERBLOCK_SECTORS: u64 = 72;
 /// The most sectors by which data moves. A larger gap makes no reshape faster.
 const GAP_SECTORS_MAX: u64 = 64 << 11;
+/// Sectors that a gap leaves free before the data, if it can: room for braid's own log.
+const LEFT_FREE_SECTORS: u64 = 1024;
 /// RAID-5's layout numbers plus this are RAID-6's `*_6` layouts, with Q on the last member.
 const Q_LAST: u32 = 16;
 /// md's largest chunk for a RAID-1 that becomes a RAID-5: 64 KiB.
@@ -74,6 +76,16 @@ pub struct ShapeProposal {
     pub plan: Option<ReshapePlan>,
     /// Spares that get slots, now or by a recovery.
     pub spares_used: usize,
+}
+
+impl ShapeProposal {
+    /// Whether windows overwrite what they read, and must be copied before.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.plan
+            .as_ref()
+            .is_some_and(|plan| plan.window(plan.first(), 0).is_some_and(|window| window.in_place))
+    }
 }
 
 /// Why an array does not get the wanted shape.
@@ -139,16 +151,17 @@ pub enum WishError {
     Degraded,
 }
 
-/// The way to the wanted shape. `bitmap_sectors` is the length of each member's bitmap.
+/// The way to the wanted shape. `bitmap_sectors` is the length of each member's bitmap. If the
+/// driver `can_copy` windows, data also moves where a member has no free space before it.
 ///
 /// # Errors
 /// The reason why there is none.
 pub fn propose(
     members: &[ShapeMember<'_>],
-    bitmap_sectors: u64,
+    (bitmap_sectors, can_copy): (u64, bool),
     wish: &ShapeWish,
 ) -> Result<ShapeProposal, WishError> {
-    let asker = Proposer::new(members, bitmap_sectors, wish);
+    let asker = Proposer::new(members, (bitmap_sectors, can_copy), wish);
     let is_level = wish.level.is_some_and(|level| level != asker.before.level);
     let is_size = wish.member_size_sectors.is_some();
     let is_shape = asker.wanted_shape() != asker.before;
@@ -164,13 +177,18 @@ pub fn propose(
 struct Proposer<'a> {
     members: &'a [ShapeMember<'a>],
     bitmap_sectors: u64,
+    can_copy: bool,
     wish: ShapeWish,
     newest: &'a Superblock,
     before: Shape,
 }
 
 impl<'a> Proposer<'a> {
-    fn new(members: &'a [ShapeMember<'a>], bitmap_sectors: u64, wish: &ShapeWish) -> Self {
+    fn new(
+        members: &'a [ShapeMember<'a>],
+        (bitmap_sectors, can_copy): (u64, bool),
+        wish: &ShapeWish,
+    ) -> Self {
         let newest = members.iter().filter(|one| one.slot.is_some()).map(|one| one.superblock);
         let newest = newest.max_by_key(|one| one.state.events).expect("an array has a member");
         let array = &newest.array;
@@ -182,7 +200,7 @@ impl<'a> Proposer<'a> {
             slots,
             array.member_size_sectors,
         );
-        Self { members, bitmap_sectors, wish: *wish, newest, before }
+        Self { members, bitmap_sectors, can_copy, wish: *wish, newest, before }
     }
 
     fn seated(&self) -> impl Iterator<Item = &'a ShapeMember<'a>> {
@@ -347,8 +365,12 @@ impl<'a> Proposer<'a> {
         let unmoved = unmoved.map_err(|_| WishError::Family(before.level))?;
         let step = unmoved.gap_of_unit();
         let room = self.seated().map(|one| self.free_before(one)).min().unwrap_or(0);
+        let room = match room.saturating_sub(LEFT_FREE_SECTORS) / step {
+            0 => room,
+            steps => steps * step,
+        };
         let gap = room.min(GAP_SECTORS_MAX.max(step)) / step * step;
-        if gap == 0 {
+        if gap == 0 && !self.can_copy {
             return Err(WishError::NoRoom { needed: step, there: room });
         }
         let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), false);
@@ -356,7 +378,7 @@ impl<'a> Proposer<'a> {
         let area = |one: &ShapeMember<'_>| {
             let device = &one.superblock.device;
             let moves = one.slot.is_some() || self.free_before(one) >= gap;
-            let new_offset_sectors = moves.then(|| device.data_offset_sectors - gap);
+            let new_offset_sectors = (moves && gap > 0).then(|| device.data_offset_sectors - gap);
             DataArea {
                 offset_sectors: device.data_offset_sectors,
                 size_sectors: device.data_size_sectors,

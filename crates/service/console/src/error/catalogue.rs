@@ -58,7 +58,7 @@ impl FromStr for Code {
 }
 
 /// All codes by number.
-pub const CATALOGUE: [Entry; 102] = [
+pub const CATALOGUE: [Entry; 103] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -999,5 +999,18 @@ pub const CATALOGUE: [Entry; 102] = [
                       rejects the writes, for example because too many members are missing. No \
                       data is lost: the file remains, and the next start tries again. Deleting \
                       the file discards writes that clients know as acknowledged.",
+    },
+    Entry {
+        code: Code::ShapeStays,
+        title: "the array's shape cannot be changed so, or not now",
+        exit: Exit::Refused,
+        explanation: "A change of shape (level, layout, chunk, members, size) begins when the \
+                      array is whole: a resync, a rebuild or another change ends first. braid \
+                      moves data of levels 4, 5 and 6, to as many members or more; the new shape \
+                      must hold at least as much as the old one. Data also moves a little towards \
+                      the start of each member, so that nothing is overwritten before it is moved: \
+                      there must be room between the metadata and the data, which 1.1 and 1.2 \
+                      superblocks have. Other changes keep every byte in its place: 5 to 6 and back, \
+                      4 to 5, a mirror of two to 5. Nothing was changed.",
     },
 ];

@@ -213,6 +213,8 @@ pub enum Code {
     OverlayDamaged = 121,
     /// Acknowledged writes of the previous server cannot be read or written.
     AnsweredWritesKept = 122,
+    /// The array's shape cannot be changed so, or not now.
+    ShapeStays = 123,
 }
 
 impl fmt::Display for Code {

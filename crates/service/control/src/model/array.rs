@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jobs::{Job, JobKind, JobPace, LastJob};
 use super::settings::Settings;
+use super::shape::Reshape;
 
 /// A running array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +54,9 @@ pub struct Array {
     /// The last job of each kind that ended since the array was started.
     #[serde(default)]
     pub last_jobs: Vec<LastJob>,
+    /// The reshape under way; null if none.
+    #[serde(default)]
+    pub reshape: Option<Reshape>,
     /// The time of the next scheduled check, in the past if it could not begin; null if none.
     #[serde(default)]
     pub next_check: Option<String>,

@@ -8,6 +8,7 @@ mod jobs;
 mod members;
 mod problem;
 mod settings;
+mod shape;
 mod status;
 mod stop;
 mod top;
@@ -24,6 +25,7 @@ pub use jobs::{
 pub use members::{MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted};
 pub use problem::{Problem, ProblemRemedy, RemedyRisk};
 pub use settings::{Change, SettingValue, Settings, SettingsAnswer};
+pub use shape::{Reshape, Shape, ShapeAnswer, ShapeChangeKind, ShapeRequest, ShapeWanted};
 pub use status::{Status, Unheard};
 pub use stop::{StopPlan, Stopped};
 pub use top::{MemberRates, Rates, Top, TopArray};

@@ -35,6 +35,7 @@ pub fn tank(states: &[SlotState]) -> Array {
     let slots: Vec<Slot> = (0..).zip(states).map(|(number, state)| slot(number, *state)).collect();
     let is_whole = states.iter().all(|state| matches!(state, SlotState::Ok | SlotState::Slow));
     Array {
+        reshape: None,
         version: VERSION,
         name: "tank".into(),
         uuid: "a1:b2:c3:d4".into(),

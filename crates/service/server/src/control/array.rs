@@ -15,6 +15,7 @@ use braid_runtime::{ArrayView, Gate, MemberId, Volume};
 
 use super::jobs::Ground;
 use super::setting::{self, ArrayParts};
+use super::shape;
 use crate::client_addresses::ClientAddresses;
 use crate::clients as limits;
 use crate::health::{Health, Incident, absolute};
@@ -32,7 +33,6 @@ pub(crate) struct Facts {
     pub(super) uuid: String,
     layout: Option<String>,
     metadata: String,
-    chunk_bytes: Option<u64>,
     since: String,
     health: Arc<Health>,
     /// Where clients reach the array; set once it is served.
@@ -48,7 +48,7 @@ pub(crate) struct Facts {
 /// The state of the array on which answers to job requests depend.
 pub(super) fn ground(volume: &Volume) -> Ground {
     let (view, geometry) = (volume.view(), volume.geometry());
-    let slots = || (0..geometry.slots()).map(|slot| view.member(SlotNumber(slot)));
+    let slots = || (0..slot_count(&view)).map(|slot| view.member(SlotNumber(slot)));
     Ground {
         is_redundant: !matches!(geometry.level(), Level::Linear | Level::Raid0),
         is_read_only: volume.is_read_only(),
@@ -60,14 +60,19 @@ pub(super) fn ground(volume: &Volume) -> Ground {
     }
 }
 
+/// The number of slots; during a reshape of the shape with more.
+fn slot_count(view: &ArrayView) -> u16 {
+    u16::try_from(view.slots.len()).expect("slots are numbered by u16")
+}
+
 /// The array's state in a word, by this view.
-pub(crate) fn state_of(volume: &Volume, view: &ArrayView) -> State {
+pub(crate) fn state_of(view: &ArrayView) -> State {
     let is_in_sync = |slot: SlotNumber| {
         view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
     };
     if view.gate == Gate::Broken {
         State::Failed
-    } else if (0..volume.geometry().slots()).map(SlotNumber).all(is_in_sync) {
+    } else if (0..slot_count(view)).map(SlotNumber).all(is_in_sync) {
         State::Ok
     } else {
         State::Degraded
@@ -86,13 +91,11 @@ impl Facts {
         for (slot, one) in &array.replacements {
             health.note_filling(slot.0, &ready.verdicts[one.member].label);
         }
-        let chunk_bytes = u64::from(facts.chunk_sectors) * SECTOR_BYTES;
         Self {
             name: name.to_owned(),
             uuid: format_uuid(&facts.uuid),
             layout: layout_name(facts.level, array.shape.layout),
             metadata: array.newest.version.to_string(),
-            chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
             since: rfc3339_utc(now_seconds()),
             health,
             addresses: ClientAddresses::default(),
@@ -123,7 +126,7 @@ impl Facts {
             view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
         };
         let tolerance = Tolerance::of(&geometry, view.resync_offset, &is_in_sync);
-        let state = state_of(volume, &view);
+        let state = state_of(&view);
         let has_failed = state == State::Failed;
         let told = board.snapshot(volume);
         let counters = volume.counters().named();
@@ -133,9 +136,16 @@ impl Facts {
             name: self.name.clone(),
             uuid: self.uuid.clone(),
             level: geometry.level().name().to_owned(),
-            layout: self.layout.clone(),
+            layout: match geometry.level() {
+                // Superblocks may keep the layout of a RAID-0 open.
+                Level::Raid0 | Level::Linear => self.layout.clone(),
+                level => layout_name(level, geometry.layout()),
+            },
             metadata: self.metadata.clone(),
-            chunk_bytes: self.chunk_bytes,
+            chunk_bytes: match u64::from(geometry.chunk_sectors()) * SECTOR_BYTES {
+                0 => None,
+                bytes => Some(bytes),
+            },
             size_bytes: volume.size_bytes(),
             state,
             read_only: volume.is_read_only(),
@@ -151,6 +161,7 @@ impl Facts {
                 Due::Never => None,
                 Due::At(at) | Due::Since(at) => Some(rfc3339_utc(at)),
             },
+            reshape: shape::reshape_of(volume),
             jobs_paused: told.is_paused,
             pace: volume.job_look().as_ref().map(pace),
             advice: Vec::new(),
@@ -257,8 +268,8 @@ impl Facts {
             }
             None => self.empty(number),
         };
-        let mut slots: Vec<Slot> = (0..volume.geometry().slots()).map(row).collect();
-        let replacements = (0..volume.geometry().slots()).filter_map(|number| {
+        let mut slots: Vec<Slot> = (0..slot_count(view)).map(row).collect();
+        let replacements = (0..slot_count(view)).filter_map(|number| {
             let member = view.member(SlotNumber(number))?;
             let id = member.replacement?;
             Some(Slot {

@@ -15,6 +15,7 @@ use braid_runtime::{
 use super::consistency::{self, ArrayName, Consistency};
 use crate::jobs::{Board, JobsWhen, Schedule};
 use crate::membership::Membership;
+use crate::shape_changes::ShapeChanges;
 use crate::spare_group::SpareGroup;
 use crate::{cache, clients as limits, job_pace, patience, read_errors, scheduling, sit_out};
 use braid_console::error::CliError;
@@ -28,6 +29,7 @@ pub(crate) struct ArrayParts {
     pub(crate) board: Arc<Board>,
     pub(crate) membership: Arc<Membership>,
     pub(crate) spare_group: Arc<SpareGroup>,
+    pub(crate) shape: Arc<ShapeChanges>,
 }
 
 pub(super) fn all(running: &ArrayParts) -> Settings {

@@ -22,6 +22,8 @@ const PIECES_OUT_MAX: usize = 8;
 /// The least and the most sectors of a window, about.
 const WINDOW_SECTORS_MIN: u64 = 8192;
 const WINDOW_SECTORS_MAX: u64 = 1 << 18;
+/// The most sectors of a window in place, which is copied twice.
+const IN_PLACE_SECTORS_MAX: u64 = 1 << 15;
 /// Events are reported at each fifth of the way.
 const PARTS: u64 = 5;
 
@@ -48,6 +50,8 @@ pub(in crate::array) struct Reshaper {
     /// First sectors of pieces in flight.
     out: BTreeSet<u64>,
     fault: Option<Fault>,
+    /// A copy of the window in place exists already.
+    is_copied: bool,
     /// A window failed: the next try waits for a change of members, or for the operator.
     refused: bool,
     is_begun: bool,
@@ -66,9 +70,10 @@ impl Reshaper {
     pub(in crate::array) fn new(
         plan: ReshapePlan,
         (shape, window_sectors_max): (ShapeState, Option<u64>),
-    ) -> Self {
+        copied: Option<Range<u64>>,
+    ) -> (Self, Option<BorderChange>) {
         let position = shape.reshape.expect("an array in a reshape says so").position_sectors;
-        Self {
+        let mut reshaper = Self {
             from: plan.progress(position).0,
             plan,
             shape: Arc::new(shape),
@@ -86,8 +91,16 @@ impl Reshaper {
             allowance: RemainingAllowance::default(),
             flow: JobFlow::default(),
             class: Class::Idle,
+            is_copied: false,
             window_sectors_max: window_sectors_max.unwrap_or(WINDOW_SECTORS_MAX),
-        }
+        };
+        // The window may be overwritten in part: nothing is read there before it has moved.
+        let change = copied.map(|moved| {
+            let window = reshaper.plan.window_in_place(moved);
+            reshaper.is_copied = true;
+            reshaper.begin(window)
+        });
+        (reshaper, change)
     }
 
     pub(in crate::array) fn facts(&self, context: ReshapeContext) -> Facts {
@@ -107,6 +120,10 @@ impl Reshaper {
     /// The shape for superblocks.
     pub(in crate::array) fn shape(&self) -> &Arc<ShapeState> {
         &self.shape
+    }
+
+    pub(in crate::array) fn is_backwards(&self) -> bool {
+        self.plan.is_backwards()
     }
 
     /// Whether a window has begun and is not over.
@@ -157,9 +174,20 @@ impl Reshaper {
         let allowed = self.allowance.sectors().unwrap_or(u64::MAX);
         let most = allowed.clamp(WINDOW_SECTORS_MIN, self.window_sectors_max.max(1));
         let window = self.plan.window(self.position, most.min(self.window_sectors_max));
-        let window = window.expect("something is left");
+        let mut window = window.expect("something is left");
+        if window.in_place && most > IN_PLACE_SECTORS_MAX {
+            let shorter = self.plan.window(self.position, IN_PLACE_SECTORS_MAX);
+            window = shorter.expect("something is left");
+        }
+        let begins = !std::mem::replace(&mut self.is_begun, true);
+        (self.begin(window), begins)
+    }
+
+    fn begin(&mut self, window: ReshapeWindow) -> BorderChange {
         let written = window.written();
-        self.class = self.allowance.take(written.end - written.start);
+        let is_allowed = self.allowance.is_some();
+        let sectors = written.end - written.start;
+        self.class = if is_allowed { self.allowance.take(sectors) } else { Class::Idle };
         self.flow.of(self.class).begun_sectors += written.end - written.start;
         if window.in_place {
             reached(Mark::ReshapeInPlace);
@@ -168,8 +196,7 @@ impl Reshaper {
         self.left = written;
         self.window = Some(window);
         self.stage = Stage::Passing;
-        let begins = !std::mem::replace(&mut self.is_begun, true);
-        (BorderChange { position: self.position, held: Some(held) }, begins)
+        BorderChange { position: self.position, held: Some(held) }
     }
 
     /// Notes that all requests from before the window have ended.
@@ -190,7 +217,8 @@ impl Reshaper {
     pub(in crate::array) fn flushed(&mut self, result: Result<(), Fault>) -> Option<Range<u64>> {
         self.fault = self.fault.or(result.err());
         let window = self.window.as_ref().expect("a window is flushed");
-        let copied = (window.in_place && result.is_ok()).then(|| window.moved.clone());
+        let needs_copy = window.in_place && !self.is_copied && result.is_ok();
+        let copied = needs_copy.then(|| window.moved.clone());
         self.stage = match (self.stage, &copied) {
             (Stage::FlushingBefore, Some(_)) => Stage::Keeping,
             (Stage::FlushingBefore, None) => Stage::Moving,
@@ -268,6 +296,7 @@ impl Reshaper {
         let Range { start, end } = window.written();
         self.flow.of(self.class).ended_sectors += end - start;
         self.written += end - start;
+        self.is_copied = false;
         self.left = 0..0;
         self.stage = Stage::Rest;
     }

@@ -279,7 +279,8 @@ impl Superblocks {
         let spares_too = self.events.advance(EventChange {
             devices: matches!(why, UpdateReason::Devices | UpdateReason::Changes),
             degraded,
-            spare_sleeps: roster.has_spares() && is_named,
+            // A spare that gets a slot by a change of shape is a member of the next start.
+            spare_sleeps: roster.has_spares() && is_named && !pending.is_there(),
             to_clean_and_in_sync: why == UpdateReason::Activity && clean && in_sync,
         });
         let state = Arc::new(SuperblockState {
@@ -308,7 +309,7 @@ impl Superblocks {
             has_begun: false,
             may_tear: self.tear && !has_table,
             missing: BTreeSet::new(),
-            later: roster.update_targets(spares_too).collect(),
+            later: roster.update_targets(spares_too || pending.is_there()).collect(),
             first: said.first,
             last,
             state,

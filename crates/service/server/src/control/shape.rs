@@ -1,0 +1,371 @@
+//! An operator's changes of the array's shape: what a request means, whether it is possible, and
+//! its beginning. [`crate::shape_changes`] goes on with it.
+
+use braid_control::PassedDescriptors;
+use braid_control::model::{
+    MemberRequest, MembersAnswer, Reshape, Shape, ShapeAnswer, ShapeChangeKind, ShapeRequest,
+    ShapeWanted, VERSION,
+};
+use braid_geometry::{Geometry, Level, SECTOR_BYTES, layout_name, parse_layout};
+use braid_member::Access;
+use braid_ondisk::Superblock;
+use braid_runtime::{
+    ReshapeError, ReshapeLook, ShapeChange, ShapeProposal, ShapeRefusal, ShapeWish, Volume,
+    WishError,
+};
+
+use super::array::Facts;
+use super::members;
+use super::setting::ArrayParts;
+use crate::shape_changes::code_of;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::size::{format_size, parse_size};
+
+/// Levels whose shape changes.
+const LEVELS: [Level; 4] = [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6];
+
+struct ShapeContext<'a> {
+    running: &'a ArrayParts,
+    facts: &'a Facts,
+}
+
+/// Performs the request, or returns an error with its HTTP status.
+pub(super) fn change(
+    running: &ArrayParts,
+    facts: &Facts,
+    (wanted, passed): (&ShapeWanted, &PassedDescriptors),
+    dry_run: bool,
+) -> Result<ShapeAnswer, (u16, CliError)> {
+    let context = ShapeContext { running, facts };
+    match wanted.request {
+        ShapeRequest::Grow => context.grow(wanted, passed, dry_run),
+        ShapeRequest::Revert => {
+            context.revert(dry_run).map_err(|error| (members::status(&error), error))
+        }
+    }
+}
+
+/// The reshape under way, for the state of the array.
+pub(super) fn reshape_of(volume: &Volume) -> Option<Reshape> {
+    let look = volume.reshape()?;
+    Some(Reshape {
+        before: in_words(&look.before),
+        after: in_words(&look.after),
+        backwards: look.backwards,
+        moved_bytes: look.moved_sectors * SECTOR_BYTES,
+        total_bytes: look.total_sectors * SECTOR_BYTES,
+    })
+}
+
+fn in_words(geometry: &Geometry) -> Shape {
+    let chunk_bytes = u64::from(geometry.chunk_sectors()) * SECTOR_BYTES;
+    Shape {
+        level: geometry.level().name().to_owned(),
+        layout: layout_name(geometry.level(), geometry.layout()),
+        chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
+        members: geometry.slots(),
+        size_bytes: geometry.capacity_sectors() * SECTOR_BYTES,
+    }
+}
+
+impl ShapeContext<'_> {
+    fn volume(&self) -> &Volume {
+        &self.running.volume
+    }
+
+    fn grow(
+        &self,
+        wanted: &ShapeWanted,
+        passed: &PassedDescriptors,
+        dry_run: bool,
+    ) -> Result<ShapeAnswer, (u16, CliError)> {
+        let with_status = |error: CliError| (members::status(&error), error);
+        let wish = self.wish(wanted).map_err(with_status)?;
+        self.may_begin().map_err(with_status)?;
+        let join = wanted.join.as_ref().map(|join| {
+            let request = MemberRequest::Spare;
+            braid_control::model::MembersWanted { request, ..join.clone() }
+        });
+        let join = join.filter(|join| !join.members.is_empty());
+        if join.is_some() && self.running.membership.opens_nothing {
+            return Err(with_status(self.files_closed()));
+        }
+        let look_at = |dry_run: bool| -> Result<Option<MembersAnswer>, (u16, CliError)> {
+            let Some(join) = &join else { return Ok(None) };
+            members::change(self.running, self.facts, (join, passed), dry_run).map(Some)
+        };
+        let mut joined = look_at(true)?;
+        let joining = join.iter().flat_map(|join| &join.members);
+        let joining: Vec<(Superblock, u64)> = joining
+            .map(|device| self.joining(device))
+            .collect::<Result<_, _>>()
+            .map_err(with_status)?;
+        let wish = self.with_slots(wish, joining.len());
+        let proposal = self.volume().propose_shape(&wish, &joining);
+        let proposal = proposal.map_err(|error| with_status(self.refused(&error)))?;
+        let mut answer = self.answer(&proposal, dry_run);
+        if !dry_run {
+            self.running.shape.rest_log(self.volume()).map_err(with_status)?;
+            let begun = look_at(false).and_then(|now| {
+                joined = now;
+                self.volume()
+                    .begin_reshape(&wish)
+                    .map_err(|error| with_status(self.refused(&error)))
+            });
+            if let Err((status, error)) = begun {
+                self.running.shape.log_again(self.volume());
+                let error = match joined.as_ref().filter(|now| !now.dry_run) {
+                    Some(_) => error.because("the devices became spares before that"),
+                    None => error,
+                };
+                return Err((status, error));
+            }
+        }
+        answer.joined = joined;
+        Ok(answer)
+    }
+
+    fn revert(&self, dry_run: bool) -> Result<ShapeAnswer, CliError> {
+        let Some(look) = self.volume().reshape() else {
+            let what = format!("no reshape of {} is under way", self.facts.name);
+            return Err(self.look(self.stays(what).because("there is nothing to go back from")));
+        };
+        if !dry_run {
+            self.volume().turn_reshape_round().map_err(|error| self.refused(&error))?;
+        }
+        let ReshapeLook { before, after, moved_sectors, total_sectors, .. } = look;
+        let share = moved_sectors as f64 / total_sectors.max(1) as f64;
+        let size = before.used_sectors(braid_geometry::Slot(0)) * SECTOR_BYTES;
+        let bytes_each = (size as f64 * share * 2.0) as u64;
+        Ok(ShapeAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            kind: ShapeChangeKind::Revert,
+            before: in_words(&after),
+            after: in_words(&before),
+            bytes_each,
+            seconds: self.seconds(bytes_each),
+            gap_bytes: 0,
+            notes: Vec::new(),
+            joined: None,
+            dry_run,
+        })
+    }
+
+    /// The wanted shape; new devices widen the array by themselves.
+    fn wish(&self, wanted: &ShapeWanted) -> Result<ShapeWish, CliError> {
+        let bad = |what: String| {
+            let error = CliError::new(Code::Usage, what).about(&self.facts.name);
+            error.remedy(Risk::Look, "See the words", "braid grow --help")
+        };
+        let level = wanted.level.as_ref().map(|word| {
+            let found = LEVELS.into_iter().find(|level| level.name() == word);
+            let digits = |level: &Level| level.name().strip_prefix("raid") == Some(word);
+            found.or_else(|| LEVELS.into_iter().find(digits)).ok_or_else(|| {
+                bad(format!("'{word}' is no level whose shape changes: raid1, raid4, raid5, raid6"))
+            })
+        });
+        let level = level.transpose()?;
+        let now = self.volume().geometry().level();
+        let layout = wanted.layout.as_ref().map(|word| {
+            parse_layout(level.unwrap_or(now), word).map_err(|error| bad(error.to_string()))
+        });
+        let sectors = |bytes: u64, what: &str| match bytes % SECTOR_BYTES {
+            0 => Ok(bytes / SECTOR_BYTES),
+            _ => Err(bad(format!("{what} is no multiple of {SECTOR_BYTES} bytes"))),
+        };
+        let chunk = wanted.chunk_bytes.map(|bytes| {
+            let sectors = sectors(bytes, "the chunk")?;
+            u32::try_from(sectors).map_err(|_| bad("the chunk is too large".to_owned()))
+        });
+        let size = wanted.size.as_ref().map(|word| match word.as_str() {
+            "max" => Ok(u64::MAX),
+            word => {
+                let bytes = parse_size(word).map_err(|error| bad(error.to_string()))?;
+                sectors(bytes, "the size")
+            }
+        });
+        Ok(ShapeWish {
+            level,
+            layout: layout.transpose()?,
+            chunk_sectors: chunk.transpose()?,
+            slots: wanted.members,
+            member_size_sectors: size.transpose()?,
+        })
+    }
+
+    /// If only devices were named, the array gets a slot for each.
+    fn with_slots(&self, wish: ShapeWish, joining: usize) -> ShapeWish {
+        let is_plain = wish.level.is_none() && wish.member_size_sectors.is_none();
+        let slots = usize::from(self.volume().geometry().slots()) + joining;
+        let slots = u16::try_from(slots).ok().filter(|_| joining > 0 && is_plain);
+        ShapeWish { slots: wish.slots.or(slots), ..wish }
+    }
+
+    /// Whether the shape may change now; logs that can rest do not count.
+    fn may_begin(&self) -> Result<(), CliError> {
+        let volume = self.volume();
+        match volume.may_reshape() {
+            Err(ShapeRefusal::Logs) if volume.journal().is_none() => Ok(()),
+            Err(refusal) => Err(self.refused(&refusal.into())),
+            Ok(()) if volume.bitmap_file().is_some() => {
+                let error = self.stays(format!("the shape of {} stays", self.facts.name));
+                let error = error.because("its bitmap is in a file, which belongs to one shape");
+                let command =
+                    format!("braid set {} consistency=bitmap bitmap-file=none", self.word());
+                Err(error.remedy(Risk::Change, "Put the bitmap on the members", command))
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn files_closed(&self) -> CliError {
+        let what = format!("the server of {} cannot open files by itself", self.facts.name);
+        let error = CliError::new(Code::FilesClosed, what).about(&self.facts.name);
+        let error = error.because("it was started with --confine; nothing was changed");
+        let command = format!("braid spare {} DEVICE", self.word());
+        error.remedy(Risk::Change, "Add the devices first, then grow with --members", command)
+    }
+
+    fn joining(&self, device: &str) -> Result<(Superblock, u64), CliError> {
+        let path = std::path::Path::new(device);
+        let opened = braid_member::open(path, Access::Examine);
+        let opened = opened.map_err(|error| braid_discovery::probe::open_error(&error))?;
+        let bytes = opened.size_bytes();
+        let superblock = self.volume().joining_superblock(bytes).map_err(|error| {
+            let what = format!("{device} does not fit {}", self.facts.name);
+            self.look(self.stays(what).caused_by(&error))
+        })?;
+        Ok((superblock, bytes))
+    }
+
+    fn answer(&self, proposal: &ShapeProposal, dry_run: bool) -> ShapeAnswer {
+        let ShapeProposal { before, after, change, plan, spares_used } = proposal;
+        let geometry = |shape| Geometry::new(shape).expect("it was proposed");
+        let (old, new) = (geometry(before), geometry(after));
+        let used = |geometry: &Geometry| geometry.used_sectors(braid_geometry::Slot(0));
+        let moves = plan.is_some();
+        let bytes_each = if moves { (used(&old) + used(&new)) * SECTOR_BYTES } else { 0 };
+        let (kind, gap) = match change {
+            ShapeChange::Begin { resync_from: Some(_), .. } => (ShapeChangeKind::Size, 0),
+            ShapeChange::Begin { shape, .. } => match shape.data_areas.first() {
+                Some((_, area)) => {
+                    let to = area.new_offset_sectors.unwrap_or(area.offset_sectors);
+                    (ShapeChangeKind::Reshape, area.offset_sectors.saturating_sub(to))
+                }
+                None => (ShapeChangeKind::TakeOver, 0),
+            },
+            ShapeChange::Finish { .. } | ShapeChange::TurnRound { .. } => {
+                unreachable!("only beginnings are proposed")
+            }
+        };
+        ShapeAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            kind,
+            before: in_words(&old),
+            after: in_words(&new),
+            bytes_each,
+            seconds: self.seconds(bytes_each),
+            gap_bytes: gap * SECTOR_BYTES,
+            notes: self.notes(kind, (&old, &new), *spares_used),
+            joined: None,
+            dry_run,
+        }
+    }
+
+    fn seconds(&self, bytes_each: u64) -> Option<u64> {
+        let speed = if bytes_each > 0 { self.volume().read_speed()? } else { return None };
+        Some(bytes_each.div_ceil(speed.max(1)))
+    }
+
+    /// Consequences on the way, and afterwards.
+    fn notes(
+        &self,
+        kind: ShapeChangeKind,
+        (old, new): (&Geometry, &Geometry),
+        spares_used: usize,
+    ) -> Vec<String> {
+        let mut notes = Vec::new();
+        let volume = self.volume();
+        match kind {
+            ShapeChangeKind::Reshape => {
+                let lost = old.lost_max().min(new.lost_max());
+                notes.push(format!(
+                    "on the way the array can lose {lost} member{}, as before, and goes on without",
+                    if lost == 1 { "" } else { "s" }
+                ));
+                notes.push(
+                    "it can go back from any point with `braid revert`, also after a power cut"
+                        .to_owned(),
+                );
+                notes.push(
+                    "Linux 3.5 and later take over from any point, and braid from them".to_owned(),
+                );
+            }
+            ShapeChangeKind::TakeOver if spares_used > 0 => notes.push(
+                "a spare becomes the last member, and is filled with Q: each stripe is safer as \
+                 soon as it is done"
+                    .to_owned(),
+            ),
+            ShapeChangeKind::TakeOver => notes.push("no byte of data moves".to_owned()),
+            ShapeChangeKind::Size => {
+                notes.push("only the new part of the members is synced".to_owned());
+            }
+            ShapeChangeKind::Revert => {}
+        }
+        if volume.parity_logs().is_some() {
+            notes.push(
+                "its log rests until then: after a power cut while a member is missing, the array \
+                 may refuse to start"
+                    .to_owned(),
+            );
+        }
+        if new.capacity_sectors() > old.capacity_sectors() {
+            let size = format_size(new.capacity_sectors() * SECTOR_BYTES);
+            notes.push(format!(
+                "clients see {size} when it is over; then grow the file system (resize2fs, \
+                 xfs_growfs, btrfs filesystem resize max)"
+            ));
+        }
+        notes
+    }
+
+    fn word(&self) -> String {
+        self.facts.word()
+    }
+
+    fn stays(&self, what: String) -> CliError {
+        CliError::new(Code::ShapeStays, what).about(&self.facts.name)
+    }
+
+    fn look(&self, error: CliError) -> CliError {
+        error.remedy(Risk::Look, "See its state", format!("braid status {}", self.word()))
+    }
+
+    fn refused(&self, error: &ReshapeError) -> CliError {
+        let what = format!("the shape of {} stays as it is", self.facts.name);
+        let refusal = CliError::new(code_of(error), what).about(&self.facts.name);
+        let refusal = refusal.caused_by(error).because("nothing was changed");
+        let word = self.word();
+        match error {
+            ReshapeError::Refused(ShapeRefusal::Busy(_)) => {
+                let command = format!("braid wait {word} --for idle");
+                refusal.remedy(Risk::Look, "Wait for it, and try again", command)
+            }
+            ReshapeError::Refused(ShapeRefusal::Logs) => {
+                let command = format!("braid set {word} consistency=bitmap");
+                refusal.remedy(Risk::Change, "Keep a bitmap meanwhile", command)
+            }
+            ReshapeError::Wish(WishError::TooFewSpares { .. }) => refusal.remedy(
+                Risk::Change,
+                "Name devices, too",
+                format!("braid grow -n {word} DEVICE"),
+            ),
+            _ => self.look(refusal),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The thread that follows changes of shape: it opens the array anew when superblocks have a shape,
+//! and makes the new shape the only one when all data has moved.
+//!
+//! ```text
+//!   control ─▶ begin, revert ─▶ Notice::ShapeRecorded ─┐
+//!   data moves ─▶ Notice::JobEnded ─▶ finish ──────────┴─▶ this thread ─▶ Volume::reopen
+//! ```
+//!
+//! Parity logs name sectors by their place in one shape, so they rest during a change. A file in the
+//! state folder says which log the array gets back, also after a restart.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use braid_assembly::{Options as AssemblyOptions, assemble};
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+use braid_console::state::{make_folders, remove_files, write_whole};
+use braid_discovery::probe::probe_member;
+use braid_discovery::{refusal, window_copies};
+use braid_runtime::{
+    JobEnd, JobKind, LogKind, MemberId, Notice, OpenError, OpenMember, Reassembled, ReshapeError,
+    StoppedMember, Volume,
+};
+use serde_json::json;
+
+use crate::open_errors::array_open_error;
+use crate::report::Reporter;
+use crate::wait::Stopper;
+
+/// A notice that a change of shape goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShapeStep {
+    /// Superblocks have the new shape.
+    Recorded,
+    /// All data has moved.
+    Moved,
+    /// The array has stopped.
+    Ended,
+}
+
+impl ShapeStep {
+    pub(super) fn of(notice: &Notice) -> Option<Self> {
+        match notice {
+            Notice::ShapeRecorded => Some(Self::Recorded),
+            Notice::JobEnded { progress, end: JobEnd::Completed }
+                if progress.kind == JobKind::Reshape =>
+            {
+                Some(Self::Moved)
+            }
+            Notice::Stopped { .. } => Some(Self::Ended),
+            _ => None,
+        }
+    }
+}
+
+/// A receiver of all notices, for the array as it is opened anew.
+pub(super) type Hear = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// The state of the thread.
+pub(super) struct ShapeChanges {
+    reporter: Arc<Reporter>,
+    log_note: PathBuf,
+    copy: PathBuf,
+    stopper: Mutex<Option<Stopper>>,
+}
+
+/// Why the array could not be opened anew.
+#[derive(Debug)]
+enum ReopenError {
+    Probe(CliError),
+    Open(OpenError),
+}
+
+impl From<OpenError> for ReopenError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl ShapeChanges {
+    pub(super) fn new(reporter: &Arc<Reporter>, state_dir: &Path, uuid: &[u8; 16]) -> Arc<Self> {
+        let copy = window_copies::path(state_dir, uuid);
+        let log_note = window_copies::log_note(state_dir, reporter.uuid());
+        let reporter = Arc::clone(reporter);
+        Arc::new(Self { reporter, log_note, copy, stopper: Mutex::default() })
+    }
+
+    /// The server ends with this, if the array cannot be opened anew.
+    pub(super) fn set_stopper(&self, stopper: Stopper) {
+        *self.stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopper);
+    }
+
+    /// Starts the thread, which ends with [`ShapeStep::Ended`].
+    ///
+    /// # Errors
+    /// The thread could not start.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        volume: &Arc<Volume>,
+        hear: Hear,
+        steps: Receiver<ShapeStep>,
+    ) -> std::io::Result<()> {
+        let (own, volume) = (Arc::clone(self), Arc::downgrade(volume));
+        let run = move || own.run(&volume, &hear, &steps);
+        std::thread::Builder::new().name("braid-shape".into()).spawn(run).map(|_| ())
+    }
+
+    fn run(&self, volume: &Weak<Volume>, hear: &Hear, steps: &Receiver<ShapeStep>) {
+        for step in steps {
+            let Some(volume) = volume.upgrade() else { return };
+            match step {
+                ShapeStep::Ended => return,
+                ShapeStep::Moved => {
+                    if let Err(error) = volume.finish_reshape() {
+                        self.say("reshape-unfinished", &error.to_string());
+                    }
+                }
+                ShapeStep::Recorded => self.reopen(&volume, hear),
+            }
+        }
+    }
+
+    fn reopen(&self, volume: &Volume, hear: &Hear) {
+        let hears = Arc::clone(hear);
+        let mut labels = Vec::new();
+        let opened = volume.reopen(
+            move |notice| hears(notice),
+            |members| {
+                labels = members.iter().map(|one| one.path.display().to_string()).collect();
+                self.reassemble(members, &labels).map_err(ReopenError::Probe)
+            },
+        );
+        match opened {
+            Ok(_) if volume.reshape().is_none() => {
+                remove_files(std::slice::from_ref(&self.copy));
+                self.log_again(volume);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let error = match error {
+                    ReopenError::Probe(error) => error,
+                    ReopenError::Open(error) => array_open_error(&error, &labels),
+                };
+                let text = format!(
+                    "{} could not be opened with its new shape, and ends: {error}",
+                    self.reporter.name()
+                );
+                self.say("reshape-stopped", &text);
+                let stopper = self.stopper.lock().unwrap_or_else(PoisonError::into_inner).take();
+                stopper.inspect(Stopper::stop);
+            }
+        }
+    }
+
+    fn reassemble(
+        &self,
+        members: Vec<StoppedMember>,
+        labels: &[String],
+    ) -> Result<Reassembled, CliError> {
+        let probed = members.iter().zip(labels);
+        let probed = probed.map(|(member, label)| probe_member(&*member.device, label));
+        let probed = probed.collect::<Result<Vec<_>, _>>()?;
+        let uuids = probed.iter().filter_map(|one| Some(one.probe.newest()?.array.uuid));
+        let options = AssemblyOptions {
+            window_copies: uuids.take(1).collect(),
+            ..AssemblyOptions::default()
+        };
+        let assembly = assemble(&probed, &options);
+        let refused = |refused| refusal::cli_error(&refused, &assembly.verdicts, labels);
+        let array = assembly.array.map_err(refused)?;
+        // The machines give names in this order.
+        let order = array.occupants().map(|one| one.member).chain(array.spares.iter().copied());
+        for (id, index) in (0..).map(MemberId).zip(order) {
+            self.reporter.name_member(id, labels[index].clone());
+        }
+        let opened = members.into_iter().zip(&probed).map(|(member, probed)| {
+            let superblock = probed.probe.newest()?.clone();
+            Some(OpenMember { device: Box::new(member.device), superblock })
+        });
+        Ok(Reassembled { members: opened.collect(), array })
+    }
+
+    /// Lets the array's parity log rest during a change of shape.
+    ///
+    /// # Errors
+    /// The log cannot be dropped now, or the state folder cannot be written.
+    pub(super) fn rest_log(&self, volume: &Volume) -> Result<(), CliError> {
+        let word = match volume.parity_logs() {
+            None => return Ok(()),
+            Some(_) if volume.has_own_parity_logs() => "log",
+            Some(_) => "ppl",
+        };
+        let failed = |error: &dyn std::error::Error| {
+            let what = format!("the log of {} cannot rest now", self.reporter.name());
+            let error = CliError::new(Code::ShapeStays, what).caused_by(error);
+            error.about(self.reporter.name()).because("nothing was changed")
+        };
+        let folder = self.log_note.parent().expect("it is in a folder");
+        make_folders(folder).map_err(|error| failed(&error.1))?;
+        write_whole(&self.log_note, word).map_err(|error| failed(&error))?;
+        volume.change_logs(None).map_err(|error| {
+            remove_files(std::slice::from_ref(&self.log_note));
+            failed(&error)
+        })
+    }
+
+    /// Gives the array the log back that it had before.
+    pub(super) fn log_again(&self, volume: &Volume) {
+        let Ok(word) = std::fs::read_to_string(&self.log_note) else { return };
+        let kind = if word.trim() == "ppl" { LogKind::Ppl } else { LogKind::Own };
+        if let Err(error) = volume.change_logs(Some(kind)) {
+            let text = format!(
+                "{} has its new shape, but not its log again: {error} (braid set {} \
+                 consistency=log)",
+                self.reporter.name(),
+                self.reporter.name()
+            );
+            return self.say("log-stays-off", &text);
+        }
+        remove_files(std::slice::from_ref(&self.log_note));
+    }
+
+    fn say(&self, event: &'static str, text: &str) {
+        self.reporter.aside(event, &json!({ "array": self.reporter.name() }), text);
+    }
+}
+
+/// Passes a notice on to the thread.
+pub(super) fn pass_on(steps: &Sender<ShapeStep>, notice: &Notice) {
+    if let Some(step) = ShapeStep::of(notice) {
+        // The thread has ended with the array.
+        let _ended = steps.send(step);
+    }
+}
+
+/// The error code for a change of shape that the array refuses.
+pub(super) fn code_of(error: &ReshapeError) -> Code {
+    match error {
+        ReshapeError::Refused(_) | ReshapeError::Wish(_) => Code::ShapeStays,
+        ReshapeError::Superblock(_) => Code::ShapeStays,
+        ReshapeError::Copy(_) => Code::StateFolder,
+        ReshapeError::Stopped => Code::NotServed,
+    }
+}
