@@ -152,6 +152,9 @@ fn idle(array: &Array, manner: Manner) -> Judgement {
     if let Some(job) = array.jobs.first() {
         return under_way(array, job, manner);
     }
+    if array.reshape.is_some() {
+        return Judgement::NotYet(format!("{} gets its new shape", array.name));
+    }
     let is_empty = EMPTY.into_iter().any(|state| has(array, state));
     let can_recover = is_empty && array.has_spare() && array.state != State::Failed;
     let kind = if array.dirty {

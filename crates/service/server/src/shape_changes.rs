@@ -11,7 +11,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use braid_assembly::{Options as AssemblyOptions, assemble};
 use braid_console::error::CliError;
@@ -20,14 +21,17 @@ use braid_console::state::{make_folders, remove_files, write_whole};
 use braid_discovery::probe::probe_member;
 use braid_discovery::{refusal, window_copies};
 use braid_runtime::{
-    JobEnd, JobKind, LogKind, MemberId, Notice, OpenError, OpenMember, Reassembled, ReshapeError,
-    StoppedMember, Volume,
+    JobEnd, JobKind, LogError, LogKind, LogRefusal, MemberId, Notice, OpenError, OpenMember,
+    Reassembled, ReshapeError, StoppedMember, Volume,
 };
 use serde_json::json;
 
 use crate::open_errors::array_open_error;
 use crate::report::Reporter;
 use crate::wait::Stopper;
+
+/// How long a request waits until the array is open with its new shape.
+const REOPENED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A notice that a change of shape goes on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(super) enum ShapeStep {
     Recorded,
     /// All data has moved.
     Moved,
+    /// A resync or a recovery is over: a log may be possible again.
+    Healed,
     /// The array has stopped.
     Ended,
 }
@@ -48,6 +54,11 @@ impl ShapeStep {
                 if progress.kind == JobKind::Reshape =>
             {
                 Some(Self::Moved)
+            }
+            Notice::JobEnded { progress, end: JobEnd::Completed }
+                if matches!(progress.kind, JobKind::Resync | JobKind::Recovery) =>
+            {
+                Some(Self::Healed)
             }
             Notice::Stopped { .. } => Some(Self::Ended),
             _ => None,
@@ -64,6 +75,9 @@ pub(super) struct ShapeChanges {
     log_note: PathBuf,
     copy: PathBuf,
     stopper: Mutex<Option<Stopper>>,
+    /// How often the array was opened anew.
+    reopened: Mutex<u64>,
+    changed: Condvar,
 }
 
 /// Why the array could not be opened anew.
@@ -84,7 +98,8 @@ impl ShapeChanges {
         let copy = window_copies::path(state_dir, uuid);
         let log_note = window_copies::log_note(state_dir, reporter.uuid());
         let reporter = Arc::clone(reporter);
-        Arc::new(Self { reporter, log_note, copy, stopper: Mutex::default() })
+        let (stopper, reopened, changed) = Default::default();
+        Arc::new(Self { reporter, log_note, copy, stopper, reopened, changed })
     }
 
     /// The server ends with this, if the array cannot be opened anew.
@@ -117,7 +132,13 @@ impl ShapeChanges {
                         self.say("reshape-unfinished", &error.to_string());
                     }
                 }
-                ShapeStep::Recorded => self.reopen(&volume, hear),
+                ShapeStep::Recorded => {
+                    self.reopen(&volume, hear);
+                    *self.reopened.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    self.changed.notify_all();
+                }
+                ShapeStep::Healed if volume.reshape().is_none() => self.log_again(&volume),
+                ShapeStep::Healed => {}
             }
         }
     }
@@ -182,6 +203,19 @@ impl ShapeChanges {
         Ok(Reassembled { members: opened.collect(), array })
     }
 
+    /// How often the array was opened anew.
+    pub(super) fn reopened(&self) -> u64 {
+        *self.reopened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the array was opened once more, but not long: members may be slow.
+    pub(super) fn wait_reopened(&self, before: u64) {
+        let count = self.reopened.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_before = |count: &mut u64| *count == before;
+        let waited = self.changed.wait_timeout_while(count, REOPENED_WITHIN, is_before);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Lets the array's parity log rest during a change of shape.
     ///
     /// # Errors
@@ -210,7 +244,14 @@ impl ShapeChanges {
     pub(super) fn log_again(&self, volume: &Volume) {
         let Ok(word) = std::fs::read_to_string(&self.log_note) else { return };
         let kind = if word.trim() == "ppl" { LogKind::Ppl } else { LogKind::Own };
-        if let Err(error) = volume.change_logs(Some(kind)) {
+        let changed = volume.change_logs(Some(kind));
+        // A resync or a recovery comes first; its end tries again.
+        let is_later = LogError::from(LogRefusal::InDoubt);
+        let is_filled_first = LogError::from(LogRefusal::Degraded);
+        if changed.as_ref().err().is_some_and(|why| *why == is_later || *why == is_filled_first) {
+            return;
+        }
+        if let Err(error) = changed {
             let text = format!(
                 "{} has its new shape, but not its log again: {error} (braid set {} \
                  consistency=log)",

@@ -1,9 +1,10 @@
 //! An array in words: a headline, problems and remedies, and a row for each slot.
 
 use braid_control::model::{
-    Array, Bitmap, JobKind, JobResult, JobState, ParityLogs, Slot, SlotState, State,
+    Array, Bitmap, JobKind, JobResult, JobState, ParityLogs, Reshape, Slot, SlotState, State,
 };
 
+use super::super::grow::shape_words;
 use braid_console::output::colour::{Paint, Style};
 use braid_console::output::printable::printable;
 use braid_console::output::size::{format_size, format_size_exact};
@@ -32,6 +33,11 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
             Some(command) => line("do", &format!("{}  {command}", one.what)),
             None => line("do", &one.what),
         }
+    }
+    if let Some(reshape) = &array.reshape {
+        line("reshape", &reshape_words(array, reshape, word, manner));
+        let (before, after) = (shape_words(&reshape.before), shape_words(&reshape.after));
+        line("", &format!("from {before} to {after}"));
     }
     if let Some(words) = check(array, word, manner) {
         line("check", &words);
@@ -145,6 +151,19 @@ fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
         ),
     };
     Some(words + &next)
+}
+
+/// The progress of a reshape, and the way back.
+fn reshape_words(array: &Array, reshape: &Reshape, word: &str, manner: Manner) -> String {
+    let done = down_to_a_tenth(share(reshape.moved_bytes, reshape.total_bytes));
+    let words = array.job(JobKind::Reshape).map(|job| match job.state {
+        JobState::Paused => {
+            format!("{}, go on with  braid resume {word}", progress_words(job, manner))
+        }
+        JobState::Running | JobState::Waiting => progress_words(job, manner),
+    });
+    let words = words.unwrap_or_else(|| format!("{done:.1} %"));
+    format!("{words}; go back with  braid revert {word}")
 }
 
 /// When the next check is. Moments are written so that the later one is the larger text.

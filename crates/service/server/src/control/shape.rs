@@ -106,6 +106,7 @@ impl ShapeContext<'_> {
         let proposal = proposal.map_err(|error| with_status(self.refused(&error)))?;
         let mut answer = self.answer(&proposal, dry_run);
         if !dry_run {
+            let reopened = self.running.shape.reopened();
             self.running.shape.rest_log(self.volume()).map_err(with_status)?;
             let begun = look_at(false).and_then(|now| {
                 joined = now;
@@ -121,6 +122,7 @@ impl ShapeContext<'_> {
                 };
                 return Err((status, error));
             }
+            self.running.shape.wait_reopened(reopened);
         }
         answer.joined = joined;
         Ok(answer)
@@ -132,12 +134,14 @@ impl ShapeContext<'_> {
             return Err(self.look(self.stays(what).because("there is nothing to go back from")));
         };
         if !dry_run {
+            let reopened = self.running.shape.reopened();
             self.volume().turn_reshape_round().map_err(|error| self.refused(&error))?;
+            self.running.shape.wait_reopened(reopened);
         }
         let ReshapeLook { before, after, moved_sectors, total_sectors, .. } = look;
-        let share = moved_sectors as f64 / total_sectors.max(1) as f64;
-        let size = before.used_sectors(braid_geometry::Slot(0)) * SECTOR_BYTES;
-        let bytes_each = (size as f64 * share * 2.0) as u64;
+        let size = u128::from(before.used_sectors(braid_geometry::Slot(0)) * SECTOR_BYTES);
+        let moved = 2 * size * u128::from(moved_sectors) / u128::from(total_sectors.max(1));
+        let bytes_each = u64::try_from(moved).unwrap_or(u64::MAX);
         Ok(ShapeAnswer {
             version: VERSION,
             name: self.facts.name.clone(),
