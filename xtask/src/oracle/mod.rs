@@ -84,6 +84,9 @@ pub(crate) struct Options {
     /// Write-intent bitmaps, and logs that come and go, alone, without the arrays
     #[arg(long, conflicts_with_all = ["only", "share", "proofs", "list"])]
     bitmaps: bool,
+    /// Reshapes that md begins and braid ends, and the other way round, alone
+    #[arg(long, conflicts_with_all = ["only", "share", "proofs", "list", "bitmaps"])]
+    reshapes: bool,
     /// The crash matrix of md beside braid alone, with so many crashes of each policy on each level
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["only", "share", "proofs", "list", "bitmaps"])]
     matrix: Option<usize>,
@@ -114,6 +117,7 @@ impl Options {
             boots: BOOTS_DEFAULT,
             folder: None,
             bitmaps: false,
+            reshapes: false,
             matrix: None,
             proofs: false,
             list: false,
@@ -175,6 +179,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if options.bitmaps {
         println!("{}", braid::run_bitmaps(&bench, begun)?);
+        return Ok(());
+    }
+    if options.reshapes {
+        println!("{}", braid::run_reshapes(&bench, begun)?);
         return Ok(());
     }
     if let Some(crashes) = options.matrix {

@@ -59,6 +59,7 @@ impl Session {
         match Request::parse(head, arguments, payload_bytes) {
             Ok(request) => {
                 let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+                file.set_size(self.disk.size_bytes());
                 file.decide(head, &request, (wishes, SystemTime::now()))
             }
             Err(error) => {

@@ -181,7 +181,9 @@ impl Listener {
             *client = Some(Client { socket: copy, queues: Arc::clone(&queues) });
         }
         tracing::info!(target: "braid_frontend_vhost_user", "a client has connected");
-        let session = Session::new((&self.served, self.shape), self.workers.as_ref(), &queues);
+        // A change of the array's shape since the last client counts.
+        let shape = Shape { size_bytes: self.served.disk.size_bytes(), ..self.shape };
+        let session = Session::new((&self.served, shape), self.workers.as_ref(), &queues);
         let mut messages = BackendReqHandler::from_stream(socket, Arc::new(Mutex::new(session)));
         let served = catch_unwind(AssertUnwindSafe(|| {
             loop {

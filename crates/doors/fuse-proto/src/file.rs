@@ -1,6 +1,6 @@
 //! The meaning of each request for the one file: an answer at once, or an operation for the array.
 //!
-//! The size is the array's and never changes. Only the file's times can be set: its mode and owner
+//! The size is the array's. The kernel asks for it again after a second ([`ATTRIBUTES_VALID_S`]). Only the file's times can be set: its mode and owner
 //! are fixed at the mount. An INTERRUPT stops no request: a request that this process has read has
 //! begun already, and the kernel itself takes back the others.
 
@@ -65,6 +65,11 @@ impl File {
         let (accessed, modified, changed) = (now, now, now);
         let request_bytes_max = crate::limits::REQUEST_BYTES_MAX;
         Self { size_bytes, read_only, owner, accessed, modified, changed, request_bytes_max }
+    }
+
+    /// Takes the array's size, which a change of shape makes larger.
+    pub fn set_size(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
     }
 
     /// The file's permissions and file type.

@@ -242,7 +242,7 @@ fn what_cannot_be_served_is_refused_by_name() {
     let mut members = array(Level::Raid5, 3);
     edit_all(&mut members, |superblock| {
         superblock.reshape = Some(Reshape {
-            position_sectors: 768,
+            position_sectors: 0,
             delta_disks: 1,
             new_level: Level::Raid5,
             new_layout: 2,
@@ -251,8 +251,8 @@ fn what_cannot_be_served_is_refused_by_name() {
             backwards: false,
         });
     });
-    assert_eq!(refusal(&members), Refusal::Reshaping { position_sectors: 768 });
-    assert_eq!(judge_read_only(&members).array, Err(Refusal::Reshaping { position_sectors: 768 }));
+    assert_eq!(refusal(&members), Refusal::Reshaping { position_sectors: 0 });
+    assert_eq!(judge_read_only(&members).array, Err(Refusal::Reshaping { position_sectors: 0 }));
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! files       bitmaps in files: md is killed and braid goes on by one, and the other way round
 //! policies    partial parity logs that come and go on a running array -> md takes them, and the
 //!             other way round
+//! reshaping   md begins a reshape -> braid ends it -> md checks; and the other way round
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
 //! logging     braid is killed while it writes its own log; members are withheld, and md goes on
 //!             in between
@@ -46,6 +47,7 @@ mod policies;
 mod program;
 mod reading;
 mod replaying;
+mod reshaping;
 mod tally;
 mod through;
 mod turns;
@@ -85,6 +87,7 @@ const PARTS: &[Part] = &[
         counts: &bitmaps::COUNTS,
         run: |bench, _, tally| bitmaps::run(bench, tally),
     },
+    Part { name: "reshaping", counts: &reshaping::COUNTS, run: reshaping::run },
     Part { name: "files", counts: &files::COUNTS, run: files::run },
     Part {
         name: "policies",
@@ -160,6 +163,14 @@ pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     let is_about_bitmaps = |part: &&Part| ["bitmaps", "files", "policies"].contains(&part.name);
     let parts: Vec<Part> = PARTS.iter().filter(is_about_bitmaps).copied().collect();
     run_parts(bench, &program, &parts, (begun, &tally))?;
+    tally.close()
+}
+
+/// Runs only the part about reshapes.
+pub(crate) fn run_reshapes(bench: &Bench, begun: Instant) -> Result<String> {
+    let (program, tally) = (Program::build()?, Tally::default());
+    reshaping::run(bench, &program, &tally)?;
+    println!("{:6.1} s  {}", begun.elapsed().as_secs_f64(), tally.line(&reshaping::COUNTS));
     tally.close()
 }
 

@@ -1,0 +1,375 @@
+//! Reshapes that change hands: md begins and braid ends, braid begins and md ends, each at three
+//! positions.
+//!
+//! Neither side gets a backup file: data moves towards free space, or the position is beyond the
+//! part that overwrites itself. In the end md checks the whole array, and the content must be the
+//! stream that was written last, in the middle of the reshape.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+
+use super::super::content;
+use super::super::drive::Member;
+use super::super::guest::{Case, Ending};
+use super::super::host;
+use super::super::suite::Bench;
+use super::names;
+use super::program::Program;
+use super::tally::Tally;
+use crate::each::each;
+
+pub(super) const COUNTS: [&str; 2] =
+    ["reshapes from md ended here", "reshapes from here ended by md"];
+
+/// Sectors of a member: 16 MiB.
+const SECTORS: u64 = 32_768;
+/// The stream that is written in the middle of md's reshapes, and before braid's.
+const SEED: u64 = 4242;
+
+/// A change of shape that both sides know.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    level: u8,
+    /// Slots before, and spares that join.
+    slots: (usize, usize),
+    /// md's attributes that set the new shape.
+    attributes: &'static str,
+    /// braid's words for it.
+    words: &'static str,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind {
+        name: "5-by-one",
+        level: 5,
+        slots: (4, 1),
+        attributes: "set_md raid_disks 5",
+        words: "--members 5",
+    },
+    Kind {
+        name: "5-by-two",
+        level: 5,
+        slots: (3, 2),
+        attributes: "set_md raid_disks 5",
+        words: "--members 5",
+    },
+    Kind {
+        name: "6-by-one",
+        level: 6,
+        slots: (4, 1),
+        attributes: "set_md raid_disks 5",
+        words: "--members 5",
+    },
+    Kind {
+        name: "4-by-one",
+        level: 4,
+        slots: (3, 1),
+        attributes: "set_md raid_disks 4",
+        words: "--members 4",
+    },
+    Kind {
+        name: "5-chunk",
+        level: 5,
+        slots: (4, 0),
+        attributes: "set_md chunk_size 131072",
+        words: "--chunk 128K",
+    },
+    Kind {
+        name: "5-layout",
+        level: 5,
+        slots: (4, 0),
+        attributes: "set_md layout 1",
+        words: "--layout right-asymmetric",
+    },
+    Kind {
+        name: "6-chunk",
+        level: 6,
+        slots: (5, 0),
+        attributes: "set_md chunk_size 16384",
+        words: "--chunk 16K",
+    },
+];
+
+/// How far the first side goes, in percent.
+const POSITIONS: [u64; 3] = [3, 45, 90];
+
+/// Shell functions, in addition to those of every case.
+const WORDS: &str = r#"
+set_md() { echo "$2" >"/sys/block/$D/md/$1"; } # set_md ATTRIBUTE VALUE
+move_data() { # move_data SECTORS MEMBER...: data begins that much earlier
+    by=$1
+    shift
+    for member in "$@"; do
+        read -r old <"/sys/block/$D/md/dev-${member##*/}/offset"
+        echo "$((old - by))" >"/sys/block/$D/md/dev-${member##*/}/new_offset"
+    done
+}
+position() { head -n 1 "/sys/block/$D/md/reshape_position"; }
+reshape_to() { # reshape_to SECTOR: of each member
+    set_md sync_force_parallel 1
+    set_md sync_max "$1"
+    set_md sync_action reshape
+    begun=$(position)
+    for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        sleep 0.5
+        [ "$(position)" = "$begun" ] || break
+    done
+    before=none
+    while [ "$(position)" != "$before" ]; do
+        before=$(position)
+        sleep 1
+    done
+    sync
+    value position "$(position)"
+}
+part_content() { # part_content BYTES: reports the hash of the array's first bytes
+    blockdev --flushbufs "$A"
+    value part "$(head -c "$1" "$A" | sha256sum | cut -d' ' -f1)"
+}
+"#;
+
+impl Kind {
+    fn members(&self) -> usize {
+        self.slots.0 + self.slots.1
+    }
+
+    fn data(&self) -> u64 {
+        let parity = if self.level == 6 { 2 } else { 1 };
+        (self.slots.0 - parity) as u64
+    }
+
+    fn first(&self) -> String {
+        (1..=self.slots.0).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
+    }
+
+    fn spares(&self) -> String {
+        let spares = self.slots.0 + 1..=self.members();
+        spares.map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
+    }
+
+    fn name_at(&self, percent: u64) -> String {
+        format!("{}-{percent}", self.name)
+    }
+}
+
+pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
+    from_md(bench, program, tally)?;
+    to_md(bench, program, tally)
+}
+
+fn cases_of() -> Vec<(Kind, u64)> {
+    KINDS.iter().flat_map(|kind| POSITIONS.map(|percent| (*kind, percent))).collect()
+}
+
+/// md begins each reshape, and stops at a position; braid writes, ends it, and md checks.
+fn from_md(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
+    let folder = bench.folder.join("reshape-begun");
+    let all = cases_of();
+    let cases = all.iter().map(|(kind, percent)| {
+        let add = match kind.slots.1 {
+            0 => String::new(),
+            _ => format!("mdadm \"$A\" --add {}\n", kind.spares()),
+        };
+        let script = format!(
+            "{WORDS}
+mdadm --create \"$A\" --run --metadata=1.2 --level={} --raid-devices={} --chunk=32 --homehost=any \
+             --data-offset=2048 {}
+mdadm --wait \"$A\" || true
+agent stamp \"$A\" 1
+content sha256
+set_md sync_action frozen
+{add}{}
+move_data 1024 {}
+reshape_to {}
+mdadm --stop \"$A\"
+",
+            kind.level,
+            kind.slots.0,
+            kind.first(),
+            kind.attributes,
+            names(kind.members()),
+            (SECTORS - 4096) * percent / 100 / 512 * 512,
+        );
+        Case {
+            name: kind.name_at(*percent),
+            members: vec![Member::zeros(SECTORS); kind.members()],
+            script,
+        }
+    });
+    let report = bench.run(cases.collect(), Ending::PowerOff, &folder)?;
+    let ended = each(bench.boots, &all, |_, (kind, percent)| {
+        let name = kind.name_at(*percent);
+        let end = || {
+            let case = &report.cases[&name];
+            case.succeeded()?;
+            ensure!(case.value("position")? != "none", "md's reshape is over");
+            let images = images(&folder.join(&name), kind.members());
+            let sectors: u64 = case.value("sectors")?.parse()?;
+            let sha256 = end_here(program, &images, (sectors, case.value("sha256")?))?;
+            Ok::<_, anyhow::Error>((*kind, *percent, images, sectors, sha256))
+        };
+        tally.take(&name, end().context("md begins, braid ends"))
+    });
+    let ended: Vec<_> = ended.into_iter().flatten().collect();
+    let cases = ended.iter().map(|(kind, percent, images, sectors, _)| {
+        let script = format!(
+            "{WORDS}\nmdadm --assemble \"$A\" {}\nidle\npart_content {}\nscrub mismatches\nvalue \
+             disks \"$(cat /sys/block/$D/md/raid_disks)\"\nmdadm --stop \"$A\"\n",
+            names(kind.members()),
+            sectors * 512
+        );
+        let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: kind.name_at(*percent), members, script })
+    });
+    let cases = cases.collect::<Result<Vec<_>>>()?;
+    let report = bench.run(cases, Ending::PowerOff, &bench.folder.join("reshape-judged"))?;
+    for (kind, percent, _, _, sha256) in &ended {
+        let name = kind.name_at(*percent);
+        let judged = || {
+            let case = &report.cases[&name];
+            case.succeeded()?;
+            ensure!(case.value("part")? == sha256, "md reads something else than was written");
+            ensure!(case.value("mismatches")? == "0", "md's check finds mismatches");
+            let is_right = case.value("disks")? == kind.members().to_string();
+            ensure!(is_right, "md has {} disks", case.value("disks")?);
+            Ok(())
+        };
+        let judged = judged().context("md begins, braid ends, md checks");
+        tally.count(COUNTS[0], usize::from(tally.take(&name, judged).is_some()));
+    }
+    Ok(())
+}
+
+/// braid serves the array in the middle of its reshape, reads it, writes all of it anew, and ends
+/// the reshape. Returns the content's hash.
+fn end_here(
+    program: &Program,
+    images: &[PathBuf],
+    (sectors, sha256): (u64, &str),
+) -> Result<String> {
+    let folder = images[0].parent().context("an image has a folder")?;
+    let [before, after, out] = ["before", "after", "out"].map(|name| folder.join(name));
+    let bytes = content::bytes(&[SEED], sectors)?;
+    fs::write(&after, &bytes)?;
+    let control = folder.join("control");
+    let load = format!(
+        "set -e
+nbdcopy \"$uri\" - | head -c {} > '{}'
+nbdcopy --flush '{after}' \"$uri\"
+\"$BRAID\" wait '{control}' --for idle --timeout 120
+nbdcopy \"$uri\" '{}'
+\"$BRAID\" check '{control}'",
+        sectors * 512,
+        before.display(),
+        out.display(),
+        after = after.display(),
+        control = control.display(),
+    );
+    let named = control.display().to_string();
+    program.serve_with_tool(&["--control", &named, "--job-ceiling", "40M"], images, &load)?;
+    ensure!(host::sha256(&before)? == sha256, "in the middle braid reads something else");
+    let found = fs::read(&out)?;
+    ensure!(found.len() >= bytes.len(), "the array is smaller than before");
+    ensure!(found[..bytes.len()] == bytes, "braid reads something else than was written");
+    host::sha256(&after)
+}
+
+/// braid begins each reshape, and stops in the middle; md ends it, and checks.
+fn to_md(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
+    let all = cases_of();
+    let begun = each(bench.boots, &all, |_, (kind, percent)| {
+        let name = kind.name_at(*percent);
+        let begin = || begin_here(bench, program, (kind, *percent));
+        tally.take(&name, begin().context("braid begins"))
+    });
+    let begun: Vec<BegunHere> = begun.into_iter().flatten().collect();
+    let cases = begun.iter().map(|one| {
+        let script = format!(
+            "{WORDS}\nmdadm --assemble \"$A\" {}\nvalue position \"$(position)\"\nidle\npart_content \
+             {}\nscrub mismatches\nvalue disks \"$(cat /sys/block/$D/md/raid_disks)\"\nmdadm --stop \
+             \"$A\"\n",
+            names(one.kind.members()),
+            one.bytes
+        );
+        let members = one.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: one.kind.name_at(one.percent), members, script })
+    });
+    let cases = cases.collect::<Result<Vec<_>>>()?;
+    let report = bench.run(cases, Ending::PowerOff, &bench.folder.join("reshape-ended"))?;
+    for one in &begun {
+        let name = one.kind.name_at(one.percent);
+        let judged = || {
+            let case = &report.cases[&name];
+            case.succeeded()?;
+            ensure!(case.value("position")? != "none", "braid's reshape was over");
+            ensure!(case.value("part")? == one.sha256, "md reads something else than was written");
+            ensure!(case.value("mismatches")? == "0", "md's check finds mismatches");
+            let is_right = case.value("disks")? == one.kind.members().to_string();
+            ensure!(is_right, "md has {} disks", case.value("disks")?);
+            Ok(())
+        };
+        let judged = judged().context("braid begins, md ends and checks");
+        tally.count(COUNTS[1], usize::from(tally.take(&name, judged).is_some()));
+    }
+    Ok(())
+}
+
+/// An array that braid left in the middle of a reshape.
+struct BegunHere {
+    kind: Kind,
+    percent: u64,
+    images: Vec<PathBuf>,
+    bytes: u64,
+    sha256: String,
+}
+
+fn begin_here(
+    bench: &Bench,
+    program: &Program,
+    (kind, percent): (&Kind, u64),
+) -> Result<BegunHere> {
+    let folder = bench.folder.join("reshape-here").join(kind.name_at(percent));
+    fs::remove_dir_all(&folder).ok();
+    fs::create_dir_all(&folder)?;
+    let images = images(&folder, kind.members());
+    for image in &images {
+        fs::File::create(image)?.set_len(SECTORS * 512)?;
+    }
+    let (members, spares) = images.split_at(kind.slots.0);
+    let level = kind.level.to_string();
+    let words = ["--level", &level, "--chunk", "32K", "--assume-clean", "--consistency", "bitmap"];
+    program.create_with(&words, members)?;
+    let bytes = kind.data() * (SECTORS - 8192) * 512;
+    let content = content::bytes(&[SEED], bytes / 512)?;
+    let file = folder.join("content");
+    fs::write(&file, content)?;
+    let spares: Vec<String> = spares.iter().map(|spare| spare.display().to_string()).collect();
+    let control = folder.join("control");
+    let load = format!(
+        "set -e
+nbdcopy --flush '{}' \"$uri\"
+\"$BRAID\" set '{control}' job-ceiling=4M > /dev/null
+\"$BRAID\" grow '{control}' {} {} > /dev/null
+done=0
+while [ $done -lt {percent} ]; do
+    sleep 0.05
+    set -- $(\"$BRAID\" status '{control}' --json | tr ',{{}}' '\\n\\n\\n' | sed -n \
+        's/^\"moved_bytes\"://p; s/^\"total_bytes\"://p' | head -n 2)
+    done=$(($1 * 100 / $2))
+done",
+        file.display(),
+        if kind.slots.1 > 0 { "" } else { kind.words },
+        spares.join(" "),
+        control = control.display(),
+    );
+    let named = control.display().to_string();
+    program.serve_with_tool(&["--control", &named], members, &load)?;
+    Ok(BegunHere { kind: *kind, percent, images, bytes, sha256: host::sha256(&file)? })
+}
+
+fn images(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
+    (0..count).map(|number| folder.join(format!("{number}.img"))).collect()
+}
