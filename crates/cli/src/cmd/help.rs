@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 /// mdadm's commands, and braid's command for each.
-const MDADM: [(&str, &str); 23] = [
+const MDADM: [(&str, &str); 25] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
@@ -44,10 +44,12 @@ const MDADM: [(&str, &str); 23] = [
     ("... --replace A --with B", "braid replace NAME A --with B"),
     ("mdadm --grow --bitmap=internal /dev/md/NAME", "braid set NAME consistency=bitmap"),
     ("... --bitmap-chunk=16M", "braid set NAME bitmap-chunk=16M"),
+    ("... --raid-devices=6 --add E F", "braid grow NAME E F"),
     (
-        "mdadm --grow, for anything else",
-        "not supported yet: the kernel's md does it while braid does not serve",
+        "... --level=6, --chunk=128, --size=max",
+        "braid grow NAME --level 6, --chunk 128K, --size max",
     ),
+    ("mdadm --assemble --update=revert-reshape ...", "braid revert NAME"),
 ];
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {

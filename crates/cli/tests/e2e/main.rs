@@ -26,6 +26,7 @@
 //!   top                  `top`, in a terminal
 //!   events               the history, hooks, metrics, the service manager
 //!   jobs                 check, pause, resume, rebuild, wait, and their lines in status
+//!   grow                 other shapes while clients write, kills in the middle, and back
 //!   members              add, spare, fail, remove, under clients
 //!   spare_groups         spares that are shared between arrays
 //!   detach               a server in the background
@@ -83,6 +84,7 @@ mod extended_headers;
 mod failure_causes;
 mod file_system;
 mod fuse;
+mod grow;
 mod hostile_clients;
 mod hung_members;
 mod image;

@@ -18,7 +18,7 @@ use crate::damaged;
 use crate::journal::{AssembledJournal, can_be_written, journal};
 use crate::judge::Roster;
 use crate::parity_log::AssembledParityLog;
-use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal};
+use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal, ReshapeFault};
 use crate::replay::{AssembledReplay, has_logs_that_count, keeps_logs, parity_logs, replay};
 use crate::reshape::{AssembledReshape, ShapeToWrite};
 use crate::risk::at_risk;
@@ -298,7 +298,8 @@ fn check_servable(roster: &Roster<'_>) -> Result<(), Refusal> {
             return Err(Refusal::NewerFormat);
         }
         if let Some(reshape) = superblock.reshape {
-            return Err(Refusal::Reshaping { position_sectors: reshape.position_sectors });
+            let position_sectors = reshape.position_sectors;
+            return Err(Refusal::Reshaping { position_sectors, fault: ReshapeFault::Shapes });
         }
         let is_clustered = candidate.member.bitmap == Some(Err(BitmapError::Clustered));
         if features.contains(Features::CLUSTERED) || is_clustered {

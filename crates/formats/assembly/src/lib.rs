@@ -158,6 +158,7 @@ pub use parity_log::AssembledParityLog;
 pub use recorded_state::{RecordedState, StateMember};
 pub use refusal::{
     ArrayName, AtRisk, BitmapFileFault, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal,
+    ReshapeFault,
 };
 pub use replay::AssembledReplay;
 pub use reshape::{AssembledReshape, MemberMove, ShapeToWrite};

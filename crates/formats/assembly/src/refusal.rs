@@ -79,6 +79,20 @@ pub enum ReadOnlyReason {
     },
 }
 
+/// Why braid cannot go on with a reshape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReshapeFault {
+    /// One of the levels is not 4, 5 or 6.
+    #[error("braid goes on with reshapes of levels 4, 5 and 6 only")]
+    Level,
+    /// The next part was overwritten while it moved, and the state folder has no copy of it.
+    #[error("its next part may be half moved: only a copy (mdadm's backup file) has it whole")]
+    NoCopy,
+    /// The superblocks describe shapes that no reshape joins.
+    #[error("its superblocks contradict each other about the shapes")]
+    Shapes,
+}
+
 /// Why the journal of an array does not count.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
@@ -205,14 +219,13 @@ pub enum Refusal {
     /// Bytes that md writes as zero are not zero, so the format is newer.
     #[error("its superblock has a newer format than braid knows")]
     NewerFormat,
-    /// A reshape of the array is under way.
-    #[error(
-        "a reshape is under way (at sector {position_sectors}), and braid does not continue \
-         reshapes"
-    )]
+    /// A reshape of the array is under way, and braid cannot go on with it.
+    #[error("a reshape is under way (at sector {position_sectors}), and {fault}")]
     Reshaping {
         /// The array sector that the reshape has reached.
         position_sectors: u64,
+        /// Why braid cannot go on.
+        fault: ReshapeFault,
     },
     /// The array's write journal does not count.
     #[error(

@@ -64,7 +64,9 @@ use braid_geometry::{Family, Geometry, Level, Shape, Slot};
 use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock, SuperblockShape};
 
 use crate::array::bad_records_from;
-use crate::{Assembly, MemberVerdict, Options, ProbedMember, Refusal, Verdict, assemble_shape};
+use crate::{
+    Assembly, MemberVerdict, Options, ProbedMember, Refusal, ReshapeFault, Verdict, assemble_shape,
+};
 
 /// A member that is at most this many events behind has missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
@@ -234,8 +236,9 @@ pub fn turned_round(shape: &SuperblockShape, position_sectors: u64) -> Option<Su
 /// Assembles an array in the middle of a reshape; `None` if the members are of no such array.
 pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<Assembly> {
     let plain = assemble_shape(members, options);
-    let Err(Refusal::Reshaping { position_sectors }) = plain.array else { return None };
-    let refused = Assembly { array: Err(Refusal::Reshaping { position_sectors }), ..plain };
+    let Err(Refusal::Reshaping { position_sectors, fault }) = plain.array else { return None };
+    let mut refused =
+        Assembly { array: Err(Refusal::Reshaping { position_sectors, fault }), ..plain };
     let is_ours = |(_, verdict): &(&ProbedMember, &MemberVerdict)| {
         !matches!(verdict.verdict, Verdict::Foreign | Verdict::NotAMember)
     };
@@ -243,11 +246,14 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
     let ours: Vec<ProbedMember> = ours.map(|(member, _)| member.clone()).collect();
     let Some(Ok(reshaping)) = Reshaping::of(&ours) else { return Some(refused) };
     let has_copy = options.window_copies.contains(&reshaping.newest.array.uuid);
-    if reshaping.at_risk.is_some() && !has_copy {
-        return Some(refused);
-    }
     let families = [&reshaping.before, &reshaping.after].map(|shape| shape.level.family());
-    if families != [Family::Stripe; 2] {
+    let fault = match (families == [Family::Stripe; 2], reshaping.at_risk.is_some()) {
+        (false, _) => Some(ReshapeFault::Level),
+        (true, true) if !has_copy => Some(ReshapeFault::NoCopy),
+        (true, _) => None,
+    };
+    if let Some(fault) = fault {
+        refused.array = Err(Refusal::Reshaping { position_sectors, fault });
         return Some(refused);
     }
     let (wide, narrow) = match reshaping.after.slots >= reshaping.before.slots {
@@ -338,7 +344,10 @@ impl Reshaping {
         reshape: Reshape,
         members: &[ProbedMember],
     ) -> Result<Self, Refusal> {
-        let refused = || Refusal::Reshaping { position_sectors: reshape.position_sectors };
+        let refused = || Refusal::Reshaping {
+            position_sectors: reshape.position_sectors,
+            fault: ReshapeFault::Shapes,
+        };
         let slots = newest.array.raid_slots;
         let count = |slots: i64| u16::try_from(slots).map_err(|_| refused());
         let member_sectors = newest.array.member_size_sectors;

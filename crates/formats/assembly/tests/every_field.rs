@@ -137,7 +137,7 @@ fn of_a_reshape(
         // A reshape of a level that has no reshape is refused.
         on(vec![level, put(), features(bits)], Refuses(sees)),
     ];
-    field_of((at, bytes, name), Refused, changes)
+    field_of((at, bytes, name), Understood, changes)
 }
 
 fn is_reshaping(refusal: &Refusal) -> bool {
@@ -259,7 +259,7 @@ fn of_the_array() -> Vec<Field> {
         ),
         of_a_reshape((100, 4, "new_level"), 6, 4, is_reshaping),
         of_a_reshape((104, 8, "reshape_position"), 3072, 4, |refusal| {
-            *refusal == Refusal::Reshaping { position_sectors: 3072 }
+            matches!(refusal, Refusal::Reshaping { position_sectors: 3072, .. })
         }),
         of_a_reshape((112, 4, "delta_disks"), 1, 4, is_reshaping),
         of_a_reshape((116, 4, "new_layout"), 3, 4, is_reshaping),
@@ -503,7 +503,7 @@ fn all_features() -> Vec<Feature> {
         feature(
             4,
             "reshape",
-            Refused,
+            Understood,
             vec![on(vec![(All, 100, le(5, 4)), features(4)], Refuses(is_reshaping))],
         ),
         feature(
@@ -519,7 +519,7 @@ fn all_features() -> Vec<Feature> {
         feature(
             32,
             "reshape-backwards",
-            Refused,
+            Understood,
             vec![
                 on(vec![features(32)], Ignores),
                 on(vec![(All, 100, le(5, 4)), features(4 | 32)], Refuses(is_reshaping)),
@@ -528,7 +528,7 @@ fn all_features() -> Vec<Feature> {
         feature(
             64,
             "new-offset",
-            Refused,
+            Understood,
             vec![
                 on(vec![features(64)], Ignores),
                 on(vec![(All, 100, le(5, 4)), features(4 | 64)], Refuses(is_reshaping)),

@@ -6,7 +6,7 @@ use crate::kit::{
 };
 use braid_assembly::{
     AssembledReplay, AtRisk, JournalFault, Options, ProbedMember, RangeAtRisk, ReadOnlyReason,
-    Reason, Refusal, assemble, journal_sectors_min,
+    Reason, Refusal, ReshapeFault, assemble, journal_sectors_min,
 };
 use braid_geometry::{GeometryError, Level, Slot};
 use braid_ondisk::{
@@ -251,8 +251,14 @@ fn what_cannot_be_served_is_refused_by_name() {
             backwards: false,
         });
     });
-    assert_eq!(refusal(&members), Refusal::Reshaping { position_sectors: 0 });
-    assert_eq!(judge_read_only(&members).array, Err(Refusal::Reshaping { position_sectors: 0 }));
+    assert_eq!(
+        refusal(&members),
+        Refusal::Reshaping { position_sectors: 0, fault: ReshapeFault::NoCopy }
+    );
+    assert_eq!(
+        judge_read_only(&members).array,
+        Err(Refusal::Reshaping { position_sectors: 0, fault: ReshapeFault::NoCopy })
+    );
 }
 
 #[test]

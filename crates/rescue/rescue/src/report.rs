@@ -193,6 +193,12 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     let solve = may_be_another.then(|| {
         ("If it was created over another array, find the layout of that one", again("--solve"))
     });
+    let goes_on = found.reshape.is_some() && found.plan.refusal.is_none();
+    let go_on = goes_on.then(|| {
+        let members: Vec<_> = found.labels.iter().map(|label| shell_word(label)).collect();
+        let go_on = "Serve it, and go on with the reshape; this writes to the members";
+        (go_on.to_owned(), format!("braid serve {}", members.join(" ")))
+    });
     let mut next: Vec<_> = solve.into_iter().collect();
     next.extend([
         ("Read it; doubtful data is an I/O error", again("--serve --read-only")),
@@ -219,6 +225,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     }
     let mut next: Vec<_> =
         next.into_iter().map(|(what, command)| (what.to_owned(), command)).collect();
+    next.extend(go_on);
     for (label, lacks) in found.labels.iter().zip(&found.lacks) {
         let file = label.split('#').next().unwrap_or(label);
         if *lacks > 0 && std::path::Path::new(file).is_file() {

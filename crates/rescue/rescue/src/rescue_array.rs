@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use braid_assembly::rescue::{MemberUse, Outcome, Plan, plan, without};
 use braid_assembly::reshape::Reshaping;
-use braid_assembly::{AssembledArray, Options, ProbedMember, Refusal};
+use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
 use braid_member::Member;
 use braid_member::layer::{Patched, Sectors};
 use braid_ondisk::Superblock;
@@ -31,6 +31,7 @@ use braid_discovery::probe::probe_beside;
 use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::replay::ReplayTarget;
+use braid_discovery::window_copies;
 
 /// The most members for which the result without each is computed: a longer table is of no use to a
 /// reader.
@@ -217,8 +218,12 @@ fn one_that_moves(
     }
     let (probed, plan) = reshape.told_by();
     let (probed, mut plan) = (probed.to_vec(), plan.clone());
-    let position_sectors = reshape.reshaping.recorded_sectors;
-    plan.refusal.get_or_insert(Refusal::Reshaping { position_sectors });
+    // A forced plan has shapes of its own; only the members as they stand say what `serve` does.
+    let window_copies = window_copies::of(&globals.state_dir, &on_disks);
+    match assemble(&on_disks, &Options { window_copies, ..options.clone() }).array {
+        Ok(_) => plan.refusal = None,
+        Err(refusal) => plan.refusal = Some(refusal),
+    }
     let view = |index: usize| {
         let is_in = matches!(plan.member_uses[index], MemberUse::Used | MemberUse::Believed { .. });
         (is_in && probed.len() <= VIEWS_MAX).then(|| reshape.without((&options, &asked), index))

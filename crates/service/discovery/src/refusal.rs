@@ -282,7 +282,11 @@ fn with_remedies(
                 format!("braid rescue {all}"),
             )
             .remedy(Risk::Look, "See what it says", examine)
-            .remedy(Risk::Change, "Let the kernel's md finish it", kernel),
+            .remedy(
+                Risk::Change,
+                "Let the kernel's md finish it; mdadm wants its backup file if it made one",
+                kernel,
+            ),
         Refusal::PplNotReplayed { stripes, unread, .. } => {
             let error = match unread.iter().any(|(_, why)| *why == PplLogError::NoFile) {
                 true => error.remedy(

@@ -22,7 +22,8 @@ pub fn log_note(state_dir: &Path, uuid: &str) -> PathBuf {
 }
 
 /// UUIDs of the members' arrays that have such a file.
-pub(crate) fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<[u8; 16]> {
+#[must_use]
+pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<[u8; 16]> {
     let uuids = members.iter().filter_map(|member| Some(member.probe.newest()?.array.uuid));
     let mut uuids: Vec<[u8; 16]> = uuids.filter(|uuid| path(state_dir, uuid).exists()).collect();
     uuids.dedup();

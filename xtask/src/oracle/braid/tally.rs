@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// The counts, in the order of the closing line.
-const COUNTS: [&str; 64] = [
+const COUNTS: [&str; 66] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -78,6 +78,8 @@ const COUNTS: [&str; 64] = [
     "of these arrays after a crash",
     "partial parity logs that md made or gave up and braid took",
     "arrays that md took, to which braid had added a log of its own",
+    "reshapes from md ended here",
+    "reshapes from here ended by md",
 ];
 
 #[derive(Default)]

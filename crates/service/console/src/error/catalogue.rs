@@ -259,9 +259,12 @@ pub const CATALOGUE: [Entry; 103] = [
         code: Code::Reshaping,
         title: "the array is in the middle of a reshape",
         exit: Exit::Refused,
-        explanation: "Part of the array has its old shape and part its new one. braid reads both \
-                      (`braid rescue`), but does not continue a reshape. Let the kernel's md \
-                      finish the reshape, then serve the array with braid.",
+        explanation: "Part of the array has its old shape and part its new one. `braid serve` goes \
+                      on with reshapes of levels 4, 5 and 6, but not from a place where the \
+                      reshape overwrites what it reads: only a copy of that part is then whole. \
+                      braid's copy is in the state folder (`--state-dir`) of the server that made \
+                      it, and mdadm's in its backup file. `braid rescue` reads both shapes, also \
+                      with mdadm's backup file. The kernel's md can finish the reshape.",
     },
     Entry {
         code: Code::JournalNeeded,

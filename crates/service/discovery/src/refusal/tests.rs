@@ -47,7 +47,10 @@ fn refusals() -> Vec<(Refusal, Code)> {
         (Refusal::UnknownFeatures { bits: 1 << 20 }, Code::UnsupportedFeature),
         (Refusal::NewerFormat, Code::UnsupportedFeature),
         (Refusal::Clustered, Code::UnsupportedFeature),
-        (Refusal::Reshaping { position_sectors: 8 }, Code::Reshaping),
+        (
+            Refusal::Reshaping { position_sectors: 8, fault: braid_assembly::ReshapeFault::NoCopy },
+            Code::Reshaping,
+        ),
         (
             Refusal::JournalMissing {
                 fault: JournalFault::Absent { number: Some(4) },
@@ -209,7 +212,11 @@ fn the_kernel_is_given_all_members_of_the_array_and_no_stranger() {
     ];
     verdicts.push(foreign("stranger", [1; 16]));
     let members: Vec<String> = verdicts.iter().map(|one| one.label.clone()).collect();
-    let error = cli_error(&Refusal::Reshaping { position_sectors: 8 }, &verdicts, &members);
+    let error = cli_error(
+        &Refusal::Reshaping { position_sectors: 8, fault: braid_assembly::ReshapeFault::NoCopy },
+        &verdicts,
+        &members,
+    );
     let commands: Vec<String> = error.remedies().into_iter().map(|one| one.command).collect();
     let expected = "mdadm --assemble /dev/md127 fresh stale faulty replacement";
     assert!(commands.iter().any(|command| command == expected), "{commands:?}");
