@@ -57,7 +57,7 @@ pub enum ShapeRefusal {
     #[error("the array takes no writes")]
     TakesNoWrites,
     /// Another job must end first.
-    #[error("a {0:?} must end first")]
+    #[error("a {} must end first", format!("{:?}", .0).to_lowercase())]
     Busy(JobKind),
     /// Parity logs or a journal name sectors by their place in one shape.
     #[error("writes are logged")]
