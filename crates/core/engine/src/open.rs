@@ -27,7 +27,7 @@ use braid_assembly::{
 use braid_geometry::{Family, Geometry, MemberSector, SECTOR_BYTES, Slot};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
 use braid_ondisk::{Features, JournalLog, Reshape, Role, Superblock};
-use braid_sim_hooks::{Bug, spoiled};
+use braid_sim_hooks::{Bug, planted, spoiled};
 
 use crate::array::{
     AcceptedRisk, ArraySetup, BitmapSetup, DataMove, JournalSetup, MemberSetup, ParityLogSetup,
@@ -229,6 +229,8 @@ fn regions(assembled: &AssembledArray, shards: u16) -> Regions {
     };
     let [before, after] = reshape_geometries(reshape);
     let AssembledReshape { position_sectors, backwards, .. } = *reshape;
+    let begun = if backwards { u64::MAX } else { 0 };
+    let position_sectors = spoiled(Bug::BorderNotResumed, position_sectors, begun);
     Regions::new(&before, shards).with_reshape(&after, position_sectors, backwards)
 }
 
@@ -455,14 +457,17 @@ pub fn levelling<'a>(
     let update = |index: usize| {
         let superblock = superblock_of(index)?;
         let level = (events, resync_offset);
-        let update = level_with(superblock, newest, level, update_time)?;
+        let mut update = level_with(superblock, newest, level, update_time)?;
         let mut levelled = superblock.clone();
         let shape = assembled.shapes_to_write.iter().find(|one| one.member == index);
         match shape {
             None => levelled.apply(&update),
-            Some(ShapeToWrite { shape, device_bytes, .. }) => levelled
-                .apply_with_shape(&update, shape, *device_bytes)
-                .expect("assembly has tried the shape"),
+            Some(ShapeToWrite { shape, role, device_bytes, .. }) => {
+                update.role_of_this = *role;
+                levelled
+                    .apply_with_shape(&update, shape, *device_bytes)
+                    .expect("assembly has tried the shape");
+            }
         }
         // Every member had its bitmap, or its log, before the newest superblock was written.
         let log = assembled.parity_logs.as_ref().and_then(|logs| logs.get(&index));
@@ -485,8 +490,16 @@ pub fn levelling<'a>(
         }
         Some((index, levelled))
     };
-    let behind: Vec<_> =
-        assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
+    // A spare that missed a change of shape would never get it: later updates keep its shape.
+    let is_spare = |one: &&ShapeToWrite| assembled.spares.contains(&one.member);
+    let spares = assembled.shapes_to_write.iter().filter(is_spare).map(|one| one.member);
+    let mut behind: Vec<usize> = spares.collect();
+    if planted(Bug::SpareKeepsShape) {
+        behind.clear();
+    }
+    let occupants = assembled.occupants().map(|occupant| occupant.member);
+    let behind = occupants.chain(behind);
+    let behind: Vec<_> = behind.filter_map(update).collect();
     let mut round =
         if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
     // Assembly would ignore a journal that is two events behind.

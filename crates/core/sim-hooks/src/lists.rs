@@ -293,6 +293,46 @@ named! {
         ReplayForgetsPartial = "replay-forgets-partial",
         /// Replay: superblocks say clean although a member is missing.
         ReplaySettlesDegraded = "replay-settles-degraded",
+        /// Reshape: the position is recorded before what moved is flushed.
+        PositionUnflushed = "position-unflushed",
+        /// Reshape: the border moves on before superblocks have the position.
+        BorderAhead = "border-ahead",
+        /// Reshape: writes to the window that moves are not held.
+        WindowUnheld = "window-unheld",
+        /// Reshape: a window does not wait for requests that began before it.
+        EarlierUnawaited = "earlier-unawaited",
+        /// Reshape: sectors right behind the border are served by the wrong shape.
+        BorderWrongSide = "border-wrong-side",
+        /// Reshape: a window is one unit longer than the gap has room for.
+        WindowTooLong = "window-too-long",
+        /// Reshape: the new part of a larger array is not written with zeroes.
+        NewPartUnwritten = "new-part-unwritten",
+        /// Reshape: the recorded position is one unit ahead of what moved.
+        PositionAhead = "position-ahead",
+        /// Reshape: a window of which a piece failed counts as moved.
+        FailedPieceMoved = "failed-piece-moved",
+        /// Reshape: a reshape that turns round forgets its position.
+        TurnForgetsPosition = "turn-forgets-position",
+        /// Reshape: the change of shape is reported before all superblocks have it.
+        ShapeReportedEarly = "shape-reported-early",
+        /// Reshape: reads of the old shape rewrite unreadable sectors.
+        OldShapeMends = "old-shape-mends",
+        /// Reshape: spares that get a slot sleep on, and miss that the array is clean.
+        JoinersSleep = "joiners-sleep",
+        /// Reshape: the data of new members does not move.
+        NewcomerStaysPut = "newcomer-stays-put",
+        /// Opening: requests go to the shapes as if nothing had moved.
+        BorderNotResumed = "border-not-resumed",
+        /// Opening: a spare that missed the end of a reshape keeps its old shape.
+        SpareKeepsShape = "spare-keeps-shape",
+        /// Assembly: a reshape whose beginning was cut short is not levelled.
+        TornBeginKept = "torn-begin-kept",
+        /// Assembly: a member that missed the end of a reshape keeps the old start of its data.
+        TornEndOldStart = "torn-end-old-start",
+        /// Assembly: a member that missed a turn forgets where its data moves to.
+        TurnForgetsOffset = "turn-forgets-offset",
+        /// Assembly: a member that missed a position keeps its own.
+        TornPositionKept = "torn-position-kept",
     }
 }
 

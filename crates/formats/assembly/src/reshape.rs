@@ -61,7 +61,10 @@
 use std::ops::Range;
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
-use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock, SuperblockShape};
+use braid_ondisk::{
+    BackupPart, Features, Reshape, ReshapeSide, Role, Superblock, SuperblockShape, SuperblockUpdate,
+};
+use braid_sim_hooks::{Bug, planted, spoiled};
 
 use crate::array::bad_records_from;
 use crate::{
@@ -111,6 +114,8 @@ pub struct ShapeToWrite {
     pub member: usize,
     /// The shape.
     pub shape: SuperblockShape,
+    /// The member's own role in that shape.
+    pub role: Role,
     /// Size of the member's device.
     pub device_bytes: u64,
 }
@@ -130,10 +135,28 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         let alike = members.iter().filter_map(|other| other.probe.newest());
         let alike = alike.filter(|other| other.array.uuid == own.array.uuid);
         let Some(newest) = alike.max_by_key(|other| other.state.events) else { continue };
+        let role = role_after(own, newest);
+        let joins = own.state.role == Role::Spare && role != Role::Spare;
         let is_one_behind = own.state.events.checked_add(1) == Some(newest.state.events);
-        let Some(shape) = shape_after(own, newest).filter(|_| is_one_behind) else { continue };
-        let Ok(changed) = own.with_shape(&shape, member.size_bytes) else { continue };
-        let wrote = ShapeToWrite { member: index, shape, device_bytes: member.size_bytes };
+        let missed_only_that = is_one_behind || joins && own.state.events < newest.state.events;
+        let Some(shape) = shape_after(own, newest).filter(|_| missed_only_that) else { continue };
+        // The roles change with the shape: each shape has roles for its own slots only. The newest
+        // count is the array's, even if only a spare has it: then all others are to be written.
+        let update = SuperblockUpdate {
+            events: newest.state.events,
+            update_time: newest.state.update_time,
+            resync_offset: own.state.resync_offset,
+            roles: newest.state.roles.as_slice().into(),
+            recovery_offset: own.device.recovery_offset_sectors,
+            is_replacement: own.state.features.contains(Features::REPLACEMENT),
+            role_of_this: role,
+        };
+        let mut changed = own.clone();
+        if changed.apply_with_shape(&update, &shape, member.size_bytes).is_err() {
+            continue;
+        }
+        let device_bytes = member.size_bytes;
+        let wrote = ShapeToWrite { member: index, shape, role, device_bytes };
         if levelled.members.is_empty() {
             levelled.members = members.to_vec();
         }
@@ -145,6 +168,32 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         levelled.shapes.push(wrote);
     }
     (!levelled.shapes.is_empty()).then_some(levelled)
+}
+
+/// The role of a member after the change of shape that the newest superblock has.
+///
+/// A reshape that begins gives spares a slot. Until it moves on they hold nothing, so a spare that
+/// missed the beginning missed nothing, however many events it is behind: spares sleep. At the end
+/// of a reshape to fewer members some become spares.
+fn role_after(own: &Superblock, newest: &Superblock) -> Role {
+    let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
+    let (mine, said) = (own.state.role, newest.state.roles.get(number).copied());
+    match (mine, said, newest.reshape) {
+        (Role::Spare, Some(Role::Active(slot)), Some(reshape))
+            if own.reshape.is_none()
+                && !reshape.backwards
+                && reshape.position_sectors == 0
+                && i64::from(slot) >= i64::from(own.array.raid_slots) =>
+        {
+            Role::Active(slot)
+        }
+        (Role::Active(slot), Some(Role::Spare), None)
+            if own.reshape.is_some() && u32::from(slot) >= newest.array.raid_slots =>
+        {
+            Role::Spare
+        }
+        _ => mine,
+    }
 }
 
 /// The shape of a member after the change of shape that the newest superblock has; `None` if there
@@ -164,7 +213,15 @@ fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape>
         of(one) == of(other)
     };
     if same(&mine, &new) {
-        return None;
+        // It went on: all members must say one position, as the event count no longer tells which
+        // is newer once this member has the newest.
+        if planted(Bug::TornPositionKept) {
+            return None;
+        }
+        let (own, reshape) = (mine.reshape?, new.reshape?);
+        let position_sectors = reshape.position_sectors;
+        let moved = SuperblockShape { reshape: Some(Reshape { position_sectors, ..own }), ..mine };
+        return (own.position_sectors != position_sectors).then_some(moved);
     }
     let offset = mine.data_offset_sectors;
     let own_area = SuperblockShape {
@@ -175,6 +232,9 @@ fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape>
     match (mine.reshape, new.reshape) {
         // It began. Every member's data moves by as much.
         (None, Some(reshape)) => {
+            if planted(Bug::TornBeginKept) {
+                return None;
+            }
             let moved = reshape
                 .new_data_offset_sectors
                 .map(|moved| offset.wrapping_add(moved).wrapping_sub(new.data_offset_sectors));
@@ -184,6 +244,7 @@ fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape>
         // It is over.
         (Some(reshape), None) => {
             let start = reshape.new_data_offset_sectors.unwrap_or(offset);
+            let start = spoiled(Bug::TornEndOldStart, start, offset);
             let end = offset.saturating_add(mine.data_size_sectors);
             let size = end.checked_sub(start)?;
             let own_area =
@@ -213,6 +274,7 @@ pub fn turned_round(shape: &SuperblockShape, position_sectors: u64) -> Option<Su
     let start = reshape.new_data_offset_sectors.unwrap_or(shape.data_offset_sectors);
     let end = shape.data_offset_sectors.saturating_add(shape.data_size_sectors);
     let moves = reshape.new_data_offset_sectors.is_some();
+    let moves = spoiled(Bug::TurnForgetsOffset, moves, false);
     Some(SuperblockShape {
         level: reshape.new_level,
         layout: reshape.new_layout,
@@ -269,6 +331,10 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
     if let Ok(array) = &mut assembly.array {
         let own = |index: usize| members[index].probe.newest().expect("it has a slot");
         array.newest = own(array.newest_member).clone();
+        let said = array.newest.reshape.map(|reshape| reshape.position_sectors);
+        let found_first = position_sectors;
+        let position_sectors = said.unwrap_or(found_first);
+        let position_sectors = spoiled(Bug::TornPositionKept, position_sectors, found_first);
         let used = array.geometry.used_sectors(Slot(0));
         let mut moves = Vec::new();
         for occupant in array.slots.iter_mut().flatten() {

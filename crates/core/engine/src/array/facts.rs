@@ -71,7 +71,9 @@ impl Array {
         let may_write = !read_only && !broken && !stopping && !stopped;
         let is_kept = !self.pending_shape.is_there() && !self.jobs.is_paused();
         let goes_on = may_write && self.is_settled() && is_kept;
-        reshaper.facts(ReshapeContext { goes_on, is_recorded: self.tells_all() })
+        let is_recorded = self.tells_all();
+        let is_recorded = spoiled(Bug::BorderAhead, is_recorded, true);
+        reshaper.facts(ReshapeContext { goes_on, is_recorded })
     }
 
     fn job_action(&self, now: Instant) -> JobAction {

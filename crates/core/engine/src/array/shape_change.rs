@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use braid_geometry::Slot;
 use braid_ondisk::Reshape;
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::effect::Notice;
 use super::jobs::JobKind;
@@ -90,6 +91,11 @@ impl PendingShape {
     /// Whether a change was asked for.
     pub(super) fn is_there(&self) -> bool {
         self.shape.is_some() || self.turn.is_some()
+    }
+
+    /// Whether superblocks give a slot to members that this array still calls spares.
+    pub(super) fn has_joins(&self) -> bool {
+        !self.joins.is_empty()
     }
 
     pub(super) fn shape(&self) -> Option<&Arc<ShapeState>> {
@@ -230,6 +236,7 @@ impl Array {
     /// Called when an update of superblocks is durable.
     pub(super) fn tell_shape(&mut self) {
         let is_recorded = self.tells_all();
+        let is_recorded = spoiled(Bug::ShapeReportedEarly, is_recorded, true);
         let pending = &mut self.pending_shape;
         if pending.shape.is_some() && is_recorded && !pending.is_told {
             pending.is_told = true;
@@ -241,6 +248,8 @@ impl Array {
 /// The shape of a reshape that goes back.
 fn turned_round(said: &ShapeState, data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
     let reshape = said.reshape.expect("an array in a reshape says so");
+    let position_sectors = reshape.position_sectors;
+    let position_sectors = spoiled(Bug::TurnForgetsPosition, position_sectors, u64::MAX >> 1);
     let slots = i64::from(said.raid_slots) - i64::from(reshape.delta_disks);
     ShapeState {
         level: reshape.new_level,
@@ -249,7 +258,7 @@ fn turned_round(said: &ShapeState, data_areas: Vec<(MemberId, DataArea)>) -> Sha
         member_size_sectors: said.member_size_sectors,
         raid_slots: u32::try_from(slots).expect("assembly made the old shape's geometry"),
         reshape: Some(Reshape {
-            position_sectors: reshape.position_sectors,
+            position_sectors,
             delta_disks: -reshape.delta_disks,
             new_level: said.level,
             new_layout: said.layout,

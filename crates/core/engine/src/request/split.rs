@@ -51,8 +51,10 @@ struct NewRegions {
 impl NewRegions {
     /// Whether a sector is in the new shape, and the number of sectors from it to the border.
     fn side_of(&self, sector: u64) -> (bool, u64) {
-        let left = if sector < self.position { self.position - sector } else { u64::MAX };
-        ((sector < self.position) != self.backwards, left)
+        let position = self.position;
+        let position = spoiled(Bug::BorderWrongSide, position, position.saturating_sub(8));
+        let left = if sector < position { position - sector } else { u64::MAX };
+        ((sector < position) != self.backwards, left)
     }
 }
 
@@ -72,6 +74,19 @@ impl Regions {
     pub fn with_reshape(self, after: &Geometry, position: u64, backwards: bool) -> Self {
         let sectors = Self::region_sectors(after);
         Self { after: Some(NewRegions { sectors, position, backwards }), ..self }
+    }
+
+    /// The same distribution in regions of at least `least_sectors`, so that a small array has a
+    /// region for each shard.
+    #[must_use]
+    pub fn in_regions_of(self, shapes: (&Geometry, Option<&Geometry>), least_sectors: u64) -> Self {
+        let (geometry, after) = shapes;
+        let sectors = whole_rows(geometry, least_sectors);
+        let of_after = |regions: NewRegions| NewRegions {
+            sectors: after.map_or(regions.sectors, |after| whole_rows(after, least_sectors)),
+            ..regions
+        };
+        Self { sectors, after: self.after.map(of_after), ..self }
     }
 
     /// Whether the array is in a reshape.
@@ -109,13 +124,7 @@ impl Regions {
 
     fn region_sectors(geometry: &Geometry) -> u64 {
         let least = if sometimes(Point::SmallRegions) { 8 } else { REGION_SECTORS };
-        match geometry {
-            Geometry::Stripe(stripe) => {
-                let row = u64::from(stripe.data_slots()) * u64::from(geometry.chunk_sectors());
-                row * least.div_ceil(row)
-            }
-            Geometry::Direct(_) | Geometry::Mirror(_) => least,
-        }
+        whole_rows(geometry, least)
     }
 
     /// The shard that owns a sector, and the number of sectors from that sector on that it owns.
@@ -165,6 +174,17 @@ impl Regions {
     #[must_use]
     pub fn split(&self, request: &Request) -> Split {
         Split { regions: *self, request: *request, done_sectors: 0 }
+    }
+}
+
+/// At least `least_sectors` sectors, in whole rows on levels with parity.
+fn whole_rows(geometry: &Geometry, least_sectors: u64) -> u64 {
+    match geometry {
+        Geometry::Stripe(stripe) => {
+            let row = u64::from(stripe.data_slots()) * u64::from(geometry.chunk_sectors());
+            row * least_sectors.div_ceil(row)
+        }
+        Geometry::Direct(_) | Geometry::Mirror(_) => least_sectors,
     }
 }
 

@@ -17,6 +17,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use braid_sim_hooks::{Bug, spoiled};
+
 /// A request's place in the generations, until [`Border::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BorderTicket(u64);
@@ -43,6 +45,7 @@ impl Border {
             let touches = sectors.start < held.sectors.end && held.sectors.start < sectors.end;
             touches && (is_write || held.with_reads)
         });
+        let is_held = spoiled(Bug::WindowUnheld, is_held, false);
         if is_held {
             return None;
         }
@@ -68,7 +71,9 @@ impl Border {
     /// Holds writes to these sectors, and reads if `with_reads`. A new generation begins.
     pub fn hold(&mut self, sectors: Range<u64>, with_reads: bool) {
         self.held = Some(HeldWindow { sectors, with_reads });
-        self.generation += 1;
+        let step = 1;
+        let step = spoiled(Bug::EarlierUnawaited, step, 0);
+        self.generation += step;
     }
 
     /// Whether every request of an earlier generation has ended.

@@ -26,6 +26,7 @@
 use std::ops::Range;
 
 use braid_geometry::{Geometry, StripeGeometry};
+use braid_sim_hooks::{Bug, spoiled};
 
 /// A reshape of one shape to another, as far as the places of data go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +133,20 @@ impl ReshapePlan {
     pub fn last(&self) -> u64 {
         match self.backwards {
             true => 0,
-            false => self.after.capacity_sectors().max(self.rows_of_size()),
+            false => {
+                let capacity = self.after.capacity_sectors();
+                let capacity = spoiled(Bug::NewPartUnwritten, capacity, 0);
+                capacity.max(self.rows_of_size())
+            }
+        }
+    }
+
+    /// The place one unit behind `position`, as the reshape goes.
+    pub(crate) fn one_unit_ahead(&self, position: u64) -> u64 {
+        let unit = self.unit_sectors();
+        match self.backwards {
+            true => position.saturating_sub(unit),
+            false => position.saturating_add(unit).min(self.last()),
         }
     }
 
@@ -195,6 +209,7 @@ impl ReshapePlan {
         let rows = u64::try_from(room).map_or(0, |room| room / chunk);
         let fits = rows.saturating_mul(row(&self.after));
         let unit = self.unit_sectors();
+        let fits = spoiled(Bug::WindowTooLong, fits, fits.saturating_add(unit));
         // The last row of both shapes may be shorter than a unit.
         let end = if fits >= self.rows_of_size() { size } else { fits / unit * unit };
         let in_place = end <= position;

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use braid_geometry::{Geometry, GeometryError, Level, Shape, Slot, parse_layout};
 use braid_ondisk::{Reshape, Superblock, Version};
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::plan::ReshapePlan;
 use crate::array::{DataArea, ShapeChange, ShapeState};
@@ -358,13 +359,17 @@ impl<'a> Proposer<'a> {
         if spares.len() < needed {
             return Err(WishError::TooFewSpares { needed, there: spares.len() });
         }
+        // md moves the data of all members by as much: spares with the most room come first.
+        let mut spares = spares;
+        spares.sort_by_key(|one| std::cmp::Reverse(self.free_before(one)));
         let joining: Vec<_> = spares.into_iter().take(needed).collect();
         let slots = (before.slots..).map(Slot);
         let joins: BTreeMap<MemberId, Slot> = joining.iter().map(|one| one.id).zip(slots).collect();
         let unmoved = ReshapePlan::new((&old, &new), 0, false);
         let unmoved = unmoved.map_err(|_| WishError::Family(before.level))?;
         let step = unmoved.gap_of_unit();
-        let room = self.seated().map(|one| self.free_before(one)).min().unwrap_or(0);
+        let in_shape = || self.seated().chain(joining.iter().copied());
+        let room = in_shape().map(|one| self.free_before(one)).min().unwrap_or(0);
         let room = match room.saturating_sub(LEFT_FREE_SECTORS) / step {
             0 => room,
             steps => steps * step,
@@ -377,16 +382,16 @@ impl<'a> Proposer<'a> {
         let plan = plan.map_err(|_| WishError::Family(before.level))?;
         let area = |one: &ShapeMember<'_>| {
             let device = &one.superblock.device;
-            let moves = one.slot.is_some() || self.free_before(one) >= gap;
-            let new_offset_sectors = (moves && gap > 0).then(|| device.data_offset_sectors - gap);
+            let moved = (gap > 0).then(|| device.data_offset_sectors - gap);
+            let kept = moved.filter(|_| one.slot.is_some());
+            let new_offset_sectors = spoiled(Bug::NewcomerStaysPut, moved, kept);
             DataArea {
                 offset_sectors: device.data_offset_sectors,
                 size_sectors: device.data_size_sectors,
                 new_offset_sectors,
             }
         };
-        let in_shape = self.seated().chain(joining);
-        let data_areas = in_shape.map(|one| (one.id, area(one))).collect();
+        let data_areas = in_shape().map(|one| (one.id, area(one))).collect();
         let shape = ShapeState {
             level: before.level,
             layout: before.layout,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_ondisk::Reshape;
-use braid_sim_hooks::{Mark, reached};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use super::decide::{Facts, Stage};
 use crate::array::effect::{BorderChange, MovedPiece};
@@ -131,6 +131,11 @@ impl Reshaper {
         self.stage != Stage::Rest
     }
 
+    /// Whether the flush that is asked for comes before the window moves.
+    pub(in crate::array) fn is_before_move(&self) -> bool {
+        self.stage == Stage::FlushingBefore
+    }
+
     /// Whether the sectors that the array serves are all in the new shape, and recorded so.
     pub(in crate::array) fn is_over(&self) -> bool {
         self.plan.is_over(self.position)
@@ -172,8 +177,8 @@ impl Reshaper {
     pub(in crate::array) fn hold(&mut self) -> (BorderChange, bool) {
         assert_eq!(self.stage, Stage::Rest, "one window at a time");
         let allowed = self.allowance.sectors().unwrap_or(u64::MAX);
-        let most = allowed.clamp(WINDOW_SECTORS_MIN, self.window_sectors_max.max(1));
-        let window = self.plan.window(self.position, most.min(self.window_sectors_max));
+        let most = allowed.max(WINDOW_SECTORS_MIN).min(self.window_sectors_max);
+        let window = self.plan.window(self.position, most);
         let mut window = window.expect("something is left");
         if window.in_place && most > IN_PLACE_SECTORS_MAX {
             let shorter = self.plan.window(self.position, IN_PLACE_SECTORS_MAX);
@@ -255,6 +260,7 @@ impl Reshaper {
     /// Takes the result of a piece.
     pub(in crate::array) fn moved(&mut self, start: u64, result: Result<(), Fault>) {
         assert!(self.out.remove(&start), "the piece was out");
+        let result = spoiled(Bug::FailedPieceMoved, result, Ok(()));
         self.fault = self.fault.or(result.err());
     }
 
@@ -264,6 +270,8 @@ impl Reshaper {
         let window = self.window.as_ref().expect("a window is recorded");
         let written = window.written();
         let position = if self.plan.is_backwards() { window.moved.start } else { written.end };
+        let ahead = self.plan.one_unit_ahead(position);
+        let position = spoiled(Bug::PositionAhead, position, ahead);
         let mut shape = ShapeState::clone(&self.shape);
         let reshape = shape.reshape.expect("an array in a reshape says so");
         shape.reshape = Some(Reshape { position_sectors: position, ..reshape });

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, planted};
+use braid_sim_hooks::{Bug, planted, spoiled};
 
 use super::decide::Stage;
 use crate::array::consistency::{Consistency, ConsistencyRecord, News, PendingUpdate};
@@ -276,8 +276,13 @@ impl Superblocks {
         // A bitmap file is believed by its event count, which must never equal the array's count
         // from a time without the file.
         let is_named = !said.is_in_file;
+        // Superblocks give spares a slot from the change of shape on: no such member may sleep. One
+        // that misses "clean" would let the array start dirty.
+        let devices = matches!(why, UpdateReason::Devices | UpdateReason::Changes);
+        let joins = pending.has_joins();
+        let joins = spoiled(Bug::JoinersSleep, joins, false);
         let spares_too = self.events.advance(EventChange {
-            devices: matches!(why, UpdateReason::Devices | UpdateReason::Changes),
+            devices: devices || joins,
             degraded,
             // A spare that gets a slot by a change of shape is a member of the next start.
             spare_sleeps: roster.has_spares() && is_named && !pending.is_there(),
