@@ -3,6 +3,7 @@
 //! Only this part of the simulator reads a clock, to print its speed.
 
 mod planted;
+mod reshapes;
 
 use std::panic::{catch_unwind, set_hook};
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
                        [--from N] [--part I/N]
        braid-sim histories [--cycles N] [--from SEED]
+       braid-sim reshape [--lives N] [--from SEED] [--seconds S] [--crashes] [--part I/N]
        braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
                          [--control] [--controlled]
 with hooks (RUSTFLAGS=\"--cfg braid_sim_hooks\"), run --shake lets the engine make rare choices,
@@ -112,8 +114,11 @@ fn main() -> ExitCode {
         }
     }));
     let mut words = std::env::args().skip(1);
-    let is_planted = words.next().as_deref() == Some("planted");
-    let ended = if is_planted { planted::run(words) } else { simulate_as_asked() };
+    let ended = match words.next().as_deref() {
+        Some("planted") => planted::run(words),
+        Some("reshape") => reshapes::run(words),
+        _ => simulate_as_asked(),
+    };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {

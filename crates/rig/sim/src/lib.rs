@@ -68,6 +68,7 @@ mod pauses;
 mod random;
 mod replays;
 mod requests;
+pub mod reshape;
 mod restart;
 mod risks;
 mod schedule;

@@ -16,7 +16,7 @@ use braid_engine::array::{
     Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, apply_to,
 };
 use braid_engine::effect::{LogTicket, Report, SlowMembers};
-use braid_engine::request::Regions;
+use braid_engine::request::{Regions, ShardIndex};
 use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
@@ -274,6 +274,19 @@ pub(crate) fn start(
         // A journal stores whole blocks of 8 sectors.
         manner.cache.unit_sectors_max = manner.cache.unit_sectors_max.max(8);
     }
+    let opening = opening_of(assembled, &superblocks, manner);
+    start_opening(opening, assembled, superblocks, presented, manner)
+}
+
+/// The input of the machines of an assembled array.
+///
+/// # Panics
+/// If assembly chose a member that is not presented, or a reshape that cannot go on.
+pub(crate) fn opening_of(
+    assembled: &AssembledArray,
+    superblocks: &[Option<Superblock>],
+    manner: Manner,
+) -> open::Opening {
     let wanted = open::OpeningSettings {
         copied_window: None,
         read_only: manner.read_only,
@@ -284,8 +297,18 @@ pub(crate) fn start(
         clean_delay_ms: manner.clean_delay_ms,
     };
     let opening = open::opening(assembled, |index| superblocks[index].as_ref(), &wanted);
-    let opening = opening.expect("assembly chooses members that are there, once each");
-    let mut superblocks = superblocks;
+    opening.expect("assembly chooses members that are there, once each")
+}
+
+/// Makes the machines of an opening. During a reshape the shards of the new shape follow those of
+/// the old one.
+pub(crate) fn start_opening(
+    opening: open::Opening,
+    assembled: &AssembledArray,
+    mut superblocks: Vec<Option<Superblock>>,
+    presented: &[usize],
+    manner: Manner,
+) -> Machines {
     let members = opening.members.iter().map(|joined| Member {
         disk: presented[joined.index],
         superblock: superblocks[joined.index].take().expect("assembly chose it"),
@@ -296,7 +319,9 @@ pub(crate) fn start(
     let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
         unreachable!("an array's first effect is its first view")
     };
-    let shards = (0..manner.shards).map(|_| shard_side(manner, &view));
+    let after = view.after.as_ref().unwrap_or(&view);
+    let of = |index| if regions.is_after(ShardIndex(index)) { after } else { &view };
+    let shards = (0..regions.shards()).map(|index| shard_side(manner, of(index)));
     let times = UpdateTimes::after(&assembled.newest);
     Machines { times, shards: shards.collect(), array, members, regions }
 }

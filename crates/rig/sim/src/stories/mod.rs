@@ -46,6 +46,7 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("unmade", tests::tell_of_what_cannot_be_made),
     ("named", tests::tell_of_what_is_named),
     ("losses", losses),
+    ("reshape", crate::reshape::tell),
 ];
 /// Chapters: groups of stories, each a name and a function that runs them. A build without hooks
 /// has only these; its tests run the others.

@@ -1,0 +1,323 @@
+//! Clients, and the part of the runtime between them and the machines: the border's gate, requests
+//! in pieces, and the pieces of the array that move.
+//!
+//! Each read is checked against the model at its answer.
+
+use std::collections::VecDeque;
+
+use braid_engine::array::{BorderChange, MovedPiece};
+use braid_engine::effect::PieceReply;
+use braid_engine::request::{Fault, Operation, Progress, Regions, Request, RequestId};
+use braid_engine::reshape::{Border, BorderTicket};
+use braid_geometry::LogicalSector;
+
+use super::world::{Event, Running, World};
+use crate::content::{SECTOR, Version, ZEROES, bytes, fill};
+use crate::memory::Payload;
+use crate::model::End;
+
+/// Longest request of a client, in sectors.
+const SECTORS_MAX: u64 = 60;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    Client,
+    /// A read of the whole array; sectors beyond the model's must be zeroes.
+    ReadAll,
+    /// The read of a piece that moves.
+    PieceRead(MovedPiece),
+    /// The write of the piece that begins here.
+    PieceWritten(u64),
+}
+
+/// A request in whole sectors that is in flight.
+pub(super) struct Flight {
+    request: Request,
+    progress: Progress,
+    pub(super) began: u64,
+    purpose: Purpose,
+    ticket: Option<BorderTicket>,
+}
+
+/// A request that waits at the border.
+pub(super) struct Held {
+    request: Request,
+    payload: Option<Vec<u8>>,
+    began: u64,
+    purpose: Purpose,
+}
+
+/// The border, and the requests that it holds.
+pub(super) struct Gate {
+    pub(super) regions: Regions,
+    border: Option<Border>,
+    pub(super) waiting: VecDeque<Held>,
+}
+
+/// An effect of the array that is carried out in order.
+pub(super) enum Task {
+    Border(BorderChange),
+    Move(MovedPiece),
+}
+
+impl Gate {
+    pub(super) fn new(regions: Regions) -> Self {
+        let border = regions.is_reshaping().then(Border::default);
+        Self { regions, border, waiting: VecDeque::new() }
+    }
+
+    fn enter(&mut self, request: &Request) -> Result<Option<BorderTicket>, ()> {
+        let Some(border) = &mut self.border else { return Ok(None) };
+        let range = request.start.0..request.start.0 + request.sectors;
+        border.enter(range, request.operation != Operation::Read).map(Some).ok_or(())
+    }
+}
+
+impl Running {
+    /// A shard keeps a payload no longer.
+    pub(super) fn release(&mut self, request: RequestId) {
+        let count = self.kept.get_mut(&request).expect("it was kept");
+        *count -= 1;
+        if *count == 0 {
+            self.kept.remove(&request);
+            if !self.flights.contains_key(&request) {
+                self.payloads.remove(&request);
+            }
+        }
+    }
+
+    fn oldest_read(&self) -> u64 {
+        let reads = self.flights.values().filter(|flight| !flight.request.operation.is_write());
+        let held = self.gate.waiting.iter().filter(|held| !held.request.operation.is_write());
+        reads.map(|one| one.began).chain(held.map(|one| one.began)).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl World {
+    fn name(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    /// A client submits a request: any operation, on any sectors of the array.
+    pub(super) fn issue_any(&mut self, run: &mut Running) {
+        if self.random.chance(6) {
+            return self.flush(run);
+        }
+        let size = self.size();
+        let sectors = 1 + self.random.below(SECTORS_MAX.min(size));
+        let start = self.random.below(size - sectors + 1);
+        let durable = self.random.chance(20);
+        let operation = match self.random.below(20) {
+            0..9 => Operation::Read,
+            9..18 => Operation::Write { durable },
+            _ => Operation::WriteZeroes { may_punch: self.random.chance(50), durable },
+        };
+        self.issue(run, operation, (start, sectors), Purpose::Client);
+    }
+
+    pub(super) fn issue(
+        &mut self,
+        run: &mut Running,
+        operation: Operation,
+        (start, sectors): (u64, u64),
+        purpose: Purpose,
+    ) {
+        run.issued += 1;
+        self.tally.requests += 1;
+        let id = self.name();
+        let payload = match operation {
+            Operation::Write { .. } => {
+                let mut data = vec![0; sectors as usize * SECTOR];
+                for (sector, out) in (start..).zip(data.chunks_exact_mut(SECTOR)) {
+                    fill(id.0 as Version, sector, out);
+                }
+                self.model.begin((start, sectors), id.0, id.0 as Version);
+                Some(data)
+            }
+            Operation::WriteZeroes { .. } | Operation::Trim => {
+                self.model.begin((start, sectors), id.0, ZEROES);
+                None
+            }
+            Operation::Read => Some(vec![0x77; sectors as usize * SECTOR]),
+        };
+        let request = Request { id, operation, start: LogicalSector(start), sectors };
+        self.enter(run, Held { request, payload, began: self.step, purpose });
+    }
+
+    /// Begins a request, or leaves it at the border.
+    fn enter(&mut self, run: &mut Running, held: Held) {
+        match run.gate.enter(&held.request) {
+            Ok(ticket) => {
+                let regions = run.gate.regions;
+                self.begin(run, held, (regions, ticket));
+            }
+            Err(()) => {
+                self.tally.count("held-at-the-border");
+                run.gate.waiting.push_back(held);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        run: &mut Running,
+        held: Held,
+        (regions, ticket): (Regions, Option<BorderTicket>),
+    ) {
+        let Held { request, payload, began, purpose } = held;
+        if let Some(data) = payload {
+            let is_read = request.operation == Operation::Read;
+            run.payloads.insert(request.id, Payload::new(data, is_read));
+        }
+        let mut progress = Progress::default();
+        for (shard, piece) in regions.split(&request) {
+            progress.issue();
+            run.push(Event::Piece { shard: usize::from(shard.0), piece });
+        }
+        assert_eq!(progress.issued_all(), None, "no piece has been answered yet");
+        run.flights.insert(request.id, Flight { request, progress, began, purpose, ticket });
+    }
+
+    fn flush(&mut self, run: &mut Running) {
+        let id = self.name();
+        run.flushes.insert(id, self.step);
+        run.machines.array.handle_flush_request(self.now, id);
+        self.drain_array(run);
+    }
+
+    pub(super) fn flushed(
+        &mut self,
+        run: &mut Running,
+        request: RequestId,
+        result: Result<(), Fault>,
+    ) {
+        let asked = run.flushes.remove(&request).expect("a client flushed");
+        assert_eq!(result, Ok(()), "a flush fails");
+        self.model.flushed(asked, run.oldest_read());
+    }
+
+    pub(super) fn carry_out(&mut self, run: &mut Running, task: Task) {
+        match task {
+            Task::Border(BorderChange { position, held }) => {
+                let gate = &mut run.gate;
+                gate.regions = gate.regions.with_border(position);
+                gate.border.as_mut().expect("a reshape has a border").release();
+                for one in std::mem::take(&mut gate.waiting) {
+                    self.enter(run, one);
+                }
+                let Some((sectors, with_reads)) = held else { return };
+                let border = run.gate.border.as_mut().expect("a reshape has a border");
+                border.hold(sectors, with_reads);
+                if border.is_passed() {
+                    run.push(Event::BorderPassed);
+                }
+            }
+            Task::Move(piece) => {
+                let MovedPiece { start, moved_sectors, zeroed_sectors, is_copied } = piece;
+                assert!(!is_copied, "no window is in place");
+                if moved_sectors > 0 {
+                    let purpose = Purpose::PieceRead(piece);
+                    let payload = vec![0x66; moved_sectors as usize * SECTOR];
+                    let range = (start, moved_sectors);
+                    self.move_on(run, (false, Operation::Read), range, Some(payload), purpose);
+                } else {
+                    let operation = Operation::WriteZeroes { may_punch: true, durable: false };
+                    let purpose = Purpose::PieceWritten(start);
+                    self.move_on(run, (true, operation), (start, zeroed_sectors), None, purpose);
+                }
+            }
+        }
+    }
+
+    fn move_on(
+        &mut self,
+        run: &mut Running,
+        (is_after, operation): (bool, Operation),
+        (start, sectors): (u64, u64),
+        payload: Option<Vec<u8>>,
+        purpose: Purpose,
+    ) {
+        let id = self.name();
+        let request = Request { id, operation, start: LogicalSector(start), sectors };
+        let held = Held { request, payload, began: self.step, purpose };
+        let regions = run.gate.regions.on_side(is_after);
+        self.begin(run, held, (regions, None));
+    }
+
+    pub(super) fn replied(&mut self, run: &mut Running, reply: &PieceReply) {
+        let flight = run.flights.get_mut(&reply.request).expect("it is in flight");
+        let Some(result) = flight.progress.reply(reply.result) else { return };
+        let flight = run.flights.remove(&reply.request).expect("it is in flight");
+        run.payloads.join(reply.request);
+        let data = run.payloads.get(&reply.request).map(|payload| payload.data.clone());
+        if !run.kept.contains_key(&reply.request) {
+            run.payloads.remove(&reply.request);
+        }
+        if let (Some(border), Some(ticket)) = (&mut run.gate.border, flight.ticket)
+            && border.leave(ticket)
+        {
+            run.push(Event::BorderPassed);
+        }
+        match flight.purpose {
+            Purpose::Client | Purpose::ReadAll => self.answered(&flight, result, data),
+            Purpose::PieceRead(piece) => match result {
+                Ok(()) => self.write_piece(run, piece, data.expect("a read has a payload")),
+                Err(fault) => run.push(Event::Moved { start: piece.start, result: Err(fault) }),
+            },
+            Purpose::PieceWritten(start) => run.push(Event::Moved { start, result }),
+        }
+    }
+
+    fn write_piece(&mut self, run: &mut Running, piece: MovedPiece, mut data: Vec<u8>) {
+        let MovedPiece { start, moved_sectors, zeroed_sectors, .. } = piece;
+        let sectors = moved_sectors + zeroed_sectors;
+        data.resize(sectors as usize * SECTOR, 0);
+        let operation = Operation::Write { durable: false };
+        let purpose = Purpose::PieceWritten(start);
+        self.move_on(run, (true, operation), (start, sectors), Some(data), purpose);
+    }
+
+    fn answered(&mut self, flight: &Flight, result: Result<(), Fault>, data: Option<Vec<u8>>) {
+        let Flight { request, began, .. } = *flight;
+        let Request { id, operation, start, sectors } = request;
+        let (range, now) = ((start.0, sectors), self.step);
+        match operation {
+            Operation::Read => {
+                let range = start.0..start.0 + sectors;
+                if result.is_err() {
+                    let may_fail = range.clone().any(|sector| self.unreadable.contains(&sector));
+                    assert!(may_fail, "a read of {range:?} fails: {result:?}");
+                    return;
+                }
+                let data = data.expect("a read has a payload");
+                for (index, sector) in range.enumerate() {
+                    self.check_sector(sector, &data[bytes(index as u64, 1)], began);
+                }
+            }
+            Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
+                assert_eq!(result, Ok(()), "a write of {range:?} fails");
+                self.model.end(range, id.0, (began, now), End::Done { durable });
+                self.unreadable.retain(|at| !(start.0..start.0 + sectors).contains(at));
+            }
+            Operation::Trim => unreachable!("no client trims"),
+        }
+    }
+
+    fn check_sector(&mut self, sector: u64, data: &[u8], began: u64) {
+        self.tally.sectors_checked += 1;
+        if sector >= self.size() {
+            let is_zero = data.iter().all(|byte| *byte == 0);
+            return assert!(is_zero, "sector {sector} of the new part is not zero");
+        }
+        let version = self.model.identify(sector, data);
+        let fits = version.is_some_and(|version| self.model.may_read(sector, version, began));
+        if !fits {
+            let readable = self.model.readable(sector, began);
+            panic!("sector {sector} reads as {version:?}, not one of {readable:?}");
+        }
+        let version = version.expect("it fits");
+        self.model.pin(sector, version, (began, self.step), (true, true));
+    }
+}

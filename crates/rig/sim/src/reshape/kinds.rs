@@ -1,0 +1,209 @@
+//! The changes of shape that worlds make, and the disks that they begin with.
+//!
+//! ```text
+//!   │ superblock │ free: the gap │ data, in the old shape │        spares: no data
+//! ```
+//!
+//! Free sectors and spares are full of [`SPARE_BYTE`], so that a sector which the reshape forgets
+//! does not read as zeroes.
+
+use std::sync::Arc;
+
+use braid_engine::reshape::{ReshapePlan, ShapeWish};
+use braid_geometry::{Geometry, Level, Shape};
+use braid_ondisk::{
+    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Superblock, Timestamp, Version,
+    placement,
+};
+
+use crate::content::{SECTOR, first_content, image};
+use crate::create::{MADE_AT_SECONDS, SPARE_BYTE};
+use crate::disk::Disk;
+use crate::random::Random;
+
+/// Sectors before the gap: those that md keeps free after a superblock, and the superblock's own
+/// place.
+const METADATA_SECTORS: u64 = 96;
+/// Unused sectors after the data.
+const END_SECTORS: u64 = 8;
+/// From this device number on, a superblock's table of roles needs a second sector.
+const LONG_FROM: u16 = 126;
+
+/// Level, slots and chunk before; slots, chunk and layout after; sectors of a member.
+type Row = (Level, (u16, u32), (u16, u32, Option<u32>), u64);
+
+/// The changes of shape.
+const CHANGES: &[Row] = &[
+    (Level::Raid5, (3, 8), (4, 8, None), 160),
+    (Level::Raid5, (4, 8), (6, 8, None), 128),
+    (Level::Raid4, (3, 8), (5, 8, None), 128),
+    (Level::Raid6, (4, 8), (6, 8, None), 160),
+    (Level::Raid5, (4, 8), (4, 16, None), 160),
+    (Level::Raid5, (4, 16), (4, 8, None), 160),
+    (Level::Raid6, (5, 16), (5, 8, None), 160),
+    (Level::Raid5, (4, 8), (4, 8, Some(0)), 128),
+    (Level::Raid6, (5, 8), (5, 8, Some(0)), 128),
+    (Level::Raid5, (3, 16), (4, 8, None), 176),
+    (Level::Raid5, (3, 8), (5, 16, None), 168),
+    (Level::Raid6, (4, 8), (5, 16, Some(1)), 128),
+];
+
+/// A change of shape on disks of a certain size.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    level: Level,
+    before: (u16, u32),
+    after: (u16, u32, Option<u32>),
+    member_sectors: u64,
+    version: Version,
+    first_number: u16,
+    /// Free sectors before the data of each disk, in addition to those of metadata.
+    free_sectors: Vec<u64>,
+}
+
+impl Change {
+    pub(super) fn any(random: &mut Random) -> Self {
+        let row = *random.pick(CHANGES);
+        let steps = 1 + random.below(3);
+        let version = *random.pick(&[Version::V1_2, Version::V1_2, Version::V1_1]);
+        let first_number = *random.pick(&[0, 0, 0, LONG_FROM]);
+        Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]))
+    }
+
+    /// The smallest change: RAID-5 from 3 to 4 members.
+    pub(super) fn smallest(is_long: bool) -> Self {
+        let row = (Level::Raid5, (3, 8), (4, 8, None), 96);
+        let first_number = if is_long { LONG_FROM } else { 0 };
+        Self::of(row, (1, Version::V1_2, first_number), |_| 0)
+    }
+
+    fn of(
+        (level, before, after, member_sectors): Row,
+        (steps, version, first_number): (u64, Version, u16),
+        mut more: impl FnMut(u16) -> u64,
+    ) -> Self {
+        let mut change = Self {
+            level,
+            before,
+            after,
+            member_sectors,
+            version,
+            first_number,
+            free_sectors: Vec::new(),
+        };
+        let (old, new) = (change.geometry_before(), change.geometry_after());
+        let plan = ReshapePlan::new((&old, &new), 0, false).expect("the new shape holds as much");
+        let gap = plan.gap_of_unit() * steps;
+        change.free_sectors = (0..change.disk_count()).map(|disk| gap + more(disk)).collect();
+        change
+    }
+
+    pub(super) fn wish(&self) -> ShapeWish {
+        let (slots, chunk, layout) = self.after;
+        ShapeWish {
+            layout,
+            chunk_sectors: (chunk != self.before.1).then_some(chunk),
+            slots: (slots != self.before.0).then_some(slots),
+            ..ShapeWish::default()
+        }
+    }
+
+    fn layout(&self) -> u32 {
+        braid_geometry::default_layout(self.level)
+    }
+
+    fn geometry(&self, (slots, chunk, layout): (u16, u32, u32)) -> Geometry {
+        let shape = Shape::uniform(self.level, layout, chunk, slots, self.member_sectors);
+        Geometry::new(&shape).expect("each change is one of valid shapes")
+    }
+
+    pub(super) fn geometry_before(&self) -> Geometry {
+        let (slots, chunk) = self.before;
+        self.geometry((slots, chunk, self.layout()))
+    }
+
+    pub(super) fn geometry_after(&self) -> Geometry {
+        let (slots, chunk, layout) = self.after;
+        self.geometry((slots, chunk, layout.unwrap_or(self.layout())))
+    }
+
+    /// Members that the level tolerates to lose.
+    pub(super) fn tolerated(&self) -> u16 {
+        if self.level == Level::Raid6 { 2 } else { 1 }
+    }
+
+    pub(super) fn slots_before(&self) -> u16 {
+        self.before.0
+    }
+
+    /// Disks of the array, spares included.
+    pub(super) fn disk_count(&self) -> u16 {
+        self.before.0.max(self.after.0)
+    }
+
+    /// The disks, with superblocks and the first content.
+    pub(super) fn disks(&self) -> Vec<Disk> {
+        let geometry = self.geometry_before();
+        let content = first_content(geometry.capacity_sectors());
+        let image = image(&geometry, &content);
+        let disk = |index: u16| {
+            let superblock = self.superblock(index);
+            let mut disk = Disk::new(self.sectors(index));
+            disk.seen.fill(SPARE_BYTE);
+            disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
+            if let Some(data) = image.get(usize::from(index)) {
+                disk.put(superblock.device.data_offset_sectors, data, true);
+            }
+            disk
+        };
+        (0..self.disk_count()).map(disk).collect()
+    }
+
+    /// First sector of a disk's data at the beginning.
+    pub(super) fn data_offset(&self, disk: u16) -> u64 {
+        METADATA_SECTORS + self.free_sectors[usize::from(disk)]
+    }
+
+    fn sectors(&self, disk: u16) -> u64 {
+        self.data_offset(disk) + self.member_sectors + END_SECTORS
+    }
+
+    fn superblock(&self, disk: u16) -> Superblock {
+        let (slots, chunk_sectors) = self.before;
+        let request = PlacementRequest {
+            version: self.version,
+            device_bytes: self.sectors(disk) * SECTOR as u64,
+            level: self.level,
+            chunk_sectors,
+            member_size_sectors: Some(self.member_sectors),
+            data_offset_sectors: Some(self.data_offset(disk)),
+        };
+        let mut placement = placement(&request).expect("there is room for data and metadata");
+        placement.member_size_sectors = self.member_sectors;
+        let role = |slot: u16| if slot < slots { Role::Active(slot) } else { Role::Spare };
+        let unused = (0..self.first_number).map(|_| Role::Spare);
+        let roles: Arc<[Role]> = unused.chain((0..self.disk_count()).map(role)).collect();
+        let superblock = Superblock::new_v1(&NewSuperblock {
+            array: ArrayFacts {
+                uuid: [0xB7; 16],
+                name: "sim:reshape".to_owned(),
+                creation_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
+                level: self.level,
+                layout: self.layout(),
+                chunk_sectors,
+                member_size_sectors: self.member_sectors,
+                raid_slots: u32::from(slots),
+                preferred_minor: Some(0),
+                logical_block_bytes: None,
+            },
+            placement,
+            device_number: u32::from(self.first_number + disk),
+            device_uuid: [disk as u8; 16],
+            device_flags: DeviceFlags::default(),
+            roles,
+            events: 1,
+            resync_offset: u64::MAX,
+        });
+        superblock.expect("a change begins with a valid superblock")
+    }
+}

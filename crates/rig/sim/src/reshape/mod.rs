@@ -1,0 +1,155 @@
+//! Reshape: one array changes its shape while clients read and write it, in virtual time, on disks
+//! that crash, tear and die.
+//!
+//! Where it stands: a small world of its own, with the shipped machines, superblocks and assembly,
+//! and the simulator's disks, memory and model. [`explore`] runs a random life, and
+//! [`explore_crashes`] repeats one small life with a crash before every effect at a disk.
+//!
+//! Windows in place, mirrors, bitmaps and logs are not here.
+//!
+//! ```text
+//!   seed ─▶ kinds, plan ─▶ life ── open, serve, crash ──▶ disks compared with the content's image
+//!                            └─▶ world ── machines, one effect at a time
+//!                                  └─▶ clients ── border, requests, pieces; model
+//! ```
+//!
+//! # Invariants
+//! - Clients read what they wrote, and a flush keeps it, through any life of a reshape
+//!   [check: arrays_that_change_their_shape_keep_what_clients_wrote].
+//! - The same after a crash before any effect
+//!   [check: a_reshape_survives_a_crash_before_any_effect].
+
+mod clients;
+mod kinds;
+mod life;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use crate::random::{Random, mix};
+use crate::tally::Tally;
+use kinds::Change;
+use plan::{CrashKind, Plan};
+use world::World;
+
+/// Power cuts before each effect, each with other losses.
+const POWER_CUTS: u64 = 3;
+
+/// The change of shape and the plan of a seed.
+fn drawn(seed: u64) -> (Change, Plan) {
+    let mut random = Random::new(mix(seed ^ 0x7e5a));
+    let change = Change::any(&mut random);
+    let plan = Plan::any(&change, &mut random);
+    (change, plan)
+}
+
+/// The change of shape and the plan of a seed, in words.
+#[must_use]
+pub fn describe(seed: u64) -> String {
+    let (change, plan) = drawn(seed);
+    format!("{change:?}\n{plan:?}")
+}
+
+/// Runs the life of one array.
+///
+/// # Panics
+/// At the first error, with a description.
+#[must_use]
+pub fn explore(seed: u64) -> Tally {
+    let (change, plan) = drawn(seed);
+    let mut world = World::new(change, plan, seed);
+    world.live();
+    world.tally
+}
+
+/// Repeats a life of the smallest array, each time with a crash before another effect at a disk:
+/// a kill, and power cuts. Returns the sum of all lives; `part` is one of how many.
+///
+/// # Panics
+/// At the first error, with a description.
+#[must_use]
+pub fn explore_crashes(seed: u64, (part, parts): (u64, u64)) -> Tally {
+    let (change, plan) = smallest(seed);
+    let mut world = World::new(change, plan, seed);
+    world.live();
+    let mut total = world.tally;
+    let crashes = (1..=world.effects).filter(|at| at % parts == part);
+    crashes.for_each(|at| total.add(&crash_before(seed, at, POWER_CUTS)));
+    total
+}
+
+/// As [`explore_crashes`], with crashes before writes of superblocks only, and fewer power cuts.
+fn explore_torn_updates(seed: u64) {
+    let (change, plan) = smallest(seed);
+    let mut world = World::new(change, plan, seed);
+    world.live();
+    world.superblock_effects.iter().for_each(|at| _ = crash_before(seed, *at, 1));
+}
+
+/// The smallest array, and a life without a crash.
+fn smallest(seed: u64) -> (Change, Plan) {
+    let turns = if seed % 4 < 2 { Vec::new() } else { vec![72] };
+    let (writes_back, late_superblocks) = (seed % 3 == 2, seed % 8 >= 4);
+    let plan = Plan { turns, writes_back, late_superblocks, clients: 4, ..Plan::quiet() };
+    (Change::smallest(seed % 2 == 1), plan)
+}
+
+/// The smallest array's life with a crash before an effect: a kill, and some power cuts.
+fn crash_before(seed: u64, at: u64, power_cuts: u64) -> Tally {
+    let mut total = Tally::default();
+    for (kind, times) in [(CrashKind::Kill, 1), (CrashKind::PowerCut, power_cuts)] {
+        for time in 0..times {
+            let (change, plan) = smallest(seed);
+            let plan = Plan { crashes: vec![(at, kind)], ..plan };
+            let _named = CrashPoint(seed, at, kind, time);
+            let mut world = World::new(change, plan, seed);
+            world.fate = Random::new(mix(seed ^ at << 8 ^ time << 40));
+            world.live();
+            total.count("crash-points");
+            total.add(&world.tally);
+        }
+    }
+    total
+}
+
+/// A life in which a disk cannot read many sectors, and disks delay most writes in the
+/// old shape: there a late repair would meet sectors of the new one.
+fn explore_unreadable(seed: u64) {
+    let size = Change::smallest(false).geometry_before().capacity_sectors();
+    let unreadable = (0..size).filter(|at| mix(at ^ seed << 32).is_multiple_of(3)).collect();
+    let plan = Plan { unreadable, delayed_percent: 70, clients: 0, ..Plan::quiet() };
+    World::new(Change::smallest(false), plan, seed).live();
+}
+
+/// A crash that is being tried. If that life fails, its name is printed.
+struct CrashPoint(u64, u64, CrashKind, u64);
+
+impl Drop for CrashPoint {
+    fn drop(&mut self) {
+        let Self(seed, at, kind, time) = self;
+        if std::thread::panicking() {
+            eprintln!("life {seed}, {kind:?} {time} before effect {at}");
+        }
+    }
+}
+
+/// Lives that notice the planted bugs of a reshape.
+///
+/// # Panics
+/// At the first error.
+pub fn tell() {
+    (0..4).for_each(|seed| _ = explore_bad_row(seed));
+    (0..8).for_each(explore_unreadable);
+    (0..200).for_each(|seed| _ = explore(seed));
+    (0..8).for_each(explore_torn_updates);
+}
+
+/// A life in which one row cannot be read at first, so that a window fails.
+#[must_use]
+pub fn explore_bad_row(seed: u64) -> Tally {
+    let plan = Plan { has_bad_row: true, clients: 0, window_sectors: 48, ..Plan::quiet() };
+    let mut world = World::new(Change::smallest(false), plan, seed);
+    world.live();
+    world.tally
+}

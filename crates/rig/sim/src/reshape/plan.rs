@@ -1,0 +1,122 @@
+//! The events that one run meets, drawn before it begins.
+
+use super::kinds::Change;
+use crate::random::Random;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CrashKind {
+    /// All disks lose their caches.
+    PowerCut,
+    /// Disks keep everything that reached them.
+    Kill,
+}
+
+/// The plan of a run. Lists are taken from their end.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Crashes, each at a number of effects at disks.
+    pub(super) crashes: Vec<(u64, CrashKind)>,
+    /// Disks that die, each at a number of effects.
+    pub(super) losses: Vec<(u64, usize)>,
+    /// Disks that are missing from the start.
+    pub(super) missing: Vec<usize>,
+    /// Sectors of progress at which the reshape turns round.
+    pub(super) turns: Vec<u64>,
+    /// The turn that was asked for and waits for a window to end.
+    pub(super) asked_turn: Option<u64>,
+    /// Array sectors that some disk cannot read at first.
+    pub(super) unreadable: Vec<u64>,
+    /// A row that cannot be read, until a client writes it: the window fails.
+    pub(super) has_bad_row: bool,
+    /// Most requests of clients at once.
+    pub(super) clients: usize,
+    /// Steps of clients before the reshape begins.
+    pub(super) steps_before: u64,
+    pub(super) window_sectors: u64,
+    pub(super) writes_back: bool,
+    /// Percentage of writes in the old shape that disks delay.
+    pub(super) delayed_percent: u64,
+    /// Superblocks are written as late as possible.
+    pub(super) late_superblocks: bool,
+    /// A clean stop is followed by a power cut.
+    pub(super) cuts_at_rest: bool,
+}
+
+impl Plan {
+    /// A plan in which nothing happens but the reshape.
+    pub(super) fn quiet() -> Self {
+        Self {
+            crashes: Vec::new(),
+            losses: Vec::new(),
+            missing: Vec::new(),
+            turns: Vec::new(),
+            asked_turn: None,
+            unreadable: Vec::new(),
+            has_bad_row: false,
+            clients: 2,
+            steps_before: 0,
+            window_sectors: 1,
+            writes_back: false,
+            delayed_percent: 2,
+            late_superblocks: false,
+            cuts_at_rest: true,
+        }
+    }
+
+    pub(super) fn any(change: &Change, random: &mut Random) -> Self {
+        let size = change.geometry_before().capacity_sectors();
+        let mut plan = Self {
+            clients: 1 + random.below(6) as usize,
+            steps_before: random.below(400),
+            window_sectors: *random.pick(&[1, 1, 1, 100, 200, 1 << 18]),
+            writes_back: random.chance(30),
+            late_superblocks: random.chance(10),
+            cuts_at_rest: random.chance(50),
+            ..Self::quiet()
+        };
+        for _ in 0..*random.pick(&[0, 0, 0, 1, 1, 2, 3]) {
+            plan.turns.push(random.below(size + size / 4));
+        }
+        // Mostly members of the old shape, which have data from the beginning.
+        let slots = if random.chance(70) { change.slots_before() } else { change.disk_count() };
+        let slots = u64::from(slots);
+        match random.below(10) {
+            0..5 => {
+                let mut at = 0;
+                for _ in 0..1 + random.below(4) {
+                    at += random.below(900);
+                    let kind = *random.pick(&[CrashKind::PowerCut, CrashKind::Kill]);
+                    plan.crashes.push((at, kind));
+                }
+                plan.crashes.reverse();
+            }
+            5..8 => {
+                let count = 1 + random.below(u64::from(change.tolerated()));
+                let mut disks: Vec<usize> = (0..slots as usize).collect();
+                random.shuffle(&mut disks);
+                for disk in disks.into_iter().take(count as usize) {
+                    if random.chance(30) && disk < usize::from(change.slots_before()) {
+                        plan.missing.push(disk);
+                    } else {
+                        plan.losses.push((random.below(1500), disk));
+                    }
+                }
+                plan.losses.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
+                // After a crash, parity is in doubt until the resync at the end: a later loss would
+                // be one too many.
+                if random.chance(15) {
+                    let last = plan.losses.first().map_or(0, |(at, _)| *at);
+                    let kind = *random.pick(&[CrashKind::PowerCut, CrashKind::Kill]);
+                    plan.crashes.push((last + 1 + random.below(600), kind));
+                }
+            }
+            8 => {
+                plan.unreadable = (0..1 + random.below(24)).map(|_| random.below(size)).collect();
+                plan.delayed_percent = *random.pick(&[2, 50]);
+            }
+            _ => {}
+        }
+        plan
+    }
+}

@@ -1,0 +1,57 @@
+//! Tests of arrays that change their shape: many random lives, and a crash before any effect.
+
+use super::*;
+
+#[test]
+fn arrays_that_change_their_shape_keep_what_clients_wrote() {
+    let mut total = Tally::default();
+    (0..800).for_each(|seed| total.add(&explore(seed)));
+    (0..4).for_each(|seed| total.add(&explore_bad_row(seed)));
+    (0..4).for_each(explore_unreadable);
+    for name in [
+        "asked-to-finish",
+        "disk-dies",
+        "ended-right",
+        "held-at-the-border",
+        "levelled",
+        "member-out",
+        "power-cut",
+        "process-killed",
+        "refused-write-hole",
+        "resynced",
+        "shapes-levelled",
+        "torn-request",
+        "turned-round",
+        "window-failed",
+    ] {
+        assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
+    }
+}
+
+/// A share of the crash points; `braid-sim reshape --crashes` tries them all.
+#[test]
+fn a_reshape_survives_a_crash_before_any_effect() {
+    let mut total = explore_crashes(0, (0, 12));
+    total.add(&explore_crashes(3, (1, 12)));
+    assert!(total.of("crash-points") > 100, "{:?}", total.counts);
+}
+
+#[cfg(braid_sim_hooks)]
+#[test]
+fn every_mistake_in_a_reshape_is_noticed() {
+    use braid_sim_hooks::{Bug, plant};
+    let ours = |bug: &&Bug| {
+        let text = bug.text();
+        text.starts_with("Reshape:") || bug.name().starts_with("torn-")
+    };
+    let bugs: Vec<Bug> = Bug::ALL.iter().filter(ours).copied().collect();
+    assert!(bugs.len() >= 15, "{bugs:?}");
+    let notices = |bug: &Bug| {
+        plant(Some(*bug));
+        let noticed = std::panic::catch_unwind(tell).is_err();
+        plant(None);
+        noticed
+    };
+    let free: Vec<&str> = bugs.iter().filter(|bug| !notices(bug)).map(|bug| bug.name()).collect();
+    assert!(free.is_empty(), "not noticed: {free:?}");
+}
