@@ -378,10 +378,7 @@ impl World {
                     self.plan.asked_turn = None;
                     Stage::Asked
                 }
-                Err(refusal) => {
-                    assert_eq!(refusal, ShapeRefusal::Moving, "a paused reshape turns round");
-                    Stage::Serving
-                }
+                Err(refusal) => unreachable!("a reshape under way turns round: {refusal}"),
             };
         }
         let ended = run.notices.iter().rev().find_map(|notice| match notice {
@@ -468,7 +465,7 @@ impl World {
                 }
             })
             .collect();
-        let proposal = propose(&members, 0, &self.change.wish())?;
+        let proposal = propose(&members, (0, false), &self.change.wish())?;
         let ShapeChange::Begin { shape, .. } = &proposal.change else {
             unreachable!("a reshape begins")
         };
