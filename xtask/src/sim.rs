@@ -70,6 +70,8 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         format!("run --seconds {seconds} --from {from}"),
         format!("small --from {from} --part {part} {SMALL}"),
         format!("histories --cycles {starts} --from {from}"),
+        format!("reshape --seconds {} --from {from}", seconds / 4),
+        format!("reshape --crashes --part {part}"),
     ];
     show(&release, &runs)?;
     tests_of_tests(&release, from)

@@ -177,7 +177,7 @@ pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliEr
     Ok(Exit::Done)
 }
 
-/// A request for these devices, as it is sent to the server.
+/// The body of a request about these devices.
 pub(super) fn wanted(
     request: MemberRequest,
     devices: &[PathBuf],

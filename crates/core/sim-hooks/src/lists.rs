@@ -643,12 +643,6 @@ named! {
         ReplaceBegins = "replace-begins",
         /// Array: a replacement fails before it takes its slot.
         ReplacementLost = "replacement-lost",
-        /// Array: a window of a reshape is recorded.
-        ReshapeWindow = "reshape-window",
-        /// Array: a window of a reshape overwrites what it reads.
-        ReshapeInPlace = "reshape-in-place",
-        /// Array: a window of a reshape fails.
-        ReshapeFailed = "reshape-failed",
         /// Array: a member fails, and its replacement takes the slot and needs recovery.
         ReplacementStepsIn = "replacement-steps-in",
         /// Array: a replacement has taken its member's slot.

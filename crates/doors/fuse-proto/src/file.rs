@@ -1,8 +1,9 @@
 //! The meaning of each request for the one file: an answer at once, or an operation for the array.
 //!
-//! The size is the array's. The kernel asks for it again after a second ([`ATTRIBUTES_VALID_S`]). Only the file's times can be set: its mode and owner
-//! are fixed at the mount. An INTERRUPT stops no request: a request that this process has read has
-//! begun already, and the kernel itself takes back the others.
+//! The size is the array's. The kernel asks for it again after a second ([`ATTRIBUTES_VALID_S`]).
+//! Only the file's times can be set: its mode and owner are fixed at the mount. An INTERRUPT stops
+//! no request: a request that this process has read has begun already, and the kernel itself takes
+//! back the others.
 
 use std::time::{Duration, SystemTime};
 

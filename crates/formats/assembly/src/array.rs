@@ -12,6 +12,7 @@ use braid_ondisk::{
     LocklessMarks, Role, Superblock,
 };
 
+use crate::bad_records::bad_records_from;
 use crate::bitmap_file::{self, AssembledBitmapFile};
 use crate::candidates::Candidate;
 use crate::damaged;
@@ -630,26 +631,4 @@ fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occup
 fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<u64>)> {
     let start = candidate.superblock.device.data_offset_sectors;
     bad_records_from(candidate.superblock, candidate.member, (start, used_sectors))
-}
-
-/// The bad sectors of a part of the device, counted from its start.
-pub(crate) fn bad_records_from(
-    superblock: &Superblock,
-    member: &ProbedMember,
-    (data_offset, used_sectors): (u64, u64),
-) -> Vec<(u16, Range<u64>)> {
-    if !superblock.state.features.contains(Features::BAD_BLOCKS) {
-        return Vec::new();
-    }
-    let logged = member.bad_blocks.as_deref().unwrap_or_default();
-    logged
-        .iter()
-        .map(|record| {
-            let bad = record.range;
-            let end = bad.start_sector.saturating_add(bad.length_sectors);
-            let start = bad.start_sector.saturating_sub(data_offset);
-            (record.log_sector, start..end.saturating_sub(data_offset).min(used_sectors))
-        })
-        .filter(|(_, range)| !range.is_empty())
-        .collect()
 }

@@ -123,9 +123,9 @@
 //!
 //! # Reshape
 //!
-//! [`reshape`] turns the superblocks of an array in the middle of a reshape into those of two arrays
-//! without one, and says which sectors are in which. If none of its sectors is at risk, the array
-//! can run ([`AssembledReshape`]); otherwise it is refused.
+//! [`reshape`] turns the superblocks of an array in the middle of a reshape into those of two
+//! arrays without one, and says which sectors are in which. If none of its sectors is at risk, the
+//! array can run ([`AssembledReshape`]); otherwise it is refused.
 //!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
@@ -135,6 +135,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod bad_records;
 mod bitmap_file;
 mod candidates;
 mod choose;

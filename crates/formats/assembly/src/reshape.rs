@@ -66,7 +66,7 @@ use braid_ondisk::{
 };
 use braid_sim_hooks::{Bug, planted, spoiled};
 
-use crate::array::bad_records_from;
+use crate::bad_records::bad_records_from;
 use crate::{
     Assembly, MemberVerdict, Options, ProbedMember, Refusal, ReshapeFault, Verdict, assemble_shape,
 };
@@ -196,8 +196,8 @@ fn role_after(own: &Superblock, newest: &Superblock) -> Role {
     }
 }
 
-/// The shape of a member after the change of shape that the newest superblock has; `None` if there
-/// was no change, or not one of this member's shape.
+/// The shape of a member after the change of shape that the newest superblock has. `None` if the
+/// shapes are equal, or the newest shape does not follow from this member's.
 fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape> {
     let (mine, new) = (own.shape(), newest.shape());
     let same = |one: &SuperblockShape, other: &SuperblockShape| {

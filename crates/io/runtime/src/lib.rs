@@ -96,6 +96,7 @@ mod membership;
 mod models;
 #[cfg(not(loom))]
 mod open;
+mod open_member;
 #[cfg(not(loom))]
 mod operator;
 #[cfg(not(loom))]
@@ -157,7 +158,7 @@ pub use operator::{AddError, MemberLook, Newcomer, RemoveError};
 #[cfg(not(loom))]
 pub use members::traffic::TrafficCounts;
 #[cfg(not(loom))]
-pub use open::{OpenError, OpenMember};
+pub use open_member::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};
 #[cfg(not(loom))]

@@ -75,7 +75,7 @@ pub struct Options {
     /// The file that keeps copies of acknowledged writes beyond the process, with a part for each
     /// shard. Without it the copies end with the process.
     pub cache_file: Option<Arc<CacheFile>>,
-    /// Where windows of a reshape are copied that overwrite what they read; `None` if they cannot be.
+    /// Copies of a reshape's windows that overwrite their source; `None` without a state folder.
     pub window_copy: Option<Arc<WindowCopy>>,
     /// How members are scheduled.
     pub scheduling: Scheduling,

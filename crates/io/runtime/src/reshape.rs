@@ -1,8 +1,8 @@
 //! Changes of shape, as the operator asks for them: proposals, and the steps that need superblocks.
 //!
 //! Place in the flow: above the volume. The engine proposes and records a change
-//! ([`braid_engine::reshape`], [`ShapeChange`]); [`Volume::reopen`] goes on with it. While a reshape
-//! moves data, the machines need nothing from here.
+//! ([`braid_engine::reshape`], [`ShapeChange`]); [`Volume::reopen`] goes on with it. While a
+//! reshape moves data, the machines need nothing from here.
 //!
 //! ```text
 //!   propose ─▶ begin ─▶ Notice::ShapeRecorded ─▶ reopen ─▶ data moves ─▶ JobEnded ─▶ finish
@@ -59,8 +59,8 @@ impl Volume {
         self.look(Array::may_begin_reshape)
     }
 
-    /// How the array would get the wanted shape. `joining` are superblocks and sizes of devices that
-    /// would be added before. Nothing changes.
+    /// How the array would get the wanted shape. `joining` are superblocks and sizes of devices
+    /// that would be added before. Nothing changes.
     ///
     /// # Errors
     /// There is no way, or not now.

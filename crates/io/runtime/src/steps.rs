@@ -266,7 +266,7 @@ impl Core {
         }
     }
 
-    /// Copies a window of the old shape: reads it, then writes it durably. The array waits for that.
+    /// Copies a window of the old shape: reads it, then writes it durably. The array waits for it.
     pub(crate) fn copy_window(&self, (start, sectors): (u64, u64), machines: &mut Machines) {
         let Ok(payload) = zeroed(sectors) else {
             return self.window_kept(Err(Fault::NoSpace), machines);

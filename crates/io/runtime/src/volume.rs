@@ -24,7 +24,7 @@ use crate::events::{ArrayEvent, Machine};
 use crate::executor::submitter::Submitter;
 use crate::log;
 use crate::members::handle::MemberHandle;
-use crate::open::{OpenError, OpenMember};
+use crate::open_member::{OpenError, OpenMember};
 use crate::options::Options;
 use crate::pending_request::{Client, OutcomeReceiver, Resumption};
 use crate::scheduling::{ElevatorState, Scheduling};
@@ -598,9 +598,9 @@ impl Volume {
         self.ask(operation, receiver);
     }
 
-    /// Stops the array's machines, and opens the array as `again` finds its members by then, with the
-    /// same settings. Clients notice a short silence. False if the array was stopped before. If the
-    /// array cannot be opened it stays stopped.
+    /// Stops the array's machines, and opens the array as `again` finds its members by then, with
+    /// the same settings. Clients notice a short silence. False if the array was stopped before. If
+    /// the array cannot be opened it stays stopped.
     ///
     /// # Errors
     /// Those of `again`, and of opening.

@@ -12,6 +12,7 @@ mod jobs;
 mod members;
 mod setting;
 mod shape;
+mod shape_words;
 mod spare_moves;
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -6,8 +6,8 @@
 //!   data moves ─▶ Notice::JobEnded ─▶ finish ──────────┴─▶ this thread ─▶ Volume::reopen
 //! ```
 //!
-//! Parity logs name sectors by their place in one shape, so they rest during a change. A file in the
-//! state folder says which log the array gets back, also after a restart.
+//! Parity logs name sectors by their place in one shape, so they rest during a change. A file in
+//! the state folder says which log the array gets back, also after a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};

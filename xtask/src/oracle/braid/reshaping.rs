@@ -356,10 +356,9 @@ nbdcopy --flush '{}' \"$uri\"
 done=0
 while [ $done -lt {percent} ]; do
     sleep 0.05
-    fields=$(\"$BRAID\" status '{control}' --json | tr ',{{}}' '\\n\\n\\n' | grep _bytes)
-    moved=$(echo \"$fields\" | sed -n 's/^\"moved_bytes\"://p' | head -n 1)
-    total=$(echo \"$fields\" | sed -n 's/^\"total_bytes\"://p' | head -n 1)
-    done=$((moved * 100 / total))
+    moved=$(\"$BRAID\" status '{control}' --json | tr ',{{}}' '\\n\\n\\n' \
+        | sed -n 's/^\"moved_bytes\"://p' | head -n 1)
+    done=$((moved * 100 / {bytes}))
 done",
         file.display(),
         if kind.slots.1 > 0 { "" } else { kind.words },

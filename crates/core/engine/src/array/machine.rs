@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use braid_geometry::{Family, Geometry, MemberSector, Slot};
+use braid_geometry::{Family, Geometry, Slot};
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::away::Away;
@@ -11,17 +11,16 @@ use super::bad_logs::BadLogs;
 use super::caches::Caches;
 use super::consistency::Consistency;
 use super::effect::{ArrayEffect, MetadataArea, Notice};
+use super::fixed::{Setup, Sides};
 use super::gatekeeper::Gatekeeper;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::order::Activity;
 use super::outbox::Outbox;
+use super::pending_shape::PendingShape;
 use super::read_errors::Errors;
 use super::reshape::Reshaper;
 use super::roster::Roster;
-use super::setup::{
-    AcceptedRisk, ArraySetup, DataMove, MemberSetup, ReplacementSetup, ReshapeSetup,
-};
-use super::shape_change::PendingShape;
+use super::setup::{ArraySetup, MemberSetup, ReplacementSetup, ReshapeSetup};
 use super::sitting_out::SittingOut;
 use super::superblocks::Superblocks;
 use super::view::MemberView;
@@ -30,7 +29,7 @@ use crate::cause::Cause;
 use crate::effect::{MemberFault, Report};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
-use crate::request::{Fault, Regions};
+use crate::request::Fault;
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -51,61 +50,6 @@ pub struct Array {
     pub(super) away: Away,
     pub(super) read_errors: Errors,
     pub(super) out: Outbox,
-}
-
-/// The settings that never change while the array is open.
-#[derive(Clone, Debug)]
-pub(super) struct Setup {
-    /// The geometry; during a reshape that with more slots.
-    pub(super) geometry: Arc<Geometry>,
-    /// The two geometries of a reshape, and where members' data is in each.
-    pub(super) sides: Option<Sides>,
-    pub(super) regions: Regions,
-    pub(super) work_sectors: u32,
-    pub(super) zero_is_fast: bool,
-    pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
-}
-
-/// The two shapes of a reshape.
-#[derive(Clone, Debug)]
-pub(super) struct Sides {
-    pub(super) before: Arc<Geometry>,
-    pub(super) after: Arc<Geometry>,
-    moves: BTreeMap<MemberId, DataMove>,
-}
-
-impl Sides {
-    /// The geometry of one side.
-    pub(super) fn geometry(&self, is_after: bool) -> &Arc<Geometry> {
-        if is_after { &self.after } else { &self.before }
-    }
-
-    /// First sector of a member's data on one side.
-    pub(super) fn start_of(&self, member: MemberId, is_after: bool) -> u64 {
-        self.moves.get(&member).map_or(0, |one| one.on_side(is_after))
-    }
-}
-
-impl Setup {
-    /// Whether the array can do without these slots, in each of its shapes.
-    pub(super) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
-        match &self.sides {
-            None => self.geometry.survives(is_lost),
-            Some(Sides { before, after, .. }) => {
-                before.survives(is_lost) && after.survives(is_lost)
-            }
-        }
-    }
-
-    /// The sector that a shard means, from the start of the member's data area; during a reshape
-    /// from the lower of the two.
-    fn member_sector(&self, shard: ShardIndex, member: MemberId, at: MemberSector) -> MemberSector {
-        let start = self
-            .sides
-            .as_ref()
-            .map_or(0, |sides| sides.start_of(member, self.regions.is_after(shard)));
-        MemberSector(at.0 + start)
-    }
 }
 
 /// A reshape, as an operator sees it.

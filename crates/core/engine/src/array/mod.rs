@@ -28,6 +28,7 @@ mod effect;
 mod erring_members;
 mod event_count;
 mod facts;
+mod fixed;
 mod gatekeeper;
 mod jobs;
 mod machine;
@@ -35,6 +36,7 @@ mod member_requests;
 mod order;
 mod outbox;
 mod parity_log_record;
+mod pending_shape;
 #[cfg(test)]
 mod product;
 mod read_errors;
@@ -63,6 +65,7 @@ pub use effect::{
 pub use jobs::{ClassFlow, JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest};
 pub use machine::{Array, ReshapeLook};
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
+pub use pending_shape::{ShapeChange, ShapeRefusal};
 pub use read_errors::ReadErrors;
 pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 pub use roster::Wish;
@@ -70,7 +73,6 @@ pub use setup::{
     AcceptedRisk, ArraySetup, BitmapSetup, DataMove, JournalSetup, MemberSetup, ParityLogSetup,
     ReplacementSetup, ReshapeSetup, ReturningMember, SpareSetup,
 };
-pub use shape_change::{ShapeChange, ShapeRefusal};
 pub use update::{
     DataArea, DeviceRole, JournalState, ShapeState, SuperblockState, UpdateTimes, apply_to,
     bad_block_log_for, level_with, update_for,

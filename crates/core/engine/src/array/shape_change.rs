@@ -9,115 +9,16 @@
 //! Between the record and the stop the array serves as before. That is right, since nothing has
 //! moved at the beginning, everything at the end, and turning round moves nothing.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use braid_geometry::Slot;
 use braid_ondisk::Reshape;
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::effect::Notice;
 use super::jobs::JobKind;
 use super::machine::Array;
-use super::update::{DataArea, DeviceRole, ShapeState};
+use super::pending_shape::{PendingShape, ShapeChange, ShapeRefusal};
+use super::update::{DataArea, ShapeState};
 use crate::Instant;
 use crate::ids::MemberId;
-
-/// A change of shape.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ShapeChange {
-    /// A reshape begins, or a level is taken over.
-    Begin {
-        /// The shape for superblocks.
-        shape: ShapeState,
-        /// Spares that get a slot.
-        joins: BTreeMap<MemberId, Slot>,
-        /// Redundancy agrees below this offset of the new shape, in md's unit; `None` for
-        /// everywhere.
-        resync_from: Option<u64>,
-    },
-    /// All is moved: the new shape becomes the only one.
-    Finish {
-        /// The members' data areas in the new shape.
-        areas: Vec<(MemberId, DataArea)>,
-    },
-    /// The reshape goes back from where it is.
-    TurnRound {
-        /// The members' data areas: the new ones become the old ones.
-        areas: Vec<(MemberId, DataArea)>,
-    },
-}
-
-/// Why an array's shape does not change now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShapeRefusal {
-    /// The array was opened for reading only.
-    #[error("the array is open for reading only")]
-    ReadOnly,
-    /// The array is broken, or stops.
-    #[error("the array takes no writes")]
-    TakesNoWrites,
-    /// Another job must end first.
-    #[error("a {} must end first", format!("{:?}", .0).to_lowercase())]
-    Busy(JobKind),
-    /// Parity logs or a journal name sectors by their place in one shape.
-    #[error("writes are logged")]
-    Logs,
-    /// A lockless bitmap cannot say what is unwritten in two shapes.
-    #[error("the bitmap is lockless")]
-    Lockless,
-    /// There is no reshape, or another one.
-    #[error("no such reshape is under way")]
-    NotUnderWay,
-    /// A change is on its way to the superblocks.
-    #[error("another change of shape is being recorded")]
-    Changing,
-}
-
-/// The change that superblocks get.
-#[derive(Debug, Default)]
-pub(super) struct PendingShape {
-    shape: Option<Arc<ShapeState>>,
-    joins: BTreeMap<MemberId, Slot>,
-    /// Slots that the array keeps: members of others become spares.
-    kept_slots: Option<u16>,
-    resync_from: Option<u64>,
-    /// The reshape turns round when its window has moved: members' data areas after that.
-    turn: Option<Vec<(MemberId, DataArea)>>,
-    is_told: bool,
-}
-
-impl PendingShape {
-    /// Whether a change was asked for.
-    pub(super) fn is_there(&self) -> bool {
-        self.shape.is_some() || self.turn.is_some()
-    }
-
-    /// Whether superblocks give a slot to members that this array still calls spares.
-    pub(super) fn has_joins(&self) -> bool {
-        !self.joins.is_empty()
-    }
-
-    pub(super) fn shape(&self) -> Option<&Arc<ShapeState>> {
-        self.shape.as_ref()
-    }
-
-    /// The offset below which redundancy agrees, for superblocks.
-    pub(super) fn resync_offset(&self, now: u64) -> u64 {
-        self.resync_from.map_or(now, |from| from.min(now))
-    }
-
-    /// The roles of devices after the change.
-    pub(super) fn roles(&self, mut roles: Vec<DeviceRole>) -> Vec<DeviceRole> {
-        for role in &mut roles {
-            role.slot = match self.joins.get(&role.member) {
-                Some(slot) => Some(*slot),
-                None => role.slot.filter(|slot| self.kept_slots.is_none_or(|kept| slot.0 < kept)),
-            };
-        }
-        roles
-    }
-}
 
 impl Array {
     /// Whether the array's shape may change now.
@@ -181,16 +82,14 @@ impl Array {
         let pending = match change {
             ShapeChange::Begin { shape, joins, resync_from } => {
                 self.may_begin()?;
-                let kept_slots = Some(u16::try_from(shape.raid_slots).unwrap_or(u16::MAX));
-                let shape = Some(Arc::new(shape));
-                PendingShape { shape, joins, kept_slots, resync_from, ..PendingShape::default() }
+                PendingShape::to(shape).with_joins(joins, resync_from)
             }
             ShapeChange::Finish { areas } => {
                 let reshaper = self.reshaper.as_ref().filter(|one| one.is_over());
                 let reshaper = reshaper.ok_or(ShapeRefusal::NotUnderWay)?;
                 let said = reshaper.shape();
                 let reshape = said.reshape.expect("an array in a reshape says so");
-                let shape = ShapeState {
+                PendingShape::to(ShapeState {
                     level: reshape.new_level,
                     layout: reshape.new_layout,
                     chunk_sectors: reshape.new_chunk_sectors,
@@ -198,20 +97,17 @@ impl Array {
                     raid_slots: said.raid_slots,
                     reshape: None,
                     data_areas: areas,
-                };
-                let kept_slots = Some(u16::try_from(said.raid_slots).unwrap_or(u16::MAX));
-                let shape = Some(Arc::new(shape));
-                PendingShape { shape, kept_slots, ..PendingShape::default() }
+                })
             }
             ShapeChange::TurnRound { areas } => {
                 if self.reshaper.is_none() {
                     return Err(ShapeRefusal::NotUnderWay);
                 }
-                PendingShape { turn: Some(areas), ..PendingShape::default() }
+                PendingShape::of_turn(areas)
             }
         };
         self.pending_shape = pending;
-        self.out.change_if(self.pending_shape.shape.is_some());
+        self.out.change_if(self.pending_shape.shape().is_some());
         self.turn_if_at_rest();
         self.step(now);
         Ok(())
@@ -221,8 +117,7 @@ impl Array {
     pub(super) fn turn_if_at_rest(&mut self) {
         let at_rest = self.reshaper.as_ref().filter(|one| !one.is_moving());
         let Some(reshaper) = at_rest else { return };
-        if let Some(areas) = self.pending_shape.turn.take() {
-            self.pending_shape.shape = Some(Arc::new(turned_round(reshaper.shape(), areas)));
+        if self.pending_shape.turn(|areas| turned_round(reshaper.shape(), areas)) {
             self.out.change();
         }
     }
@@ -237,9 +132,7 @@ impl Array {
     pub(super) fn tell_shape(&mut self) {
         let is_recorded = self.tells_all();
         let is_recorded = spoiled(Bug::ShapeReportedEarly, is_recorded, true);
-        let pending = &mut self.pending_shape;
-        if pending.shape.is_some() && is_recorded && !pending.is_told {
-            pending.is_told = true;
+        if is_recorded && self.pending_shape.is_recorded() {
             self.out.notice(Notice::ShapeRecorded);
         }
     }

@@ -6,7 +6,8 @@ use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::effect::{ArrayEffect, Notice};
-use super::machine::{Array, Setup};
+use super::fixed::Setup;
+use super::machine::Array;
 use super::roster::Roster;
 use super::sitting_out::{MS, SitOutChange, SittingOut};
 use crate::Instant;

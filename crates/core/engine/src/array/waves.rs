@@ -25,8 +25,8 @@ use braid_geometry::Slot;
 /// Whether the array can do without the slots for which the function is true.
 pub(crate) type Survives<'a> = &'a dyn Fn(&dyn Fn(Slot) -> bool) -> bool;
 
-/// Takes the next wave out of `waiting`. `survives` says whether the array can do without slots. A member without a slot is in any wave: its superblock can
-/// tear without harm.
+/// Takes the next wave out of `waiting`. `survives` says whether the array can do without slots. A
+/// member without a slot is in any wave: its superblock can tear without harm.
 pub(crate) fn next_wave<T>(
     (slots, survives): (u16, Survives<'_>),
     is_lost: &dyn Fn(Slot) -> bool,

@@ -6,8 +6,8 @@
 //!   larger members                            superblocks change, and the new part is synced
 //! ```
 //!
-//! In a reshape the data of each member also moves towards the start of its device, if there is room
-//! between the metadata and the data. Then windows overwrite nothing that is still needed.
+//! In a reshape the data of each member also moves towards the start of its device, if there is
+//! room between the metadata and the data. Then windows overwrite nothing that is still needed.
 //!
 //! A take-over keeps every byte: a RAID-6 with one of md's `*_6` layouts is a RAID-5 whose last
 //! member holds Q. A RAID-5 of two members is a RAID-1.
@@ -382,9 +382,9 @@ impl<'a> Proposer<'a> {
         let plan = plan.map_err(|_| WishError::Family(before.level))?;
         let area = |one: &ShapeMember<'_>| {
             let device = &one.superblock.device;
-            let moved = (gap > 0).then(|| device.data_offset_sectors - gap);
-            let kept = moved.filter(|_| one.slot.is_some());
-            let new_offset_sectors = spoiled(Bug::NewcomerStaysPut, moved, kept);
+            let new_offset_sectors = (gap > 0).then(|| device.data_offset_sectors - gap);
+            let kept = new_offset_sectors.filter(|_| one.slot.is_some());
+            let new_offset_sectors = spoiled(Bug::NewcomerStaysPut, new_offset_sectors, kept);
             DataArea {
                 offset_sectors: device.data_offset_sectors,
                 size_sectors: device.data_size_sectors,

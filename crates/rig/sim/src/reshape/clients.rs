@@ -3,14 +3,13 @@
 //!
 //! Each read is checked against the model at its answer.
 
-use std::collections::VecDeque;
-
 use braid_engine::array::{BorderChange, MovedPiece};
 use braid_engine::effect::PieceReply;
 use braid_engine::request::{Fault, Operation, Progress, Regions, Request, RequestId};
-use braid_engine::reshape::{Border, BorderTicket};
+use braid_engine::reshape::BorderTicket;
 use braid_geometry::LogicalSector;
 
+use super::requests::{Flight, Held, Purpose, Task};
 use super::world::{Event, Running, World};
 use crate::content::{SECTOR, Version, ZEROES, bytes, fill};
 use crate::memory::Payload;
@@ -18,61 +17,6 @@ use crate::model::End;
 
 /// Longest request of a client, in sectors.
 const SECTORS_MAX: u64 = 60;
-
-/// What a request is for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
-    Client,
-    /// A read of the whole array; sectors beyond the model's must be zeroes.
-    ReadAll,
-    /// The read of a piece that moves.
-    PieceRead(MovedPiece),
-    /// The write of the piece that begins here.
-    PieceWritten(u64),
-}
-
-/// A request in whole sectors that is in flight.
-pub(super) struct Flight {
-    request: Request,
-    progress: Progress,
-    pub(super) began: u64,
-    purpose: Purpose,
-    ticket: Option<BorderTicket>,
-}
-
-/// A request that waits at the border.
-pub(super) struct Held {
-    request: Request,
-    payload: Option<Vec<u8>>,
-    began: u64,
-    purpose: Purpose,
-}
-
-/// The border, and the requests that it holds.
-pub(super) struct Gate {
-    pub(super) regions: Regions,
-    border: Option<Border>,
-    pub(super) waiting: VecDeque<Held>,
-}
-
-/// An effect of the array that is carried out in order.
-pub(super) enum Task {
-    Border(BorderChange),
-    Move(MovedPiece),
-}
-
-impl Gate {
-    pub(super) fn new(regions: Regions) -> Self {
-        let border = regions.is_reshaping().then(Border::default);
-        Self { regions, border, waiting: VecDeque::new() }
-    }
-
-    fn enter(&mut self, request: &Request) -> Result<Option<BorderTicket>, ()> {
-        let Some(border) = &mut self.border else { return Ok(None) };
-        let range = request.start.0..request.start.0 + request.sectors;
-        border.enter(range, request.operation != Operation::Read).map(Some).ok_or(())
-    }
-}
 
 impl Running {
     /// A shard keeps a payload no longer.

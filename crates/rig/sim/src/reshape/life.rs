@@ -22,9 +22,9 @@ use braid_engine::{CacheConfig, CacheMode, Instant, Tuning};
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::Superblock;
 
-use super::clients::{Gate, Purpose};
 use super::kinds::Change;
 use super::plan::{CrashKind, Plan};
+use super::requests::{Gate, Purpose};
 use super::world::{Event, Running, StepResult, World};
 use crate::content::{SECTOR, bytes, image, places};
 use crate::memory::Payloads;
@@ -38,7 +38,7 @@ const STEPS_MAX: u64 = 2_000_000;
 /// Requests of clients in one opening, at most.
 const REQUESTS_MAX: u64 = 2_000;
 
-/// What the driver does with the machines.
+/// The driver's stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
@@ -61,7 +61,7 @@ enum Ending {
     Done,
 }
 
-/// What is known of an opening.
+/// An assembled array and its machines.
 struct Opening {
     assembled: AssembledArray,
     run: Box<Running>,
@@ -72,7 +72,7 @@ impl World {
         let mut disks = change.disks();
         let geometry = change.geometry_before();
         let mut unreadable = BTreeSet::new();
-        // All on one disk, so that the other members have the data.
+        // Bad sectors lie on one disk only: its redundancy is on the other disks.
         let bad: Vec<_> = plan.unreadable.iter().map(|at| places(&geometry, *at)[0]).collect();
         let of_first = bad.iter().filter(|(slot, _)| *slot == bad[0].0);
         of_first.for_each(|(slot, place)| mark_bad(&mut disks, &change, *slot, place.0));
@@ -556,7 +556,7 @@ impl World {
         self.plan.asked_turn = None;
     }
 
-    /// A disk does a request that was in flight, or a part of it.
+    /// A disk writes all or a part of a request in flight.
     fn half_do(&mut self, run: &mut Running, event: &Event, is_cut: bool) {
         let written = match event {
             Event::Superblock { member, state, time } => {

@@ -23,9 +23,12 @@ mod clients;
 mod kinds;
 mod life;
 mod plan;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod world;
+
+use std::panic::{catch_unwind, resume_unwind};
 
 use crate::random::{Random, mix};
 use crate::tally::Tally;
@@ -102,12 +105,20 @@ fn crash_before(seed: u64, at: u64, power_cuts: u64) -> Tally {
         for time in 0..times {
             let (change, plan) = smallest(seed);
             let plan = Plan { crashes: vec![(at, kind)], ..plan };
-            let _named = CrashPoint(seed, at, kind, time);
-            let mut world = World::new(change, plan, seed);
-            world.fate = Random::new(mix(seed ^ at << 8 ^ time << 40));
-            world.live();
+            let life = catch_unwind(|| {
+                let mut world = World::new(change, plan, seed);
+                world.fate = Random::new(mix(seed ^ at << 8 ^ time << 40));
+                world.live();
+                world.tally
+            });
             total.count("crash-points");
-            total.add(&world.tally);
+            match life {
+                Ok(tally) => total.add(&tally),
+                Err(error) => {
+                    eprintln!("life {seed}, {kind:?} {time} before effect {at}");
+                    resume_unwind(error);
+                }
+            }
         }
     }
     total
@@ -120,18 +131,6 @@ fn explore_unreadable(seed: u64) {
     let unreadable = (0..size).filter(|at| mix(at ^ seed << 32).is_multiple_of(3)).collect();
     let plan = Plan { unreadable, delayed_percent: 70, clients: 0, ..Plan::quiet() };
     World::new(Change::smallest(false), plan, seed).live();
-}
-
-/// A crash that is being tried. If that life fails, its name is printed.
-struct CrashPoint(u64, u64, CrashKind, u64);
-
-impl Drop for CrashPoint {
-    fn drop(&mut self) {
-        let Self(seed, at, kind, time) = self;
-        if std::thread::panicking() {
-            eprintln!("life {seed}, {kind:?} {time} before effect {at}");
-        }
-    }
 }
 
 /// Lives that notice the planted bugs of a reshape.

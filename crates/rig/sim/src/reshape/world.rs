@@ -26,9 +26,9 @@ use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_geometry::Geometry;
 use braid_ondisk::Timestamp;
 
-use super::clients::{Flight, Gate, Task};
 use super::kinds::Change;
 use super::plan::Plan;
+use super::requests::{Flight, Gate, Task};
 use crate::content::SECTOR;
 use crate::disk::Disk;
 use crate::memory::{Payloads, ReachableMemory};
@@ -178,7 +178,7 @@ impl Running {
     }
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepResult {
     Nothing,

@@ -15,7 +15,7 @@ use braid_runtime::{ArrayView, Gate, MemberId, Volume};
 
 use super::jobs::Ground;
 use super::setting::{self, ArrayParts};
-use super::shape;
+use super::shape_words;
 use crate::client_addresses::ClientAddresses;
 use crate::clients as limits;
 use crate::health::{Health, Incident, absolute};
@@ -161,7 +161,7 @@ impl Facts {
                 Due::Never => None,
                 Due::At(at) | Due::Since(at) => Some(rfc3339_utc(at)),
             },
-            reshape: shape::reshape_of(volume),
+            reshape: shape_words::reshape_of(volume),
             jobs_paused: told.is_paused,
             pace: volume.job_look().as_ref().map(pace),
             advice: Vec::new(),

@@ -3,10 +3,9 @@
 
 use braid_control::PassedDescriptors;
 use braid_control::model::{
-    MemberRequest, MembersAnswer, Reshape, Shape, ShapeAnswer, ShapeChangeKind, ShapeRequest,
-    ShapeWanted, VERSION,
+    MemberRequest, MembersAnswer, ShapeAnswer, ShapeChangeKind, ShapeRequest, ShapeWanted, VERSION,
 };
-use braid_geometry::{Geometry, Level, SECTOR_BYTES, layout_name, parse_layout};
+use braid_geometry::{Geometry, Level, SECTOR_BYTES, parse_layout};
 use braid_member::Access;
 use braid_ondisk::Superblock;
 use braid_runtime::{
@@ -17,6 +16,7 @@ use braid_runtime::{
 use super::array::Facts;
 use super::members;
 use super::setting::ArrayParts;
+use super::shape_words::in_words;
 use crate::shape_changes::code_of;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -43,29 +43,6 @@ pub(super) fn change(
         ShapeRequest::Revert => {
             context.revert(dry_run).map_err(|error| (members::status(&error), error))
         }
-    }
-}
-
-/// The reshape under way, for the state of the array.
-pub(super) fn reshape_of(volume: &Volume) -> Option<Reshape> {
-    let look = volume.reshape()?;
-    Some(Reshape {
-        before: in_words(&look.before),
-        after: in_words(&look.after),
-        backwards: look.backwards,
-        moved_bytes: look.moved_sectors * SECTOR_BYTES,
-        total_bytes: look.total_sectors * SECTOR_BYTES,
-    })
-}
-
-fn in_words(geometry: &Geometry) -> Shape {
-    let chunk_bytes = u64::from(geometry.chunk_sectors()) * SECTOR_BYTES;
-    Shape {
-        level: geometry.level().name().to_owned(),
-        layout: layout_name(geometry.level(), geometry.layout()),
-        chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
-        members: geometry.slots(),
-        size_bytes: geometry.capacity_sectors() * SECTOR_BYTES,
     }
 }
 

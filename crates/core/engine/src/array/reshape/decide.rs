@@ -42,7 +42,7 @@ pub(in crate::array) enum Stage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// The array takes writes, every loss is recorded, and nobody has paused or stopped it.
+    /// The array takes writes, every loss is recorded, and no operator has paused or stopped it.
     pub(in crate::array) goes_on: bool,
     pub(in crate::array) is_allowed: bool,
     /// All is moved, and recorded.

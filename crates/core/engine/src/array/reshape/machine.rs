@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_ondisk::Reshape;
-use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::decide::{Facts, Stage};
 use crate::array::effect::{BorderChange, MovedPiece};
@@ -194,9 +194,6 @@ impl Reshaper {
         let sectors = written.end - written.start;
         self.class = if is_allowed { self.allowance.take(sectors) } else { Class::Idle };
         self.flow.of(self.class).begun_sectors += written.end - written.start;
-        if window.in_place {
-            reached(Mark::ReshapeInPlace);
-        }
         let held = (window.moved.clone(), window.in_place);
         self.left = written;
         self.window = Some(window);
@@ -285,7 +282,6 @@ impl Reshaper {
         let reshape = self.shape.reshape.expect("an array in a reshape says so");
         self.position = reshape.position_sectors;
         self.ends_window();
-        reached(Mark::ReshapeWindow);
         BorderChange { position: self.position, held: None }
     }
 
@@ -295,7 +291,6 @@ impl Reshaper {
         self.fault = None;
         self.refused = true;
         self.ends_window();
-        reached(Mark::ReshapeFailed);
         BorderChange { position: self.position, held: None }
     }
 

@@ -11,9 +11,9 @@
 //!
 //! Invariants
 //! - superblocks have a position only after a flush of all that lies before it
-//!   `[check: a_position_counts_when_it_was_flushed]`;
+//!   `[check: a_reshape_survives_a_crash_before_any_effect]`;
 //! - a window that fails changes nothing that clients read: they go on in the old shape
-//!   `[check: a_window_that_fails_leaves_the_old_shape]`.
+//!   `[check: arrays_that_change_their_shape_keep_what_clients_wrote]`.
 
 mod decide;
 mod machine;

@@ -15,11 +15,11 @@ use super::decide::Stage;
 use crate::array::consistency::{Consistency, ConsistencyRecord, News, PendingUpdate};
 use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
 use crate::array::event_count::{EventChange, Events};
-use crate::array::machine::Setup;
+use crate::array::fixed::Setup;
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
+use crate::array::pending_shape::PendingShape;
 use crate::array::roster::{Roster, UnrecordedLoss};
-use crate::array::shape_change::PendingShape;
 use crate::array::update::{ShapeState, SuperblockState};
 use crate::array::waves::next_wave;
 use crate::ids::MemberId;
@@ -276,8 +276,8 @@ impl Superblocks {
         // A bitmap file is believed by its event count, which must never equal the array's count
         // from a time without the file.
         let is_named = !said.is_in_file;
-        // Superblocks give spares a slot from the change of shape on: no such member may sleep. One
-        // that misses "clean" would let the array start dirty.
+        // A change of shape gives spares a slot. Such a spare may not sleep: if it missed "clean",
+        // the array would start dirty.
         let devices = matches!(why, UpdateReason::Devices | UpdateReason::Changes);
         let joins = pending.has_joins();
         let joins = spoiled(Bug::JoinersSleep, joins, false);

@@ -1,0 +1,70 @@
+//! The settings of an array that never change while it is open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, MemberSector, Slot};
+
+use super::setup::{AcceptedRisk, DataMove};
+use crate::ids::{MemberId, ShardIndex};
+use crate::request::Regions;
+
+/// The settings that never change while the array is open.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    /// The geometry; during a reshape that with more slots.
+    pub(super) geometry: Arc<Geometry>,
+    /// The two geometries of a reshape, and where members' data is in each.
+    pub(super) sides: Option<Sides>,
+    pub(super) regions: Regions,
+    pub(super) work_sectors: u32,
+    pub(super) zero_is_fast: bool,
+    pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
+}
+
+/// The two shapes of a reshape.
+#[derive(Clone, Debug)]
+pub(super) struct Sides {
+    pub(super) before: Arc<Geometry>,
+    pub(super) after: Arc<Geometry>,
+    pub(super) moves: BTreeMap<MemberId, DataMove>,
+}
+
+impl Sides {
+    /// The geometry of one side.
+    pub(super) fn geometry(&self, is_after: bool) -> &Arc<Geometry> {
+        if is_after { &self.after } else { &self.before }
+    }
+
+    /// First sector of a member's data on one side.
+    pub(super) fn start_of(&self, member: MemberId, is_after: bool) -> u64 {
+        self.moves.get(&member).map_or(0, |one| one.on_side(is_after))
+    }
+}
+
+impl Setup {
+    /// Whether the array can do without these slots, in each of its shapes.
+    pub(super) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
+        match &self.sides {
+            None => self.geometry.survives(is_lost),
+            Some(Sides { before, after, .. }) => {
+                before.survives(is_lost) && after.survives(is_lost)
+            }
+        }
+    }
+
+    /// The sector that a shard means, from the start of the member's data area; during a reshape
+    /// from the lower of the two.
+    pub(super) fn member_sector(
+        &self,
+        shard: ShardIndex,
+        member: MemberId,
+        at: MemberSector,
+    ) -> MemberSector {
+        let start = self
+            .sides
+            .as_ref()
+            .map_or(0, |sides| sides.start_of(member, self.regions.is_after(shard)));
+        MemberSector(at.0 + start)
+    }
+}
