@@ -28,7 +28,7 @@ const fn change(
     Habit { risk: Risk::Change, ..look(words, command, what) }
 }
 
-const HABITS: [Habit; 25] = [
+const HABITS: [Habit; 26] = [
     change(
         &[
             "assemble",
@@ -84,9 +84,14 @@ const HABITS: [Habit; 25] = [
     ),
     look(&["build", "init", "initialize", "make", "new"], "braid create --help", "Make an array"),
     look(
-        &["grow", "resize", "expand", "extend", "shrink", "reshape", "size"],
+        &["resize", "expand", "extend", "reshape", "size"],
+        "braid grow --help",
+        "Give an array more members, another level, chunk or layout, or larger members",
+    ),
+    look(
+        &["shrink"],
         "braid help mdadm",
-        "Not supported yet; the kernel's md does it while braid does not serve the array",
+        "Not supported; the kernel's md does it while braid does not serve the array",
     ),
     look(&["monitor", "follow", "watch", "tail"], "braid events -f", "See what happens"),
     look(&["log", "logs", "journal"], "braid history NAME", "See what happened"),
@@ -128,7 +133,7 @@ const HABITS: [Habit; 25] = [
         "Read back an array that does not start",
     ),
     look(
-        &["revert", "rollback", "undelete", "back"],
+        &["rollback", "undelete", "back"],
         "braid undo -n",
         "See which overwritten bytes can be put back",
     ),
@@ -210,7 +215,7 @@ mod tests {
         assert_eq!(first("-E").as_deref(), Some("braid examine --help"));
         assert_eq!(first("Scrub").as_deref(), Some("braid check NAME"));
         assert_eq!(first("offline").as_deref(), Some("braid fail NAME DEVICE"));
-        assert_eq!(first("grow").as_deref(), Some("braid help mdadm"));
+        assert_eq!(first("--grow").as_deref(), Some("braid grow --help"));
         assert_eq!(first("frobnicate"), None);
     }
 

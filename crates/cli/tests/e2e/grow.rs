@@ -14,6 +14,8 @@ use crate::kit::{
     random_bytes, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text};
+use crate::reshape::fixture::Fixture;
+use crate::reshape::{fixtures, stamped};
 
 /// A client's patience with one request; a window holds writes back for a moment.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -247,6 +249,52 @@ fn a_file_system_grows_with_its_array() {
     ok("debugfs", ["-R", &dump, text(&file)]);
     assert_same(&read(&out), &read(&diary), "a file of the grown file system");
     served.stop();
+}
+
+/// Arrays that the kernel's md was reshaping when the power failed: braid goes on from there.
+#[test]
+fn a_reshape_that_md_began_ends_here() {
+    needs!("nbdcopy");
+    let states = [
+        ("raid5-reshaping", 6528),
+        ("raid5-reshaping-end", 6528),
+        ("raid5-reshaping-degraded", 6528),
+        ("raid5-reshaping-moved", 6528),
+        ("raid6-reshaping-from-raid5", 6528),
+        ("raid5-reshaping-shrunk", 6528),
+    ];
+    for (name, sectors) in states {
+        let array = of_md(name);
+        let control = array.path("control");
+        let options = ["--control", text(&control)];
+        let served = array.serve_with(&options, &array.members);
+        done(&array, &["wait", text(&control), "--for", "idle", "--timeout", "20"]);
+        assert_eq!(status(&array, text(&control))["reshape"], Value::Null, "{name}");
+        assert_content(&array, &served, &stamped(sectors), name);
+        served.stop();
+        let again = array.serve_with(&options, &array.members);
+        assert_content(&array, &again, &stamped(sectors), &format!("{name}, after a restart"));
+        if !name.ends_with("degraded") {
+            let checked = done(&array, &["check", text(&control)]);
+            assert_eq!(checked["check"]["differing_sectors"], 0, "{name}");
+        }
+        again.stop();
+    }
+}
+
+#[test]
+fn a_reshape_that_needs_a_copy_of_mdadm_is_refused() {
+    for name in ["raid5-reshaping-stuck", "raid10-reshaping", "raid0-reshaping"] {
+        let array = of_md(name);
+        array.serve_refused(&[], &array.members).is("B024", 12);
+    }
+}
+
+fn of_md(name: &str) -> Array {
+    let fixture = Fixture::load(&fixtures(), &format!("state-{name}")).expect("a fixture");
+    let images: Vec<Vec<u8>> =
+        (0..fixture.members.len()).map(|member| fixture.image(member)).collect();
+    Array::of_images(&images)
 }
 
 fn read(path: &Path) -> Vec<u8> {

@@ -684,7 +684,7 @@ fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
 }
 
 /// The content of an array that md made: every sector contains its number.
-fn stamped(sectors: u64) -> Vec<u8> {
+pub(crate) fn stamped(sectors: u64) -> Vec<u8> {
     let mut content = vec![0; usize::try_from(sectors).expect("small") * SECTOR];
     for (sector, bytes) in (0..sectors).zip(content.chunks_mut(SECTOR)) {
         pattern::repeat(pattern::stamp(1, sector), bytes);
@@ -692,7 +692,7 @@ fn stamped(sectors: u64) -> Vec<u8> {
     content
 }
 
-fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")
 }
 

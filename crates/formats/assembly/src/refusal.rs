@@ -88,6 +88,10 @@ pub enum ReshapeFault {
     /// The next part was overwritten while it moved, and the state folder has no copy of it.
     #[error("its next part may be half moved: only a copy (mdadm's backup file) has it whole")]
     NoCopy,
+    /// A slot that is filled counts as lost in both shapes, and so does a missing one: together too
+    /// many. md has such arrays for a RAID-0 that grows.
+    #[error("too few of its members are whole in both shapes")]
+    Members,
     /// The superblocks describe shapes that no reshape joins.
     #[error("its superblocks contradict each other about the shapes")]
     Shapes,

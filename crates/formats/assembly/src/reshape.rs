@@ -350,6 +350,16 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
                 superblock.device.recovery_offset_sectors.unwrap_or(u64::MAX);
             moves.push(MemberMove { member: occupant.member, before_sectors, after_sectors });
         }
+        let is_lost = |slot: Slot| {
+            let occupant = array.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
+            occupant.is_none_or(|occupant| occupant.recovered_until != u64::MAX)
+        };
+        let is_whole = |shape| Geometry::new(shape).is_ok_and(|one| one.survives(&is_lost));
+        if !is_whole(&reshaping.before) || !is_whole(&reshaping.after) {
+            let fault = ReshapeFault::Members;
+            assembly.array = Err(Refusal::Reshaping { position_sectors, fault });
+            return Some(assembly);
+        }
         array.reshape = Some(AssembledReshape {
             before: reshaping.before.clone(),
             after: reshaping.after.clone(),

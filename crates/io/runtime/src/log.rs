@@ -65,6 +65,11 @@ pub(crate) fn cache_file_not_stamped(error: &std::io::Error) {
     error!(target: ARRAY, %error, "the file of answered writes cannot be written");
 }
 
+/// Logs that windows of a reshape cannot be copied.
+pub(crate) fn no_window_copy(error: &std::io::Error) {
+    error!(target: ARRAY, %error, "the file for copies of a reshape's windows cannot be made");
+}
+
 pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
     debug!(
         target: MEMBER,

@@ -108,6 +108,13 @@ impl Opened {
             (Some(reshape), Some(copy)) => copy.at(reshape.position_sectors)?,
             _ => None,
         };
+        // md may have begun the reshape. Without the file, a window in place fails, and others move.
+        if let (Some(_), Some(copy), false) =
+            (&assembled.reshape, &options.window_copy, options.read_only)
+            && let Err(error) = copy.prepare_once()
+        {
+            log::no_window_copy(&error);
+        }
         if copied.is_some() && options.read_only {
             let reason = "a part of it must move first, from its copy".to_owned();
             return Err(OpenError::ReadOnly { reason });

@@ -281,7 +281,9 @@ impl Core {
     }
 
     fn keep_window(&self, start: u64, bytes: &[u8], machines: &mut Machines) {
-        let copy = self.window_copy.as_ref().expect("a window in place was planned with a file");
+        let Some(copy) = &self.window_copy else {
+            return self.window_kept(Err(Fault::NoSpace), machines);
+        };
         let sectors = start..start + bytes.len() as u64 / SECTOR_BYTES;
         let window = CopiedWindow { sectors, bytes: bytes.to_vec() };
         // A window in place begins at the recorded position, or ends there.

@@ -69,6 +69,14 @@ impl WindowCopy {
         File::open(folder)?.sync_all()
     }
 
+    /// [`Self::prepare`], unless the file exists.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub(crate) fn prepare_once(&self) -> io::Result<()> {
+        if self.path.exists() { Ok(()) } else { self.prepare() }
+    }
+
     fn file(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);

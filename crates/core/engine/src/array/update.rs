@@ -251,17 +251,21 @@ pub fn apply_to(
 }
 
 /// The write to a member's bad-block log: the byte offset on the device, and the bytes to write
-/// there.
+/// there. Ranges count from `start_sector`, the start of the member's data at the opening of the
+/// array. In a reshape that is the lower of two data areas, and not the superblock's own offset.
 ///
 /// # Panics
 /// If the member keeps no such log, or the log has no room: the array checks that before.
 #[must_use]
-pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, Vec<u8>) {
+pub fn bad_block_log_for(
+    superblock: &Superblock,
+    start_sector: u64,
+    write: &BadLogWrite,
+) -> (u64, Vec<u8>) {
     let place = superblock.device.bad_block_log.expect("it keeps a log");
     let offset_bytes = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
-    let data_offset = superblock.device.data_offset_sectors;
     let range = |range: &MemberRange| BadRange {
-        start_sector: data_offset + range.start.0,
+        start_sector: start_sector + range.start.0,
         length_sectors: range.sectors,
     };
     let ranges_of = |sector: &BadBlocks| sector.ranges().iter().map(range).collect();

@@ -128,6 +128,14 @@ pub enum WishError {
         /// Sectors of the new shape.
         after: u64,
     },
+    /// md would drop the rest of each member, if it went on with the reshape.
+    #[error("each member is used for {used} sectors, and a chunk of {chunk} does not divide them")]
+    Remainder {
+        /// Sectors used of each member.
+        used: u64,
+        /// Sectors of the wanted chunk.
+        chunk: u32,
+    },
     /// The device of a member has no room to move data, and no copy can be kept.
     #[error("{needed} sectors are needed before each member's data, and {there} are free")]
     NoRoom {
@@ -353,6 +361,11 @@ impl<'a> Proposer<'a> {
         let (before_sectors, after_sectors) = (old.capacity_sectors(), new.capacity_sectors());
         if after_sectors < before_sectors {
             return Err(WishError::Smaller { before: before_sectors, after: after_sectors });
+        }
+        let used = self.newest.array.member_size_sectors;
+        let chunk = after.chunk_sectors;
+        if chunk != before.chunk_sectors && !used.is_multiple_of(u64::from(chunk)) {
+            return Err(WishError::Remainder { used, chunk });
         }
         let needed = usize::from(after.slots.saturating_sub(before.slots));
         let spares = self.spares();

@@ -309,7 +309,8 @@ impl MemberHandle {
     /// log, or the log has no room; the array rules that out.
     pub(crate) fn next_bad_blocks(&self, write: &BadLogWrite) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
-        let (offset_bytes, bytes) = bad_block_log_for(&superblock, write);
+        let start_sector = self.data_offset_bytes / SECTOR_BYTES;
+        let (offset_bytes, bytes) = bad_block_log_for(&superblock, start_sector, write);
         Operation::Metadata { area: MetadataArea::BadBlocks, bytes, offset_bytes }
     }
 }

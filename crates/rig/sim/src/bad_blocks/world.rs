@@ -88,7 +88,8 @@ impl World {
         let side = &self.engine.machines.members[usize::from(member.0)];
         let (index, superblock) = (side.disk, side.superblock.clone());
         self.bad_logs.rewrite(index, &superblock, &write.says.named());
-        let (offset_bytes, data) = bad_block_log_for(&superblock, write);
+        let start_sector = superblock.device.data_offset_sectors;
+        let (offset_bytes, data) = bad_block_log_for(&superblock, start_sector, write);
         (index, offset_bytes / SECTOR as u64, data)
     }
 

@@ -44,7 +44,7 @@ const CHANGES: &[Row] = &[
     (Level::Raid5, (4, 8), (4, 8, Some(0)), 128),
     (Level::Raid6, (5, 8), (5, 8, Some(0)), 128),
     (Level::Raid5, (3, 16), (4, 8, None), 176),
-    (Level::Raid5, (3, 8), (5, 16, None), 168),
+    (Level::Raid5, (3, 8), (5, 16, None), 176),
     (Level::Raid6, (4, 8), (5, 16, Some(1)), 128),
 ];
 
