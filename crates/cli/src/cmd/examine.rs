@@ -25,9 +25,9 @@ use super::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit};
 use braid_discovery::bitmap_file;
-use braid_discovery::newest_state;
 use braid_discovery::probe::{open_member, probe_member};
 use braid_discovery::refusal;
+use braid_discovery::{newest_state, window_copies};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -101,7 +101,8 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
     }
     let bitmap_file = bitmap_files.first().cloned();
     let known = newest_state::of(state_dir, &probed);
-    let options = Options { known, bitmap_file, ..Options::default() };
+    let window_copies = window_copies::of(state_dir, &probed);
+    let options = Options { known, bitmap_file, window_copies, ..Options::default() };
     let assembly = assemble(&probed, &options);
     let labels: Vec<String> = probed.into_iter().map(|member| member.label).collect();
     let refused = assembly.array.as_ref().err();
@@ -120,8 +121,11 @@ fn exit(findings: &Findings) -> Exit {
     let has_bad_blocks = found
         .into_iter()
         .any(|member| member.bad_blocks.as_ref().map_or(true, |ranges| !ranges.is_empty()));
-    let is_whole =
-        findings.assembly.array.as_ref().is_ok_and(|array| array.degraded == 0 && !array.dirty);
+    let is_whole = findings
+        .assembly
+        .array
+        .as_ref()
+        .is_ok_and(|array| array.degraded == 0 && !array.dirty && array.reshape.is_none());
     if is_whole && all_in_place && all_read && !has_bad_blocks {
         Exit::Done
     } else {

@@ -87,7 +87,7 @@ const PARTS: &[Part] = &[
         counts: &bitmaps::COUNTS,
         run: |bench, _, tally| bitmaps::run(bench, tally),
     },
-    Part { name: "reshaping", counts: &reshaping::COUNTS, run: reshaping::run },
+    Part { name: "reshaping", counts: &reshaping::COUNTS, run: reshaping::run_some },
     Part { name: "files", counts: &files::COUNTS, run: files::run },
     Part {
         name: "policies",

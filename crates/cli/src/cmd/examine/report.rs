@@ -36,7 +36,7 @@ pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
             text.push_str(&format!(
                 "{}  {}  {}\n",
                 paint.paint(Style::Strong, &printable(name)),
-                paint.paint(style, state),
+                paint.paint(style, &state),
                 array::line(found)
             ));
         }
