@@ -139,6 +139,7 @@ mod tests {
             "oracle --only raid6 --boots 1 --folder /tmp/x --proofs",
             "oracle --list",
             "oracle --bitmaps",
+            "oracle --reshapes",
             "oracle --make-fixtures --fixtures /tmp/x",
             "scenarios --only wrong --braid /bin/braid",
             "scenarios --make-fixtures",
