@@ -674,10 +674,12 @@ fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
         "is at sector 3072 of",
         "ext4 \"home\"",
         "--serve --read-only",
+        "go on with the reshape",
     ] {
         assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
     }
-    // The remedy in the refusal of `serve` leads here.
+    // The first rows are overwritten while they move. There the remedy of `serve` leads here.
+    let array = both.at(0, 0);
     let refused = array.serve_refused(&[], &array.members);
     refused.is("B024", 12);
     array.follow(&refused.json, "See its progress, and the readable part");

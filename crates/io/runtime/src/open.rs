@@ -108,7 +108,7 @@ impl Opened {
             (Some(reshape), Some(copy)) => copy.at(reshape.position_sectors)?,
             _ => None,
         };
-        // md may have begun the reshape. Without the file, a window in place fails, and others move.
+        // md may have begun the reshape. Without the file windows in place fail, and others move.
         if let (Some(_), Some(copy), false) =
             (&assembled.reshape, &options.window_copy, options.read_only)
             && let Err(error) = copy.prepare_once()
