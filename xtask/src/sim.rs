@@ -70,8 +70,8 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         format!("run --seconds {seconds} --from {from}"),
         format!("small --from {from} --part {part} {SMALL}"),
         format!("histories --cycles {starts} --from {from}"),
-        format!("reshape --seconds {} --from {from}", seconds / 4),
-        format!("reshape --crashes --part {part}"),
+        format!("reshape --seconds {} --from {from}", seconds / 6),
+        format!("reshape --crashes --part {}/{}", from % (shares * 4), shares * 4),
     ];
     show(&release, &runs)?;
     tests_of_tests(&release, from)
