@@ -317,8 +317,6 @@ named! {
         ShapeReportedEarly = "shape-reported-early",
         /// Reshape: reads of the old shape rewrite unreadable sectors.
         OldShapeMends = "old-shape-mends",
-        /// Reshape: spares that get a slot sleep on, and miss that the array is clean.
-        JoinersSleep = "joiners-sleep",
         /// Reshape: the data of new members does not move.
         NewcomerStaysPut = "newcomer-stays-put",
         /// Opening: requests go to the shapes as if nothing had moved.

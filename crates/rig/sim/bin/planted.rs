@@ -38,7 +38,6 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::EarlierUnawaited, "reshape"),
     (Bug::FailedPieceMoved, "reshape"),
     (Bug::InconsistencyForgotten, "losses"),
-    (Bug::JoinersSleep, "reshape"),
     (Bug::JournalFreedUnflushed, "parity-logs"),
     (Bug::JournalFreedUnsaid, "journals"),
     (Bug::JournalSequenceIgnored, "replays"),

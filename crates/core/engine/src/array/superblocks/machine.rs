@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, planted};
 
 use super::decide::Stage;
 use crate::array::consistency::{Consistency, ConsistencyRecord, News, PendingUpdate};
@@ -279,10 +279,8 @@ impl Superblocks {
         // A change of shape gives spares a slot. Such a spare may not sleep: if it missed "clean",
         // the array would start dirty.
         let devices = matches!(why, UpdateReason::Devices | UpdateReason::Changes);
-        let joins = pending.has_joins();
-        let joins = spoiled(Bug::JoinersSleep, joins, false);
         let spares_too = self.events.advance(EventChange {
-            devices: devices || joins,
+            devices: devices || pending.has_joins(),
             degraded,
             // A spare that gets a slot by a change of shape is a member of the next start.
             spare_sleeps: roster.has_spares() && is_named && !pending.is_there(),
