@@ -40,7 +40,6 @@ pub(crate) struct BorderGate {
 struct State {
     border: Border,
     regions: Regions,
-    position: u64,
     waiting: VecDeque<HeldRequest>,
 }
 
@@ -62,8 +61,7 @@ impl State {
 impl BorderGate {
     pub(crate) fn new(regions: Regions) -> Self {
         let (border, waiting) = Default::default();
-        let position = regions.border().unwrap_or(0);
-        Self { state: Mutex::new(State { border, regions, position, waiting }) }
+        Self { state: Mutex::new(State { border, regions, waiting }) }
     }
 
     /// Admits a request; `None` if the gate keeps it.
@@ -85,7 +83,7 @@ impl BorderGate {
 
     /// The position that superblocks have.
     pub(crate) fn position(&self) -> u64 {
-        self.state.lock().expect("looking does not panic").position
+        self.state.lock().expect("looking does not panic").regions.border().unwrap_or(0)
     }
 
     /// The distribution of requests that go to one shape only.
@@ -99,7 +97,6 @@ impl BorderGate {
         let mut state = self.state.lock().expect("counting does not panic");
         let state = &mut *state;
         state.regions = state.regions.with_border(change.position);
-        state.position = change.position;
         state.border.release();
         let waiting = std::mem::take(&mut state.waiting);
         let admitted = waiting

@@ -56,7 +56,7 @@ impl Volume {
     /// # Errors
     /// The reason why not.
     pub fn may_reshape(&self) -> Result<(), ShapeRefusal> {
-        self.look(Array::may_begin_reshape)
+        self.look_at_array(Array::may_begin_reshape)
     }
 
     /// How the array would get the wanted shape. `joining` are superblocks and sizes of devices
@@ -98,10 +98,10 @@ impl Volume {
     /// # Errors
     /// Not all data has moved, or the array takes no changes.
     pub fn finish_reshape(&self) -> Result<(), ReshapeError> {
-        let areas = self.areas(|before, after, end| DataArea {
+        let areas = self.areas(|_, after, end| DataArea {
             offset_sectors: after,
             size_sectors: end.saturating_sub(after),
-            new_offset_sectors: before.and(None),
+            new_offset_sectors: None,
         });
         self.change_shape(ShapeChange::Finish { areas })
     }
@@ -123,7 +123,7 @@ impl Volume {
     /// The reshape under way.
     #[must_use]
     pub fn reshape(&self) -> Option<ReshapeLook> {
-        self.look(Array::reshape)
+        self.look_at_array(Array::reshape)
     }
 
     /// The superblock that a new device of this size would get.
@@ -138,7 +138,7 @@ impl Volume {
     /// mebibytes of its data, from its cache or from its medium.
     #[must_use]
     pub fn read_speed(&self) -> Option<u64> {
-        let is_in: Vec<MemberId> = self.look(Array::members);
+        let is_in: Vec<MemberId> = self.look_at_array(Array::members);
         let core = self.core();
         let members = core.members.load();
         let members = members.iter().filter(|member| is_in.contains(&member.id()));
@@ -189,14 +189,14 @@ impl Volume {
                 device_bytes: *device_bytes,
             })
             .collect();
-        let bitmap_sectors = self.look(Array::bitmap_sectors);
+        let bitmap_sectors = self.look_at_array(Array::bitmap_sectors);
         let can_copy = self.core().window_copy.is_some();
         propose(&members, (bitmap_sectors, can_copy), wish)
     }
 
     /// The members of the array that have a superblock of it, spares included.
     fn known_members(&self) -> Vec<KnownMember> {
-        let is_in: Vec<MemberId> = self.look(Array::members);
+        let is_in: Vec<MemberId> = self.look_at_array(Array::members);
         let core = self.core();
         let members = core.members.load();
         let members = members.iter().filter(|member| is_in.contains(&member.id()));
@@ -222,9 +222,5 @@ impl Volume {
         core.array.push(ArrayEvent::Shape(change, sender));
         core.drive(Machine::Array);
         Ok(receiver.recv().map_err(|_| ReshapeError::Stopped)??)
-    }
-
-    fn look<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
-        self.core().look(look)
     }
 }

@@ -455,9 +455,8 @@ impl Volume {
         members.map(|member| member.id()).collect()
     }
 
-    fn look_at_array<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
-        let drive = || self.core().drive(Machine::Array);
-        self.core().array.inspect(look, drive)
+    pub(crate) fn look_at_array<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
+        self.core().look(look)
     }
 
     /// Bytes that are acknowledged and not yet on the members.
@@ -591,7 +590,9 @@ impl Volume {
     #[cold]
     fn park(&self, opened: &Arc<Opened>, operation: ClientRequest, receiver: OutcomeReceiver) {
         let mut parked = self.parked.lock().expect("parking does not panic");
-        if Arc::ptr_eq(&self.opened.load(), opened) {
+        // An array that could not be opened again stops, and takes out what is parked only once.
+        let is_replaced = opened.state.load(Ordering::SeqCst) == REPLACED;
+        if is_replaced && Arc::ptr_eq(&self.opened.load(), opened) {
             return parked.push_back((operation, receiver));
         }
         drop(parked);

@@ -36,6 +36,9 @@ const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
+/// The parameter `dry_run` of operations that change something.
+const DRY_RUN: &str = "Change nothing, and return the result that the request would have";
+
 type Shared = Arc<dyn ServedArray>;
 
 #[derive(Deserialize)]
@@ -117,7 +120,7 @@ fn with_set(api: Api, served: &Shared) -> Api {
         "setSettings",
         "Changes all of these settings on the running array, or none",
     )
-    .query::<bool>("dry_run", "Change nothing, and return the result that the request would have")
+    .query::<bool>("dry_run", DRY_RUN)
     .body::<Settings>("Settings by their keys; sizes as bytes, or as text with a unit")
     .answers::<SettingsAnswer>(200, "The new settings, and the changes");
     let served = Arc::clone(served);
@@ -136,11 +139,7 @@ fn with_set(api: Api, served: &Shared) -> Api {
 fn with_jobs(api: Api, served: &Shared) -> Api {
     let about = "Starts or ends a check, pauses or resumes jobs; answers at once";
     let operation = Operation::new(Method::POST, "/v1/jobs", "requestJob", about)
-        .query::<bool>(
-            "dry_run",
-            "Change nothing, and return the result that the request would \
-                                   have",
-        )
+        .query::<bool>("dry_run", DRY_RUN)
         .body::<JobsWanted>("The request")
         .answers::<JobsAnswer>(200, "The result");
     let served = Arc::clone(served);
@@ -160,37 +159,36 @@ fn with_members(api: Api, served: &Shared) -> Api {
     let about = "Adds devices as members, fails a member, or removes a failed one; answers at \
                  once";
     let operation = Operation::new(Method::POST, "/v1/members", "changeMembers", about)
-        .query::<bool>(
-            "dry_run",
-            "Change nothing, and return the result that the request would \
-                                   have",
-        )
+        .query::<bool>("dry_run", DRY_RUN)
         .body::<MembersWanted>("The request, and its members")
         .answers::<MembersAnswer>(200, "The result");
-    let served = Arc::clone(served);
-    let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
-        let served = Arc::clone(&served);
-        async move {
-            let DryRunQuery { dry_run } = checked(&served, query)?;
-            let passed =
-                request.extensions().get::<PassedDescriptors>().cloned().unwrap_or_default();
-            let wanted = read::<MembersWanted>(request.into_body()).await;
-            let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
-            ask(&served, move |served| served.change_members(&wanted, &passed, dry_run)).await
-        }
-    };
-    api.add(&operation, handler)
+    with_devices(api, served, &operation, |served, wanted, passed, dry_run| {
+        served.change_members(wanted, passed, dry_run)
+    })
 }
 
 fn with_shape(api: Api, served: &Shared) -> Api {
     let about = "Gives the array another shape, or lets a reshape go back; answers at once";
     let operation = Operation::new(Method::POST, "/v1/shape", "changeShape", about)
-        .query::<bool>(
-            "dry_run",
-            "Change nothing, and return the result that the request would have",
-        )
+        .query::<bool>("dry_run", DRY_RUN)
         .body::<ShapeWanted>("The wanted shape")
         .answers::<ShapeAnswer>(200, "The way to the shape");
+    with_devices(api, served, &operation, |served, wanted, passed, dry_run| {
+        served.change_shape(wanted, passed, dry_run)
+    })
+}
+
+/// An operation whose devices may come with the request, as descriptors.
+fn with_devices<W, A>(
+    api: Api,
+    served: &Shared,
+    operation: &Operation,
+    change: fn(&dyn ServedArray, &W, &PassedDescriptors, bool) -> Result<A, Refusal>,
+) -> Api
+where
+    W: DeserializeOwned + Send + 'static,
+    A: Serialize + Send + 'static,
+{
     let served = Arc::clone(served);
     let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
         let served = Arc::clone(&served);
@@ -198,12 +196,12 @@ fn with_shape(api: Api, served: &Shared) -> Api {
             let DryRunQuery { dry_run } = checked(&served, query)?;
             let passed =
                 request.extensions().get::<PassedDescriptors>().cloned().unwrap_or_default();
-            let wanted = read::<ShapeWanted>(request.into_body()).await;
+            let wanted = read::<W>(request.into_body()).await;
             let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
-            ask(&served, move |served| served.change_shape(&wanted, &passed, dry_run)).await
+            ask(&served, move |served| change(served, &wanted, &passed, dry_run)).await
         }
     };
-    api.add(&operation, handler)
+    api.add(operation, handler)
 }
 
 fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {

@@ -279,8 +279,9 @@ pub(super) fn pass_on(steps: &Sender<ShapeStep>, notice: &Notice) {
 /// The error code for a change of shape that the array refuses.
 pub(super) fn code_of(error: &ReshapeError) -> Code {
     match error {
-        ReshapeError::Refused(_) | ReshapeError::Wish(_) => Code::ShapeStays,
-        ReshapeError::Superblock(_) => Code::ShapeStays,
+        ReshapeError::Refused(_) | ReshapeError::Wish(_) | ReshapeError::Superblock(_) => {
+            Code::ShapeStays
+        }
         ReshapeError::Copy(_) => Code::StateFolder,
         ReshapeError::Stopped => Code::NotServed,
     }

@@ -114,11 +114,6 @@ impl PendingShape {
         self.shape.is_some() || self.turn.is_some()
     }
 
-    /// Whether superblocks give a slot to members that this array still calls spares.
-    pub(super) fn has_joins(&self) -> bool {
-        !self.joins.is_empty()
-    }
-
     pub(super) fn shape(&self) -> Option<&Arc<ShapeState>> {
         self.shape.as_ref()
     }

@@ -389,10 +389,10 @@ impl World {
             None => Stage::Serving,
             Some(JobEnd::Completed) => {
                 run.notices.clear();
-                let areas = areas(run, |before, after, end| DataArea {
+                let areas = areas(run, |_, after, end| DataArea {
                     offset_sectors: after,
                     size_sectors: end - after,
-                    new_offset_sectors: before.and(None),
+                    new_offset_sectors: None,
                 });
                 self.tally.count("asked-to-finish");
                 self.has_asked_to_finish = true;

@@ -276,13 +276,11 @@ impl Superblocks {
         // A bitmap file is believed by its event count, which must never equal the array's count
         // from a time without the file.
         let is_named = !said.is_in_file;
-        // A change of shape gives spares a slot. Such a spare may not sleep: if it missed "clean",
-        // the array would start dirty.
-        let devices = matches!(why, UpdateReason::Devices | UpdateReason::Changes);
         let spares_too = self.events.advance(EventChange {
-            devices: devices || pending.has_joins(),
+            devices: matches!(why, UpdateReason::Devices | UpdateReason::Changes),
             degraded,
-            // A spare that gets a slot by a change of shape is a member of the next start.
+            // A change of shape gives spares a slot. If such a spare slept and missed "clean", the
+            // array would start dirty.
             spare_sleeps: roster.has_spares() && is_named && !pending.is_there(),
             to_clean_and_in_sync: why == UpdateReason::Activity && clean && in_sync,
         });
