@@ -456,7 +456,8 @@ impl Volume {
     }
 
     pub(crate) fn look_at_array<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
-        self.core().look(look)
+        let core = self.core();
+        core.array.inspect(look, || core.drive(Machine::Array))
     }
 
     /// Bytes that are acknowledged and not yet on the members.
