@@ -344,6 +344,8 @@ pub fn update_for(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bad_log::BadLog;
+    use braid_geometry::MemberSector;
     use braid_ondisk::{
         ArrayFacts, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, SuperblockFault, placement,
     };
@@ -530,5 +532,24 @@ mod tests {
             };
             assert!(is_said && told == found, "{version}: {cause}");
         }
+    }
+
+    #[test]
+    fn a_bad_sector_found_in_a_reshape_is_logged_where_it_is() {
+        let [mut superblock, _] = superblocks(Version::V1_2);
+        let old = superblock.device.data_offset_sectors;
+        let lower = old - 512;
+        let size_sectors = superblock.device.data_size_sectors;
+        let area = DataArea { offset_sectors: old, size_sectors, new_offset_sectors: Some(lower) };
+        let state = state(5, Some(begun(vec![(MEMBERS[0], area)])));
+        apply_to(&mut superblock, MEMBERS[0], DEVICE_BYTES, &state, TIME).expect("it says so");
+        let range = MemberRange { start: MemberSector(700), sectors: 8 };
+        let write = BadLogWrite { says: BadLog::new(8, [(0, range)]), sectors: 0..1 };
+        let start_sector = superblock.lowest_data_sector();
+        assert_eq!(start_sector, lower);
+        let (_, bytes) = bad_block_log_for(&superblock, start_sector, &write);
+        // md's record: the device's sector above ten bits with the length.
+        let record = u64::from_le_bytes(*bytes.first_chunk().expect("a record"));
+        assert_eq!((record >> 10, record & 1023), (lower + 700, 8));
     }
 }
