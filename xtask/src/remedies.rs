@@ -32,7 +32,10 @@ const APART: &[(&str, &str)] = &[
     ),
     ("Mount the export as the file nbd/disk", "it needs nbdfuse"),
     ("Install it", "it installs a package"),
-    ("Let the kernel's md finish it", "it needs the kernel's md"),
+    (
+        "Let the kernel's md finish it; mdadm wants its backup file if it made one",
+        "it needs the kernel's md",
+    ),
     ("Let the kernel's md run it", "it needs the kernel's md"),
     ("Let this user", "it asks for a password"),
     ("Load its module", "it asks for a password, and loads a module into the kernel"),

@@ -14,6 +14,7 @@ use crate::kit::{
     random_bytes, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text};
+use crate::remedies::refusal;
 use crate::reshape::fixture::Fixture;
 use crate::reshape::{fixtures, stamped};
 
@@ -339,5 +340,57 @@ fn shapes_that_cannot_be_are_refused_and_change_nothing() {
     done(&array, &["grow", "tank", text(&new)]);
     // One change at a time.
     refused(&array, &["grow", "tank", "--chunk", "128K"], "B123", 12);
+    served.stop();
+}
+
+#[test]
+fn each_way_out_of_a_refused_growth_is_a_way() {
+    let array = Array::create(RAID_5);
+    let new = ["n0", "n1"].map(|name| blank(&array, name, MEMBER_BYTES));
+    let grow = |words: &[&str]| refusal(&array, &[&["grow", "tank", "-n"], words].concat(), &[]);
+    let served = array.serve();
+    let error = grow(&["--members", "5"]);
+    array.follow_with(&error, "Name devices, too", &[("DEVICE", text(&new[0]))]);
+    served.stop();
+
+    // A confined server opens no files by itself, but takes a spare whose file it is handed.
+    let served = array.serve_with(&["--confine", "full"], &array.members);
+    let spares_first = "Add the devices first, then grow with --members";
+    for (words, new) in [(&[text(&new[0])][..], &new[0]), (&["--members", "6"], &new[1])] {
+        array.follow_with(&grow(words), spares_first, &[("DEVICE", text(new))]);
+    }
+    let dry = done(&array, &["grow", "tank", "--members", "6", "-n"]);
+    assert_eq!(dry["after"]["members"], 6, "{dry}");
+    served.stop();
+}
+
+#[test]
+fn a_growth_is_refused_while_a_member_is_replaced() {
+    let array = Array::create(RAID_5);
+    let new = blank(&array, "n0", MEMBER_BYTES);
+    let served = array.serve_with(&SLOW, &array.members);
+    done(&array, &["replace", "tank", "0", "--with", text(&new)]);
+    let error = refusal(&array, &["grow", "tank", "--chunk", "128K"], &[]);
+    fast(&array);
+    array.follow(&error, "Wait for it, and try again");
+    done(&array, &["grow", "tank", "--chunk", "128K", "-n"]);
+    served.stop();
+}
+
+#[test]
+fn a_bitmap_file_or_a_journal_goes_before_the_shape_changes() {
+    let words = ["grow", "tank", "--chunk", "128K"];
+    let array = Array::create(RAID_5);
+    let file = array.path("tank.bitmap");
+    let served = array.serve();
+    done(&array, &["set", "tank", &format!("bitmap-file={}", file.display())]);
+    array.follow(&refusal(&array, &words, &[]), "Put the bitmap on the members");
+    done(&array, &[&words[..], &["-n"]].concat());
+    served.stop();
+
+    let (array, journal) = Array::create_journaled(RAID_5, "16M");
+    let served = array.serve_with(&[], &[&array.members[..], &[journal]].concat());
+    array.follow(&refusal(&array, &words, &[]), "Keep a bitmap meanwhile");
+    done(&array, &[&words[..], &["-n"]].concat());
     served.stop();
 }

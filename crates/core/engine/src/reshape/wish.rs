@@ -113,7 +113,7 @@ pub enum WishError {
     #[error("the data of {0} is not moved")]
     Family(Level),
     /// Spares are missing.
-    #[error("{needed} more members are needed, and {there} are spare")]
+    #[error("{needed} more members are needed; spares: {there}")]
     TooFewSpares {
         /// Slots to fill.
         needed: usize,

@@ -188,16 +188,15 @@ impl ShapeContext<'_> {
     /// Whether the shape may change now; logs that can rest do not count.
     fn may_begin(&self) -> Result<(), CliError> {
         let volume = self.volume();
+        if volume.bitmap_file().is_some() {
+            let error = self.stays(format!("the shape of {} stays", self.facts.name));
+            let error = error.because("its bitmap is in a file, which belongs to one shape");
+            let command = format!("braid set {} bitmap-file=none", self.word());
+            return Err(error.remedy(Risk::Change, "Put the bitmap on the members", command));
+        }
         match volume.may_reshape() {
             Err(ShapeRefusal::Logs) if volume.journal().is_none() => Ok(()),
             Err(refusal) => Err(self.refused(&refusal.into())),
-            Ok(()) if volume.bitmap_file().is_some() => {
-                let error = self.stays(format!("the shape of {} stays", self.facts.name));
-                let error = error.because("its bitmap is in a file, which belongs to one shape");
-                let command =
-                    format!("braid set {} consistency=bitmap bitmap-file=none", self.word());
-                Err(error.remedy(Risk::Change, "Put the bitmap on the members", command))
-            }
             Ok(()) => Ok(()),
         }
     }
@@ -206,6 +205,10 @@ impl ShapeContext<'_> {
         let what = format!("the server of {} cannot open files by itself", self.facts.name);
         let error = CliError::new(Code::FilesClosed, what).about(&self.facts.name);
         let error = error.because("it was started with --confine; nothing was changed");
+        self.spares_first(error)
+    }
+
+    fn spares_first(&self, error: CliError) -> CliError {
         let command = format!("braid spare {} DEVICE", self.word());
         error.remedy(Risk::Change, "Add the devices first, then grow with --members", command)
     }
@@ -340,6 +343,11 @@ impl ShapeContext<'_> {
             ReshapeError::Refused(ShapeRefusal::Logs) => {
                 let command = format!("braid set {word} consistency=bitmap");
                 refusal.remedy(Risk::Change, "Keep a bitmap meanwhile", command)
+            }
+            ReshapeError::Wish(WishError::TooFewSpares { .. })
+                if self.running.membership.opens_nothing =>
+            {
+                self.spares_first(refusal)
             }
             ReshapeError::Wish(WishError::TooFewSpares { .. }) => refusal.remedy(
                 Risk::Change,
