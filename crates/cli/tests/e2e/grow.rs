@@ -394,3 +394,49 @@ fn a_bitmap_file_or_a_journal_goes_before_the_shape_changes() {
     done(&array, &[&words[..], &["-n"]].concat());
     served.stop();
 }
+
+#[test]
+fn logs_and_bitmaps_wait_until_the_shape_is_changed() {
+    let array = Array::create(RAID_5);
+    let [new, journal] = ["n0", "j0"].map(|name| blank(&array, name, MEMBER_BYTES));
+    let served = array.serve_with(&SLOW, &array.members);
+    let content = filled(&array, &served, 12);
+    done(&array, &["grow", "tank", text(&new)]);
+    let mut last = Value::Null;
+    for words in [
+        &["set", "tank", "consistency=log"][..],
+        &["set", "tank", "consistency=ppl"],
+        &["set", "tank", "consistency=resync"],
+        &["set", "tank", "bitmap-chunk=1M"],
+        &["add", "tank", "--write-journal", text(&journal)],
+    ] {
+        last = refusal(&array, words, &[]);
+        assert!(last.to_string().contains("its shape is being changed"), "{words:?}: {last}");
+    }
+    fast(&array);
+    array.follow(&last, "Wait until its shape is changed");
+    assert_content(&array, &served, &content, "in the new shape");
+    served.stop();
+}
+
+/// Regression: the server ended in an assertion, since 0.90 says the direction of a reshape only by
+/// the number of members.
+#[test]
+fn a_layout_that_changes_under_old_metadata_does_not_go_back() {
+    let fixture = Fixture::load(&fixtures(), "raid5-left-symmetric-4-m0.90").expect("a fixture");
+    let images: Vec<Vec<u8>> =
+        (0..fixture.members.len()).map(|member| fixture.image(member)).collect();
+    let array = Array::of_images(&images);
+    let control = array.path("control");
+    let control = text(&control);
+    let slow = ["--control", control, "--job-ceiling", "256K"];
+    let served = array.serve_with(&slow, &array.members);
+    let content = filled(&array, &served, 13);
+    done(&array, &["grow", control, "--layout", "right-symmetric"]);
+    refused(&array, &["revert", control], "B123", 12);
+    done(&array, &["set", control, "job-ceiling=none"]);
+    done(&array, &["wait", control, "--for", "idle", "--timeout", "60"]);
+    assert_eq!(status(&array, control)["reshape"], Value::Null);
+    assert_content(&array, &served, &content, "in the new shape");
+    served.stop();
+}

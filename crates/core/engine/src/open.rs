@@ -53,8 +53,6 @@ pub struct OpeningSettings {
     pub zero_is_fast: bool,
     /// Milliseconds without a write after which the array marks its superblocks clean.
     pub clean_delay_ms: u64,
-    /// Array sectors of a reshape's window that moved in place, and whose copy the driver has.
-    pub copied_window: Option<Range<u64>>,
 }
 
 /// A member that takes part in the array.
@@ -195,7 +193,7 @@ pub fn opening<'a>(
     });
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
-        reshape: reshape_setup(assembled, &members, settings).map_err(OpeningError::Reshape)?,
+        reshape: reshape_setup(assembled, &members).map_err(OpeningError::Reshape)?,
         slots,
         replacements,
         spares,
@@ -243,7 +241,6 @@ fn reshape_geometries(reshape: &AssembledReshape) -> [Geometry; 2] {
 fn reshape_setup(
     assembled: &AssembledArray,
     members: &[OpeningMember],
-    settings: &OpeningSettings,
 ) -> Result<Option<ReshapeSetup>, ReshapeFault> {
     let Some(reshape) = &assembled.reshape else { return Ok(None) };
     let [before, after] = reshape_geometries(reshape);
@@ -277,7 +274,7 @@ fn reshape_setup(
         reshape: said.reshape.map(|said| Reshape { new_data_offset_sectors: None, ..said }),
         data_areas: Vec::new(),
     };
-    let (copied, window_sectors_max) = (settings.copied_window.clone(), None);
+    let (copied, window_sectors_max) = (None, None);
     Ok(Some(ReshapeSetup { before, after, plan, shape, moves, copied, window_sectors_max }))
 }
 

@@ -14,7 +14,6 @@ const DEVICE_BYTES: u64 = 8 << 20;
 
 fn settings() -> OpeningSettings {
     OpeningSettings {
-        copied_window: None,
         read_only: false,
         shards: 1,
         cache: CacheConfig {

@@ -139,7 +139,8 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         let joins = own.state.role == Role::Spare && role != Role::Spare;
         let is_one_behind = own.state.events.checked_add(1) == Some(newest.state.events);
         let missed_only_that = is_one_behind || joins && own.state.events < newest.state.events;
-        let Some(shape) = shape_after(own, newest).filter(|_| missed_only_that) else { continue };
+        let shape = shape_after(own, newest, member.size_bytes).filter(|_| missed_only_that);
+        let Some(shape) = shape else { continue };
         // The roles change with the shape: each shape has roles for its own slots only. The newest
         // count is the array's, even if only a spare has it: then all others are to be written.
         let update = SuperblockUpdate {
@@ -198,7 +199,11 @@ fn role_after(own: &Superblock, newest: &Superblock) -> Role {
 
 /// The shape of a member after the change of shape that the newest superblock has. `None` if the
 /// shapes are equal, or the newest shape does not follow from this member's.
-fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape> {
+fn shape_after(
+    own: &Superblock,
+    newest: &Superblock,
+    device_bytes: u64,
+) -> Option<SuperblockShape> {
     let (mine, new) = (own.shape(), newest.shape());
     let same = |one: &SuperblockShape, other: &SuperblockShape| {
         let of = |shape: &SuperblockShape| {
@@ -260,7 +265,12 @@ fn shape_after(own: &Superblock, newest: &Superblock) -> Option<SuperblockShape>
             let turned = turned_round(&mine, newest.reshape?.position_sectors)?;
             same(&turned, &new).then_some(turned)
         }
-        // Members became larger, or a level was taken over.
+        // Members became larger: this one has its data area up to the end of its device.
+        (None, None) if new.member_size_sectors > mine.data_size_sectors => {
+            let size = (device_bytes / braid_geometry::SECTOR_BYTES).checked_sub(offset)?;
+            Some(SuperblockShape { data_size_sectors: size, ..own_area })
+        }
+        // Members became larger within their data areas, or a level was taken over.
         (None, None) => Some(own_area),
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   issue ─▶ enter ─┬─ admitted: the split of the moment, and a ticket until the answer
-//!                   └─ held: kept here ◀── the array moves the border: all kept requests begin
+//!                   ├─ held: kept here ◀── the array moves the border: all kept requests begin
+//!                   └─ failed: a window in place is overwritten in part, and closed
 //! ```
 
 use std::collections::VecDeque;
@@ -43,17 +44,27 @@ struct State {
     waiting: VecDeque<HeldRequest>,
 }
 
+/// The border's answer to a request.
+pub(crate) enum Entry {
+    Admitted(AdmittedRequest),
+    Held(HeldRequest),
+    /// Its sectors cannot be read or written in either shape.
+    Failed(HeldRequest),
+}
+
 impl State {
-    #[allow(clippy::result_large_err, reason = "a request comes back whole to be kept")]
-    fn admit(&mut self, held: HeldRequest) -> Result<AdmittedRequest, HeldRequest> {
+    fn admit(&mut self, held: HeldRequest) -> Entry {
         let Request { start, sectors, operation, .. } = held.request;
         let range = start.0..start.0 + sectors;
+        if self.border.has_failed(&range) {
+            return Entry::Failed(held);
+        }
         match self.border.enter(range, operation != Operation::Read) {
             Some(ticket) => {
                 let pieces = self.regions.split(&held.request);
-                Ok(AdmittedRequest { held, pieces, ticket })
+                Entry::Admitted(AdmittedRequest { held, pieces, ticket })
             }
-            None => Err(held),
+            None => Entry::Held(held),
         }
     }
 }
@@ -64,15 +75,15 @@ impl BorderGate {
         Self { state: Mutex::new(State { border, regions, waiting }) }
     }
 
-    /// Admits a request; `None` if the gate keeps it.
-    pub(crate) fn enter(&self, request: HeldRequest) -> Option<AdmittedRequest> {
+    /// Admits a request or has it fail; `None` if the gate keeps it.
+    pub(crate) fn enter(&self, request: HeldRequest) -> Option<Entry> {
         let mut state = self.state.lock().expect("counting does not panic");
         match state.admit(request) {
-            Ok(admitted) => Some(admitted),
-            Err(held) => {
+            Entry::Held(held) => {
                 state.waiting.push_back(held);
                 None
             }
+            entry => Some(entry),
         }
     }
 
@@ -91,22 +102,22 @@ impl BorderGate {
         self.state.lock().expect("looking does not panic").regions.on_side(is_after)
     }
 
-    /// Moves the border. Returns the requests that begin now, and whether none from before a window
+    /// Moves the border. Returns the requests that begin or fail now, and whether none from before a window
     /// that moves next is left.
-    pub(crate) fn turn(&self, change: BorderChange) -> (Vec<AdmittedRequest>, bool) {
+    pub(crate) fn turn(&self, change: BorderChange) -> (Vec<Entry>, bool) {
         let mut state = self.state.lock().expect("counting does not panic");
         let state = &mut *state;
         state.regions = state.regions.with_border(change.position);
         state.border.release();
+        if let Some(failed) = change.failed {
+            state.border.fail(failed);
+        }
         let waiting = std::mem::take(&mut state.waiting);
-        let admitted = waiting
-            .into_iter()
-            .map(|held| state.admit(held).unwrap_or_else(|_| unreachable!("nothing is held now")));
-        let admitted = admitted.collect();
+        let entries = waiting.into_iter().map(|held| state.admit(held)).collect();
         let is_passed = change.held.is_some_and(|(sectors, with_reads)| {
             state.border.hold(sectors, with_reads);
             state.border.is_passed()
         });
-        (admitted, is_passed)
+        (entries, is_passed)
     }
 }

@@ -35,7 +35,7 @@ use crate::turns::Turns;
 use crate::updates::Updates;
 use crate::waiter::InFlight;
 use crate::watch::Watch;
-use crate::window_copy::{CopiedWindow, WindowCopy};
+use crate::window_copy::{CopiedWindow, ReshapePoint, WindowCopy};
 use crate::workers::Drivers;
 use crate::write_admission::WriteAdmission;
 
@@ -91,6 +91,8 @@ pub(crate) struct Core {
     /// Where windows of a reshape are copied, and the window whose copy counts now.
     pub(crate) window_copy: Option<Arc<WindowCopy>>,
     pub(crate) copied_window: Mutex<Option<CopiedWindow>>,
+    /// The reshape under way, as it was when the array was opened.
+    pub(crate) reshape_point: Option<ReshapePoint>,
     /// Held while the operator changes the membership, so that changes happen one at a time.
     pub(crate) membership: Mutex<()>,
     pub(crate) tuning: Mutex<Tuning>,

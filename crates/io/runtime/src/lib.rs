@@ -172,7 +172,7 @@ pub use updates::{RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
 pub use volume::{Reassembled, StopResult, StoppedMember, Volume};
 #[cfg(not(loom))]
-pub use window_copy::{CopiedWindow, WindowCopy};
+pub use window_copy::{CopiedWindow, ReshapePoint, WindowCopy};
 #[cfg(not(loom))]
 pub use write_journal::JournalError;
 

@@ -35,6 +35,7 @@ use crate::turns::Turns;
 use crate::updates::Updates;
 use crate::volume::{Opened, Volume};
 use crate::watch::Watch;
+use crate::window_copy::ReshapePoint;
 use crate::workers::Drivers;
 
 impl Volume {
@@ -102,12 +103,13 @@ impl Opened {
             jobs_paused: options.jobs_paused,
             zero_is_fast,
             clean_delay_ms: options.clean_delay_ms,
-            copied_window: None,
         };
-        let copied = match (&assembled.reshape, &options.window_copy) {
-            (Some(reshape), Some(copy)) => copy.at(reshape.position_sectors)?,
-            _ => None,
-        };
+        if let (None, Some(copy), false) =
+            (&assembled.reshape, &options.window_copy, options.read_only)
+            && let Err(error) = copy.remove()
+        {
+            log::no_window_copy(&error);
+        }
         // md may have begun the reshape. Without the file windows in place fail, and others move.
         if let (Some(_), Some(copy), false) =
             (&assembled.reshape, &options.window_copy, options.read_only)
@@ -115,16 +117,24 @@ impl Opened {
         {
             log::no_window_copy(&error);
         }
+        let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
+        let mut opening = opening(assembled, of, &manner)?;
+        let reshape_point = ReshapePoint::of(&assembled.newest);
+        let copied = match (&mut opening.setup.reshape, &options.window_copy, reshape_point) {
+            (Some(reshape), Some(copy), Some(point)) if reshape.is_in_place() => {
+                let copied = copy.at(point).map_err(|source| OpenError::WindowCopy {
+                    path: copy.path().to_path_buf(),
+                    source,
+                })?;
+                reshape.copied = copied.as_ref().map(|one| one.sectors.clone());
+                copied
+            }
+            _ => None,
+        };
         if copied.is_some() && options.read_only {
             let reason = "a part of it must move first, from its copy".to_owned();
             return Err(OpenError::ReadOnly { reason });
         }
-        let manner = OpeningSettings {
-            copied_window: copied.as_ref().map(|one| one.sectors.clone()),
-            ..manner
-        };
-        let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
-        let opening = opening(assembled, of, &manner)?;
         let not_recorded = names(&opening, not_recorded);
         let joining = joining(&opening, members);
         let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
@@ -176,6 +186,7 @@ impl Opened {
             cache_file: options.cache_file.clone(),
             window_copy: options.window_copy.clone(),
             copied_window: Mutex::new(copied),
+            reshape_point,
             workers,
         });
         begin(&core, joining)?;

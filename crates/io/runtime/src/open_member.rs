@@ -31,6 +31,14 @@ pub enum OpenError {
     /// Threads could not be started.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
+    /// A window of a reshape was overwritten in part, and its copy cannot be read.
+    #[error("the copy of the window that the reshape was moving cannot be used: {}", .path.display())]
+    WindowCopy {
+        /// The copy's file.
+        path: std::path::PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
     /// The address space has no room for the stripes' memory.
     #[error("no room for the stripes' memory")]
     Memory(#[source] std::io::Error),

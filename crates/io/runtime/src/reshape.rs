@@ -84,10 +84,9 @@ impl Volume {
     pub fn begin_reshape(&self, wish: &ShapeWish) -> Result<ShapeProposal, ReshapeError> {
         let known = self.known_members();
         let proposal = self.proposal(wish, &known)?;
-        if proposal.is_in_place()
-            && let Some(copy) = &self.core().window_copy
-        {
-            copy.prepare()?;
+        if let Some(copy) = &self.core().window_copy {
+            // A copy that an earlier reshape left must not count for this one.
+            if proposal.is_in_place() { copy.prepare()? } else { copy.remove()? }
         }
         self.change_shape(proposal.change.clone())?;
         Ok(proposal)
@@ -208,7 +207,16 @@ impl Volume {
 
     /// Tries the change on every superblock, and has the array record it.
     fn change_shape(&self, change: ShapeChange) -> Result<(), ReshapeError> {
-        if let ShapeChange::Begin { shape, .. } = &change {
+        let turned = match &change {
+            ShapeChange::TurnRound { areas } => self.look_at_array(|array| array.turned(areas)),
+            ShapeChange::Begin { .. } | ShapeChange::Finish { .. } => None,
+        };
+        let begun = match &change {
+            ShapeChange::Begin { shape, .. } => Some(shape),
+            ShapeChange::TurnRound { .. } => turned.as_ref(),
+            ShapeChange::Finish { .. } => None,
+        };
+        if let Some(shape) = begun {
             for (id, superblock, bytes) in self.known_members() {
                 // Fewer slots are no error of their own: the roles change with them.
                 if shape.raid_slots < superblock.array.raid_slots {

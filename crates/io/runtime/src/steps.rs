@@ -22,9 +22,10 @@ use braid_engine::reshape::BorderTicket;
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::Payload;
 
-use crate::border::{AdmittedRequest, BorderGate, HeldRequest};
+use crate::border::{AdmittedRequest, BorderGate, Entry, HeldRequest};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::log;
 use crate::pending_request::{Client, PendingRequest, Resumption, zeroed};
 use crate::requests;
 use crate::sync::Arc;
@@ -196,8 +197,8 @@ impl Core {
         let request = Request { id, operation, start, sectors };
         if let Some(border) = &self.clients.border {
             let held = HeldRequest { request, payload, completion };
-            if let Some(admitted) = border.enter(held) {
-                self.begin_at_border(admitted, machines);
+            if let Some(entry) = border.enter(held) {
+                self.begin_at_border(entry, machines);
             }
             return;
         }
@@ -221,17 +222,24 @@ impl Core {
         assert!(answer.is_none(), "a request that is not empty has a piece to wait for");
     }
 
-    fn begin_at_border(&self, admitted: AdmittedRequest, machines: &mut Machines) {
-        let AdmittedRequest { held, pieces, ticket } = admitted;
-        let HeldRequest { request, payload, completion } = held;
-        self.hand_in(request.id, pieces, (payload, completion), Some(ticket), machines);
+    fn begin_at_border(&self, entry: Entry, machines: &mut Machines) {
+        match entry {
+            Entry::Admitted(AdmittedRequest { held, pieces, ticket }) => {
+                let HeldRequest { request, payload, completion } = held;
+                self.hand_in(request.id, pieces, (payload, completion), Some(ticket), machines);
+            }
+            Entry::Failed(HeldRequest { payload, completion, .. }) => {
+                self.complete(completion, Err(Fault::Unreadable), payload, machines);
+            }
+            Entry::Held(_) => unreachable!("the gate keeps what is held"),
+        }
     }
 
     /// Moves the border of a reshape, and begins the requests that it held.
     pub(crate) fn move_border(&self, change: BorderChange, machines: &mut Machines) {
         let border = self.clients.border.as_ref().expect("only a reshape has a border");
-        let (admitted, is_passed) = border.turn(change);
-        admitted.into_iter().for_each(|one| self.begin_at_border(one, machines));
+        let (entries, is_passed) = border.turn(change);
+        entries.into_iter().for_each(|one| self.begin_at_border(one, machines));
         if is_passed {
             self.border_is_passed(machines);
         }
@@ -288,7 +296,12 @@ impl Core {
         let window = CopiedWindow { sectors, bytes: bytes.to_vec() };
         // A window in place begins at the recorded position, or ends there.
         let position = self.clients.border.as_ref().map_or(0, BorderGate::position);
-        let kept = copy.keep(&window, position).map_err(|_| Fault::NoSpace);
+        let point = self.reshape_point.map(|point| point.moved_to(position));
+        let point = point.expect("a window has a reshape");
+        let kept = copy.keep(&window, point).map_err(|error| {
+            log::no_window_copy(&error);
+            Fault::NoSpace
+        });
         *self.copied_window.lock().expect("keeping does not panic") = Some(window);
         self.window_kept(kept, machines);
     }

@@ -10,34 +10,74 @@
 //!   │ header        │ the window's bytes │
 //! ```
 //!
-//! The header names the array, the window and the superblocks' position, with CRC-32C of the bytes
-//! and of itself. It is written after the bytes are durable. A file without a window says that no
-//! window in place is under way. All numbers are little-endian.
+//! The header names the array, both shapes, the window and the superblocks' position, with CRC-32C
+//! of the bytes and of itself. It is written after the bytes are durable. A file without a window
+//! says that no window in place is under way. All numbers are little-endian.
 //!
 //! Invariants
-//! - a copy counts only whole, for its array, at its position
-//!   `[check: a_copy_counts_only_whole_and_at_its_position]`.
+//! - a copy counts only whole, for its array and reshape, at its position
+//!   `[check: a_copy_counts_only_whole_and_at_its_position]`,
+//!   `[check: a_copy_of_another_reshape_does_not_count]`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
+#[cfg(test)]
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use braid_engine::reshape::COPIED_SECTORS_MAX;
 use braid_geometry::SECTOR_BYTES;
+use braid_ondisk::Superblock;
 
 const MAGIC: [u8; 16] = *b"braid window v1\0";
 const HEADER_BYTES: usize = 4096;
 /// Bytes of the header that its checksum covers.
 const SUMMED_BYTES: usize = 72;
-/// The longest window that a file may claim.
-const SECTORS_MAX: u64 = 1 << 20;
 
 /// The file with the copy of one array's windows. It is made by [`Self::prepare`].
 #[derive(Debug)]
 pub struct WindowCopy {
     path: PathBuf,
     uuid: [u8; 16],
+}
+
+/// A reshape at a position: the same in the header and in superblocks, or the copy is of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReshapePoint {
+    /// The position that superblocks have, in sectors of the array.
+    pub position: u64,
+    /// A checksum of both shapes and the direction.
+    shapes: u32,
+}
+
+impl ReshapePoint {
+    /// The reshape that a superblock records; `None` without one.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Option<Self> {
+        let shape = superblock.shape();
+        let reshape = shape.reshape?;
+        let numbers: [i64; 10] = [
+            shape.level.md_number().into(),
+            shape.layout.into(),
+            shape.chunk_sectors.into(),
+            shape.member_size_sectors.cast_signed(),
+            shape.raid_slots.into(),
+            reshape.delta_disks.into(),
+            reshape.new_level.md_number().into(),
+            reshape.new_layout.into(),
+            reshape.new_chunk_sectors.into(),
+            reshape.backwards.into(),
+        ];
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Some(Self { position: reshape.position_sectors, shapes: crc32c::crc32c(&bytes) })
+    }
+
+    /// The same reshape at another position.
+    pub(crate) fn moved_to(self, position: u64) -> Self {
+        Self { position, ..self }
+    }
 }
 
 /// A window that a file holds.
@@ -49,6 +89,15 @@ pub struct CopiedWindow {
     pub bytes: Vec<u8>,
 }
 
+/// The numbers of a header.
+#[derive(Clone, Debug, Default)]
+struct Header {
+    sectors: Range<u64>,
+    position: u64,
+    sum: u32,
+    shapes: u32,
+}
+
 impl WindowCopy {
     /// The file of an array, which may not exist yet.
     #[must_use]
@@ -56,16 +105,30 @@ impl WindowCopy {
         Self { path, uuid }
     }
 
-    /// Makes the file, without a window. A reshape in place begins only with the file.
+    /// The file's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the file anew, without a window. A reshape in place begins only with the file.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be made. A file from before may be gone or be there.
     pub fn prepare(&self) -> io::Result<()> {
-        if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        self.write_header(&self.file()?, &(0..0), 0, 0)?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        // A file that is there is whole.
+        let unfinished = self.path.with_extension("new");
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        let made = self.write_header(&file, &Header::default());
+        let made = made.and_then(|()| std::fs::rename(&unfinished, &self.path));
+        if made.is_err() {
+            // The first error says more.
+            let _ = std::fs::remove_file(&unfinished);
+        }
+        made?;
         File::open(folder)?.sync_all()
     }
 
@@ -77,17 +140,49 @@ impl WindowCopy {
         if self.path.exists() { Ok(()) } else { self.prepare() }
     }
 
-    fn file(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(&self.path)
+    /// Removes the file, if it is there: no reshape is under way.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
     }
 
-    /// The window that the file holds for a reshape at `position`; `None` if it holds none.
+    /// Whether the file knows the state of a reshape whose window at this point is in place: it
+    /// holds that window, or says that none was under way there. A window from elsewhere means that
+    /// another program has moved data since.
+    #[must_use]
+    pub fn knows(&self, point: ReshapePoint) -> bool {
+        let Ok(Some((header, _))) = self.header() else { return false };
+        let Header { sectors, position, shapes, .. } = header;
+        let is_behind = sectors.end == point.position || sectors.start == point.position;
+        sectors.is_empty() || shapes == point.shapes && (position == point.position || is_behind)
+    }
+
+    /// The window that the file holds for a reshape at this point; `None` if it holds none.
     ///
     /// # Errors
     /// The file cannot be read, or is of another array or of no array.
-    pub fn at(&self, position: u64) -> io::Result<Option<CopiedWindow>> {
+    pub fn at(&self, point: ReshapePoint) -> io::Result<Option<CopiedWindow>> {
+        let Some((header, file)) = self.header()? else { return Ok(None) };
+        let Header { sectors, position, sum, shapes } = header;
+        if sectors.is_empty() || position != point.position || shapes != point.shapes {
+            return Ok(None);
+        }
+        let length = sectors.end - sectors.start;
+        let length = usize::try_from(length * SECTOR_BYTES).expect("bounded by the header");
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, HEADER_BYTES as u64)?;
+        // The header follows the bytes: bytes that do not fit were never relied on.
+        let is_whole = sum == crc32c::crc32c(&bytes);
+        Ok(is_whole.then_some(CopiedWindow { sectors, bytes }))
+    }
+
+    /// The file's header, validated, and the file; `None` without a file.
+    fn header(&self) -> io::Result<Option<(Header, File)>> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -98,48 +193,51 @@ impl WindowCopy {
             |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
         let sum = u32::from_le_bytes(header[SUMMED_BYTES..].try_into().expect("four bytes"));
         let is_ours = header[..16] == MAGIC && header[16..32] == self.uuid;
-        if !is_ours || sum != crc32c::crc32c(&header[..SUMMED_BYTES]) {
+        let (start, sectors) = (number(32), number(40));
+        let end = start.checked_add(sectors).filter(|_| sectors <= COPIED_SECTORS_MAX);
+        let sums = (u32::try_from(number(56)), u32::try_from(number(64)));
+        let is_sound = is_ours && sum == crc32c::crc32c(&header[..SUMMED_BYTES]);
+        let (Some(end), (Ok(sum), Ok(shapes)), true) = (end, sums, is_sound) else {
             let what = "it is no copy of this array's window, or it is damaged";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        let (start, sectors, at) = (number(32), number(40), number(48));
-        if sectors == 0 || at != position {
-            return Ok(None);
-        }
-        let end = start.checked_add(sectors).filter(|_| sectors <= SECTORS_MAX);
-        let Some(end) = end else { return Ok(None) };
-        let length = usize::try_from(sectors * SECTOR_BYTES).expect("bounded");
-        let mut bytes = vec![0; length];
-        file.read_exact_at(&mut bytes, HEADER_BYTES as u64)?;
-        let is_whole = number(56) == u64::from(crc32c::crc32c(&bytes));
-        // The header follows the bytes: bytes that do not fit were never relied on.
-        Ok(is_whole.then_some(CopiedWindow { sectors: start..end, bytes }))
+        };
+        Ok(Some((Header { sectors: start..end, position: number(48), sum, shapes }, file)))
     }
 
-    /// Keeps the bytes of a window durably, for a reshape at `position`.
+    /// Keeps the bytes of a window durably, for a reshape at this point.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn keep(&self, window: &CopiedWindow, position: u64) -> io::Result<()> {
-        let file = self.file()?;
-        // First no window: the new bytes must not stand under the old header.
-        self.write_header(&file, &(0..0), 0, 0)?;
-        file.write_all_at(&window.bytes, HEADER_BYTES as u64)?;
-        file.sync_all()?;
-        self.write_header(&file, &window.sectors, position, crc32c::crc32c(&window.bytes))
+    /// The file cannot be written. Then it holds no window, as far as the file system allows.
+    pub fn keep(&self, window: &CopiedWindow, point: ReshapePoint) -> io::Result<()> {
+        let length = window.sectors.end - window.sectors.start;
+        assert!(length <= COPIED_SECTORS_MAX, "a longer window does not begin");
+        let file = File::options().read(true).write(true).open(&self.path)?;
+        let kept = self.keep_in(&file, window, point);
+        if kept.is_err() {
+            // Clients go on to write there: a header that did reach the disk must not count.
+            let voided = self.write_header(&file, &Header::default());
+            voided.or_else(|_| self.remove())?;
+        }
+        kept
     }
 
-    fn write_header(
-        &self,
-        file: &File,
-        sectors: &Range<u64>,
-        position: u64,
-        sum: u32,
-    ) -> io::Result<()> {
+    fn keep_in(&self, file: &File, window: &CopiedWindow, point: ReshapePoint) -> io::Result<()> {
+        // First no window: the new bytes must not stand under the old header.
+        self.write_header(file, &Header::default())?;
+        file.write_all_at(&window.bytes, HEADER_BYTES as u64)?;
+        file.sync_all()?;
+        let ReshapePoint { position, shapes } = point;
+        let sum = crc32c::crc32c(&window.bytes);
+        self.write_header(file, &Header { sectors: window.sectors.clone(), position, sum, shapes })
+    }
+
+    fn write_header(&self, file: &File, numbers: &Header) -> io::Result<()> {
+        let Header { sectors, position, sum, shapes } = numbers;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend(MAGIC);
         header.extend(self.uuid);
-        for number in [sectors.start, sectors.end - sectors.start, position, u64::from(sum), 0] {
+        let length = sectors.end - sectors.start;
+        for number in [sectors.start, length, *position, u64::from(*sum), u64::from(*shapes)] {
             header.extend(number.to_le_bytes());
         }
         assert_eq!(header.len(), SUMMED_BYTES, "the fields before the checksum");
@@ -155,20 +253,27 @@ impl WindowCopy {
 mod tests {
     use super::*;
 
+    const fn at(position: u64) -> ReshapePoint {
+        ReshapePoint { position, shapes: 5 }
+    }
+
+    fn window() -> CopiedWindow {
+        CopiedWindow { sectors: 96..192, bytes: vec![5; 96 * 512] }
+    }
+
     #[test]
     fn a_copy_counts_only_whole_and_at_its_position() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("copy");
         let copy = WindowCopy::new(path.clone(), [7; 16]);
-        assert_eq!(copy.at(0).expect("there is none"), None);
+        assert_eq!(copy.at(at(0)).expect("there is none"), None);
         copy.prepare().expect("it is made");
-        assert_eq!(copy.at(0).expect("it reads"), None, "a new file has no window");
-        let window = CopiedWindow { sectors: 96..192, bytes: vec![5; 96 * 512] };
-        copy.keep(&window, 96).expect("it writes");
+        assert_eq!(copy.at(at(0)).expect("it reads"), None, "a new file has no window");
+        copy.keep(&window(), at(96)).expect("it writes");
         let again = WindowCopy::new(path.clone(), [7; 16]);
-        assert_eq!(again.at(96).expect("it reads"), Some(window));
-        assert_eq!(again.at(192).expect("it reads"), None, "the window is recorded");
-        assert!(WindowCopy::new(path.clone(), [8; 16]).at(96).is_err());
+        assert_eq!(again.at(at(96)).expect("it reads"), Some(window()));
+        assert_eq!(again.at(at(192)).expect("it reads"), None, "the window is recorded");
+        assert!(WindowCopy::new(path.clone(), [8; 16]).at(at(96)).is_err());
         let spoil = |at: u64| {
             let file = OpenOptions::new().read(true).write(true).open(&path).expect("it opens");
             let mut byte = [0];
@@ -176,8 +281,36 @@ mod tests {
             file.write_all_at(&[byte[0] ^ 1], at).expect("it writes");
         };
         spoil(HEADER_BYTES as u64 + 1000);
-        assert_eq!(again.at(96).expect("it reads"), None, "the bytes are not whole");
+        assert_eq!(again.at(at(96)).expect("it reads"), None, "the bytes are not whole");
         spoil(33);
-        assert!(again.at(96).is_err(), "the header is not whole");
+        assert!(again.at(at(96)).is_err(), "the header is not whole");
+    }
+
+    /// Regression: a copy that a finished reshape had left went over the array when another reshape
+    /// began at the same position.
+    #[test]
+    fn a_copy_of_another_reshape_does_not_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = WindowCopy::new(folder.path().join("copy"), [7; 16]);
+        copy.prepare().expect("it is made");
+        copy.keep(&window(), at(96)).expect("it writes");
+        let other = ReshapePoint { shapes: 6, ..at(96) };
+        assert_eq!(copy.at(other).expect("it reads"), None);
+        assert!(!copy.knows(other));
+    }
+
+    /// Regression: the file's existence let an array start whose window in place md had moved.
+    #[test]
+    fn a_position_that_another_program_reached_is_not_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = WindowCopy::new(folder.path().join("copy"), [7; 16]);
+        assert!(!copy.knows(at(0)), "there is no file");
+        copy.prepare().expect("it is made");
+        assert!(copy.knows(at(0)), "no window was under way");
+        copy.keep(&window(), at(96)).expect("it writes");
+        assert!(copy.knows(at(96)) && copy.knows(at(192)));
+        assert!(!copy.knows(at(288)), "braid was not there");
+        copy.remove().expect("it goes");
+        assert!(!copy.knows(at(96)));
     }
 }

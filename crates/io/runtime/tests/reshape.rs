@@ -9,9 +9,11 @@ use crate::client::{Random, read, write};
 use crate::kit::{Array, probed};
 use braid_engine::reshape::ShapeWish;
 use braid_geometry::Level;
+use braid_member::MemberError;
+use braid_member::layer::{Fault, Operation};
 use braid_runtime::{
-    JobEnd, JobKind, JobRequest, Notice, OpenError, OpenMember, Options, Reassembled,
-    StoppedMember, Volume, WindowCopy,
+    ClientRequest, JobEnd, JobKind, JobRequest, LogKind, LogRefusal, Notice, OpenError, OpenMember,
+    Options, Payload, Reassembled, StoppedMember, Volume, WindowCopy,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,12 +31,16 @@ impl Running {
     }
 
     fn open_with(array: &Array, options: &Options) -> Self {
+        Self::open_assembled(array, options, &braid_assembly::Options::default())
+    }
+
+    fn open_assembled(array: &Array, options: &Options, choices: &braid_assembly::Options) -> Self {
         let (sender, notices) = channel();
         let watch = Mutex::new(sender.clone());
         let tell = move |notice| {
             let _over = watch.lock().expect("unpoisoned").send(notice);
         };
-        let volume = array.open_with(options, tell).expect("it opens");
+        let volume = array.open_assembled(options, choices, tell).expect("it opens");
         Self { volume: Arc::new(volume), notices, sender }
     }
 
@@ -345,6 +351,83 @@ fn a_mirror_of_two_becomes_a_raid_5_and_grows() {
     running.reopen();
     running.await_reshape();
     assert_eq!(running.volume.size_bytes(), 2 * content.len() as u64);
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+}
+
+/// Regression: md has one number for "P and Q last" on RAID-6, and no layout 21.
+#[test]
+fn parity_that_is_last_gets_q_behind_it() {
+    let array = Array::with_spares(Level::Raid4, (3, 1), 16);
+    let running = Running::open(&array);
+    let content = fill(&running);
+    let level = |level| ShapeWish { level: Some(level), ..ShapeWish::default() };
+    running.volume.begin_reshape(&level(Level::Raid6)).expect("it may");
+    running.reopen();
+    running.await_end(JobKind::Recovery);
+    running.check();
+    running.volume.begin_reshape(&level(Level::Raid5)).expect("it may");
+    running.reopen();
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+}
+
+/// Regression: the log of an array in a reshape was made where data of the new shape lay.
+#[test]
+fn no_log_is_made_during_a_reshape() {
+    let array = Array::with_spares(Level::Raid5, (4, 1), 16);
+    let slow =
+        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
+    let options = Options { clean_delay_ms: 20, job_pace: slow, ..Options::default() };
+    let running = Running::open_with(&array, &options);
+    let content = fill(&running);
+    running.volume.begin_reshape(&more(5)).expect("it may");
+    running.reopen();
+    for kind in [LogKind::Own, LogKind::Ppl] {
+        let refused = running.volume.change_logs(Some(kind));
+        assert_eq!(refused, Err(LogRefusal::Reshaping.into()), "{kind:?}");
+    }
+    running.volume.set_job_pace(Default::default());
+    running.await_reshape();
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.volume.change_logs(Some(LogKind::Own)).expect("the shape is settled");
+}
+
+/// Regression: a window in place that failed was read in the old shape, whose sectors it had
+/// overwritten.
+#[test]
+fn a_window_in_place_that_fails_is_closed_until_it_has_moved() {
+    const BESIDE: usize = 20 << 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let array = Array::with_spares(Level::Raid5, (4, 0), 32);
+    let options = with_copies(&folder, &array);
+    let running = Running::open_with(&array, &options);
+    let content = fill(&running);
+    running.volume.call(ClientRequest::Flush).result.expect("it flushes");
+    let full = Fault::on(Operation::Write, 3 << 20..4 << 20);
+    array.faults[0].insert(full.error(MemberError::OutOfSpace { errno: 28 }));
+    let wish = ShapeWish { chunk_sectors: Some(2048), ..ShapeWish::default() };
+    assert!(running.volume.begin_reshape(&wish).expect("it may").is_in_place());
+    running.reopen();
+    let is_end = |notice: &Notice| {
+        matches!(notice, Notice::JobEnded { progress, end }
+            if progress.kind == JobKind::Reshape && *end == JobEnd::Unwritten)
+    };
+    while !is_end(&running.notices.recv_timeout(PATIENCE).expect("it ends")) {}
+    let payload = Payload::from(vec![0; 4096]);
+    let outcome = running.volume.call(ClientRequest::Read { offset: 0, payload });
+    assert!(outcome.result.is_err(), "neither shape has these sectors");
+    let beside = read(&running.volume, BESIDE as u64, 4096);
+    assert!(beside == content[BESIDE..][..4096], "other sectors are read as ever");
+    running.volume.stop();
+
+    array.faults[0].clear();
+    let (probed, _) = array.assemble();
+    let uuid = probed[0].probe.newest().expect("a member").array.uuid;
+    let options_of_assembly =
+        braid_assembly::Options { window_copies: vec![uuid], ..Default::default() };
+    let running = Running::open_assembled(&array, &options, &options_of_assembly);
+    running.await_reshape();
     assert!(read(&running.volume, 0, content.len()) == content);
     running.check();
 }

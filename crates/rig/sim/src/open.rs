@@ -288,7 +288,6 @@ pub(crate) fn opening_of(
     manner: Manner,
 ) -> open::Opening {
     let wanted = open::OpeningSettings {
-        copied_window: None,
         read_only: manner.read_only,
         shards: manner.shards,
         cache: manner.cache,

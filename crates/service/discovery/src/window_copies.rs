@@ -1,10 +1,12 @@
 //! Files in the state folder with copies of windows that a reshape overwrites: where they are, and
-//! which arrays have one. [`braid_runtime::WindowCopy`] has their content.
+//! which arrays have one that counts. [`braid_runtime::WindowCopy`] has their content.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use braid_assembly::ProbedMember;
-use braid_ondisk::format_uuid;
+use braid_ondisk::{Superblock, format_uuid};
+use braid_runtime::{ReshapePoint, WindowCopy};
 
 /// The folder of what changes of shape keep in the state folder.
 const FOLDER: &str = "reshape";
@@ -21,11 +23,21 @@ pub fn log_note(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join(FOLDER).join(uuid)
 }
 
-/// UUIDs of the members' arrays that have such a file.
+/// UUIDs of the members' arrays whose window in place such a file knows.
 #[must_use]
 pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<[u8; 16]> {
-    let uuids = members.iter().filter_map(|member| Some(member.probe.newest()?.array.uuid));
-    let mut uuids: Vec<[u8; 16]> = uuids.filter(|uuid| path(state_dir, uuid).exists()).collect();
-    uuids.dedup();
-    uuids
+    let superblocks = members.iter().filter_map(|member| member.probe.newest());
+    let mut newest: BTreeMap<[u8; 16], &Superblock> = BTreeMap::new();
+    for superblock in superblocks {
+        let known = newest.entry(superblock.array.uuid).or_insert(superblock);
+        if superblock.state.events > known.state.events {
+            *known = superblock;
+        }
+    }
+    let is_known = |uuid: &[u8; 16], superblock: &Superblock| {
+        let copy = WindowCopy::new(path(state_dir, uuid), *uuid);
+        ReshapePoint::of(superblock).is_some_and(|point| copy.knows(point))
+    };
+    newest.retain(|uuid, superblock| is_known(uuid, superblock));
+    newest.into_keys().collect()
 }

@@ -3,9 +3,10 @@
 use braid_ring::RingError;
 use braid_runtime::OpenError;
 
-use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
 use braid_discovery::probe::io_error;
 
 /// Error for an array that assembled but did not start. It has other causes than lost members, too.
@@ -21,6 +22,11 @@ pub(super) fn array_open_error(error: &OpenError, labels: &[String]) -> CliError
         }
         OpenError::Thread(source) | OpenError::Memory(source) => {
             system(what, source).because(error.to_string())
+        }
+        OpenError::WindowCopy { path, source } => {
+            let error = CliError::new(Code::StateFolder, what).caused_by(error);
+            let look = format!("ls -l {}", shell_word(&path.display().to_string()));
+            error.because(source.to_string()).remedy(Risk::Look, "Look at it", look)
         }
         OpenError::Ring(RingError::System { error: source, .. }) => {
             system(what, source).because(error.to_string())

@@ -180,16 +180,24 @@ impl ShapeChanges {
         members: Vec<StoppedMember>,
         labels: &[String],
     ) -> Result<Reassembled, CliError> {
-        let probed = members.iter().zip(labels);
-        let probed = probed.map(|(member, label)| probe_member(&*member.device, label));
-        let probed = probed.collect::<Result<Vec<_>, _>>()?;
+        // A member that cannot be read is missing, if the array can do without it.
+        let probes = members.into_iter().zip(labels).map(|(member, label)| {
+            let probed = probe_member(&*member.device, label);
+            probed.map(|probed| (member, label, probed)).map_err(|error| self.say_unread(&error))
+        });
+        let found: Vec<_> = probes.filter_map(Result::ok).collect();
+        let labels: Vec<String> = found.iter().map(|(_, label, _)| (*label).clone()).collect();
+        let (members, probed): (Vec<_>, Vec<_>) =
+            found.into_iter().map(|(member, _, probed)| (member, probed)).unzip();
         let uuids = probed.iter().filter_map(|one| Some(one.probe.newest()?.array.uuid));
         let options = AssemblyOptions {
             window_copies: uuids.take(1).collect(),
+            // The array ran in this state until now: whatever risk there was, the start took it.
+            accept_risk: Some(u64::MAX),
             ..AssemblyOptions::default()
         };
         let assembly = assemble(&probed, &options);
-        let refused = |refused| refusal::cli_error(&refused, &assembly.verdicts, labels);
+        let refused = |refused| refusal::cli_error(&refused, &assembly.verdicts, &labels);
         let array = assembly.array.map_err(refused)?;
         // The machines give names in this order.
         let order = array.occupants().map(|one| one.member).chain(array.spares.iter().copied());
@@ -201,6 +209,11 @@ impl ShapeChanges {
             Some(OpenMember { device: Box::new(member.device), superblock })
         });
         Ok(Reassembled { members: opened.collect(), array })
+    }
+
+    fn say_unread(&self, error: &CliError) {
+        let text = format!("{} goes on without a member: {error}", self.reporter.name());
+        self.say("reshape-unread", &text);
     }
 
     /// How often the array was opened anew.

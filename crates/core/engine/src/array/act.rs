@@ -11,7 +11,6 @@ use super::consistency::{ArrayRequest, ConsistencyAction};
 use super::decide::{Action, decide};
 use super::effect::{ArrayEffect, Notice};
 use super::fixed::Sides;
-use super::jobs::JobEnd;
 use super::machine::{Array, Condition};
 use super::order::{Activity, Closing, FlushPurpose};
 use super::reshape::{ReshapeAction, Reshaper};
@@ -197,10 +196,10 @@ impl Array {
                 self.out.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
             }
             ReshapeAction::GiveUp => {
-                let change = reshaper.give_up();
+                let (change, end) = reshaper.give_up();
                 let progress = reshaper.progress(self.jobs.is_paused());
                 self.out.push(ArrayEffect::Border(change));
-                self.out.notice(Notice::JobEnded { progress, end: JobEnd::Unreadable });
+                self.out.notice(Notice::JobEnded { progress, end });
             }
             ReshapeAction::End => {
                 let end = reshaper.end();

@@ -108,6 +108,8 @@ pub struct BorderChange {
     pub position: u64,
     /// The window that moves next, if one does: writes to it wait, and reads if the flag is set.
     pub held: Option<(Range<u64>, bool)>,
+    /// Sectors that fail until they move again: a window in place that moved in part only.
+    pub failed: Option<Range<u64>>,
 }
 
 /// A piece of the array that moves from the old shape to the new one.

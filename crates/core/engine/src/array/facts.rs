@@ -74,7 +74,7 @@ impl Array {
         let goes_on = may_write && self.is_settled() && is_kept;
         let is_recorded = self.tells_all();
         let is_recorded = spoiled(Bug::BorderAhead, is_recorded, true);
-        reshaper.facts(ReshapeContext { goes_on, is_recorded })
+        reshaper.facts(ReshapeContext { goes_on, is_recorded, is_broken: broken })
     }
 
     fn job_action(&self, now: Instant) -> JobAction {

@@ -61,6 +61,9 @@ pub enum BitmapRefusal {
     /// The last change of the bitmap is not finished.
     #[error("its bitmap is being changed")]
     Busy,
+    /// The array's shape changes, and places on members with it.
+    #[error("its shape is being changed")]
+    Reshaping,
 }
 
 /// Reasons for refusing to create or drop parity logs.
@@ -69,6 +72,10 @@ pub enum LogRefusal {
     /// The array takes no changes.
     #[error(transparent)]
     Array(#[from] MemberRefusal),
+    /// The array's shape changes: a log's place may hold data by now, and entries name sectors of
+    /// one shape.
+    #[error("its shape is being changed")]
+    Reshaping,
     /// The level has no use for partial parity logs, or md has none for this level.
     #[error("its level has no such logs")]
     Level,

@@ -138,6 +138,16 @@ pub struct ReshapeSetup {
     pub window_sectors_max: Option<u64>,
 }
 
+impl ReshapeSetup {
+    /// Whether the window at the recorded position overwrites itself, so that its copy counts.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let position = self.shape.reshape.map(|reshape| reshape.position_sectors);
+        let window = position.and_then(|position| self.plan.window(position, 0));
+        window.is_some_and(|window| window.in_place)
+    }
+}
+
 /// The places of one member's data in both shapes. Sectors count from the lower of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataMove {

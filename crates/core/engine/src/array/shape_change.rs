@@ -39,6 +39,11 @@ impl Array {
         Ok(())
     }
 
+    /// Whether the array is between two shapes, or superblocks are to say another one.
+    pub(super) fn changes_shape(&self) -> bool {
+        self.reshaper.is_some() || self.pending_shape.is_there()
+    }
+
     /// Whether a reshape or a take-over may begin now.
     ///
     /// # Errors
@@ -117,9 +122,18 @@ impl Array {
     pub(super) fn turn_if_at_rest(&mut self) {
         let at_rest = self.reshaper.as_ref().filter(|one| !one.is_moving());
         let Some(reshaper) = at_rest else { return };
-        if self.pending_shape.turn(|areas| turned_round(reshaper.shape(), areas)) {
+        let position = reshaper.turning_position();
+        if self.pending_shape.turn(|areas| turned_round(reshaper.shape(), position, areas)) {
             self.out.change();
         }
+    }
+
+    /// The shape that superblocks would say if the reshape turned round now; `None` without one.
+    #[must_use]
+    pub fn turned(&self, areas: &[(MemberId, DataArea)]) -> Option<ShapeState> {
+        let reshaper = self.reshaper.as_ref()?;
+        let position = reshaper.turning_position();
+        Some(turned_round(reshaper.shape(), position, areas.to_vec()))
     }
 
     /// Whether jobs are paused.
@@ -139,9 +153,12 @@ impl Array {
 }
 
 /// The shape of a reshape that goes back.
-fn turned_round(said: &ShapeState, data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
+fn turned_round(
+    said: &ShapeState,
+    position_sectors: u64,
+    data_areas: Vec<(MemberId, DataArea)>,
+) -> ShapeState {
     let reshape = said.reshape.expect("an array in a reshape says so");
-    let position_sectors = reshape.position_sectors;
     let position_sectors = spoiled(Bug::TurnForgetsPosition, position_sectors, u64::MAX >> 1);
     let slots = i64::from(said.raid_slots) - i64::from(reshape.delta_disks);
     ShapeState {

@@ -27,6 +27,8 @@ pub struct BorderTicket(u64);
 #[derive(Debug, Default)]
 pub struct Border {
     held: Option<HeldWindow>,
+    /// Sectors whose requests fail.
+    failed: Option<Range<u64>>,
     generation: u64,
     /// Requests of each generation that have not ended.
     in_flight: BTreeMap<u64, u64>,
@@ -53,6 +55,19 @@ impl Border {
         Some(BorderTicket(self.generation))
     }
 
+    /// Whether a request for these sectors fails.
+    #[must_use]
+    pub fn has_failed(&self, sectors: &Range<u64>) -> bool {
+        self.failed
+            .as_ref()
+            .is_some_and(|failed| sectors.start < failed.end && failed.start < sectors.end)
+    }
+
+    /// Has requests for these sectors fail, until the next [`Self::release`].
+    pub fn fail(&mut self, sectors: Range<u64>) {
+        self.failed = Some(sectors);
+    }
+
     /// Notes that an admitted request has ended. True if [`Self::is_passed`] holds since.
     pub fn leave(&mut self, BorderTicket(generation): BorderTicket) -> bool {
         let count = self.in_flight.get_mut(&generation).expect("it was admitted");
@@ -66,6 +81,7 @@ impl Border {
     /// Lets requests for the held window begin.
     pub fn release(&mut self) {
         self.held = None;
+        self.failed = None;
     }
 
     /// Holds writes to these sectors, and reads if `with_reads`. A new generation begins.

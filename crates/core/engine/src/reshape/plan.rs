@@ -176,6 +176,22 @@ impl ReshapePlan {
         self.size_sectors().next_multiple_of(row(&self.after))
     }
 
+    /// The first position from `sector` on, behind the sectors of both shapes, that md takes: at a
+    /// row of the new shape with the larger of both chunks.
+    fn tail_position(&self, sector: u64) -> u64 {
+        let chunk = self.before.chunk_sectors().max(self.after.chunk_sectors());
+        let row = u64::from(chunk) * u64::from(self.after.data_slots());
+        sector.next_multiple_of(row).min(self.last())
+    }
+
+    /// The end of the zeroes behind the last moved sectors.
+    fn zeroes_of_size(&self) -> u64 {
+        match self.backwards {
+            true => self.rows_of_size(),
+            false => self.tail_position(self.size_sectors()),
+        }
+    }
+
     /// The window at `position`, of about `sectors_max`; `None` if the reshape is over there.
     #[must_use]
     pub fn window(&self, position: u64, sectors_max: u64) -> Option<ReshapeWindow> {
@@ -192,7 +208,7 @@ impl ReshapePlan {
     #[must_use]
     pub fn window_in_place(&self, moved: Range<u64>) -> ReshapeWindow {
         let is_last = moved.end == self.size_sectors();
-        let zeroed = moved.end..if is_last { self.rows_of_size() } else { moved.end };
+        let zeroed = moved.end..if is_last { self.zeroes_of_size() } else { moved.end };
         ReshapeWindow { moved, zeroed, in_place: true }
     }
 
@@ -200,7 +216,7 @@ impl ReshapePlan {
         let size = self.size_sectors();
         if position >= size {
             let end = self.last().min(position.saturating_add(most));
-            let zeroed = position..end.next_multiple_of(row(&self.after)).min(self.last());
+            let zeroed = position..self.tail_position(end);
             return ReshapeWindow { moved: position..position, zeroed, in_place: false };
         }
         let read = i128::from(first_of(&self.before, position));
@@ -215,7 +231,7 @@ impl ReshapePlan {
         let in_place = end <= position;
         let end = if in_place { position.saturating_add(most) } else { end };
         let end = end.min(position.saturating_add(most)).min(size);
-        let zeroed = end..if end == size { self.rows_of_size() } else { end };
+        let zeroed = end..if end == size { self.zeroes_of_size() } else { end };
         ReshapeWindow { moved: position..end, zeroed, in_place }
     }
 

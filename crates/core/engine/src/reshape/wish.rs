@@ -33,6 +33,8 @@ const GAP_SECTORS_MAX: u64 = 64 << 11;
 const LEFT_FREE_SECTORS: u64 = 1024;
 /// RAID-5's layout numbers plus this are RAID-6's `*_6` layouts, with Q on the last member.
 const Q_LAST: u32 = 16;
+/// The longest window that drivers copy before it is overwritten, in sectors.
+pub const COPIED_SECTORS_MAX: u64 = 1 << 20;
 /// md's largest chunk for a RAID-1 that becomes a RAID-5: 64 KiB.
 const TAKEN_OVER_CHUNK_SECTORS: u32 = 128;
 
@@ -158,6 +160,33 @@ pub enum WishError {
     /// A slot has no member.
     #[error("a slot has no member")]
     Degraded,
+    /// The place of each second copy depends on the size, and md does not move these copies.
+    #[error("the copies of a 'far' layout would have other places")]
+    FarCopies,
+    /// The bitmap of larger members needs more room than it has; a larger bitmap chunk needs less.
+    #[error(
+        "the bitmap would need {needed} sectors, and has {there}; with a larger bitmap-chunk it \
+         needs fewer"
+    )]
+    BitmapRoom {
+        /// Sectors that the bitmap needs, at most.
+        needed: u64,
+        /// The fewest sectors that a member has for it.
+        there: u64,
+    },
+    /// A window that overwrites itself would be too long to be copied first.
+    #[error("windows of {sectors} sectors would have to be copied, which is too many")]
+    WindowTooLong {
+        /// Sectors of the shortest window.
+        sectors: u64,
+    },
+}
+
+/// Whether a RAID-10 has its second copies in another half of each member.
+fn has_far_copies(layout: u32) -> bool {
+    const FAR_COPIES: u32 = 0xff00;
+    const OFFSET: u32 = 1 << 16;
+    layout & FAR_COPIES > 1 << 8 && layout & OFFSET == 0
 }
 
 /// The way to the wanted shape. `bitmap_sectors` is the length of each member's bitmap. If the
@@ -258,14 +287,19 @@ impl<'a> Proposer<'a> {
         let sectors = self.newest.array.member_size_sectors;
         let is_alone = self.wish.chunk_sectors.is_none() && self.wish.layout.is_none();
         let (layout, chunk_sectors, slots) = match (from.level, to) {
+            // md has one number for P and Q at the end of each row, on RAID-5 and on RAID-6.
+            (Level::Raid4, Level::Raid6) => (parity_last, from.chunk_sectors, from.slots + 1),
+            (Level::Raid5, Level::Raid6) if from.layout == parity_last => {
+                (parity_last, from.chunk_sectors, from.slots + 1)
+            }
             (Level::Raid5, Level::Raid6) => {
                 (from.layout | Q_LAST, from.chunk_sectors, from.slots + 1)
             }
-            (Level::Raid4, Level::Raid6) => {
-                (parity_last | Q_LAST, from.chunk_sectors, from.slots + 1)
+            (Level::Raid6, Level::Raid5) if from.layout == parity_last => {
+                (parity_last, from.chunk_sectors, from.slots - 1)
             }
             (Level::Raid6, Level::Raid5)
-                if from.layout & !Q_LAST <= parity_last && from.layout & Q_LAST != 0 =>
+                if from.layout & !Q_LAST < parity_last && from.layout & Q_LAST != 0 =>
             {
                 (from.layout & !Q_LAST, from.chunk_sectors, from.slots - 1)
             }
@@ -326,6 +360,16 @@ impl<'a> Proposer<'a> {
         }
         if size > fits {
             return Err(WishError::MemberSize { wanted: size, fits });
+        }
+        if self.before.level == Level::Raid10 && has_far_copies(self.before.layout) {
+            return Err(WishError::FarCopies);
+        }
+        let grown = u128::from(self.bitmap_sectors) * u128::from(size);
+        let needed = u64::try_from(grown.div_ceil(u128::from(used.max(1)))).unwrap_or(u64::MAX);
+        let there = self.members.iter().map(|one| one.superblock.room_for_bitmap()).min();
+        let there = there.unwrap_or(0);
+        if self.bitmap_sectors > 0 && needed > there {
+            return Err(WishError::BitmapRoom { needed, there });
         }
         let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
         let after = Shape::uniform(level, layout, chunk_sectors, slots, size);
@@ -393,6 +437,9 @@ impl<'a> Proposer<'a> {
         }
         let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), false);
         let plan = plan.map_err(|_| WishError::Family(before.level))?;
+        if gap == 0 && plan.unit_sectors() > COPIED_SECTORS_MAX {
+            return Err(WishError::WindowTooLong { sectors: plan.unit_sectors() });
+        }
         let area = |one: &ShapeMember<'_>| {
             let device = &one.superblock.device;
             let new_offset_sectors = (gap > 0).then(|| device.data_offset_sectors - gap);

@@ -81,7 +81,18 @@ impl Array {
         options: &Options,
         watch: impl Fn(Notice) + Send + Sync + 'static,
     ) -> Result<Volume, OpenError> {
-        let (probed, assembly) = self.assemble();
+        self.open_assembled(options, &braid_assembly::Options::default(), watch)
+    }
+
+    /// As `open_with`, with the operator's choices for assembly.
+    pub(crate) fn open_assembled(
+        &self,
+        options: &Options,
+        choices: &braid_assembly::Options,
+        watch: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> Result<Volume, OpenError> {
+        let (probed, _) = self.assemble();
+        let assembly = assemble(&probed, choices);
         let members = self.doors.iter().zip(&probed).map(|(door, probed)| {
             let superblock = probed.probe.newest().expect("a member").clone();
             Some(OpenMember { device: Box::new(Arc::clone(door)), superblock })

@@ -80,7 +80,6 @@ impl History {
             self.store(&batch, (&assembled.geometry, &held))?;
         }
         let manner = OpeningSettings {
-            copied_window: None,
             read_only: false,
             shards: 1,
             cache: CacheConfig {

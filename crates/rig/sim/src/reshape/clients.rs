@@ -144,7 +144,8 @@ impl World {
 
     pub(super) fn carry_out(&mut self, run: &mut Running, task: Task) {
         match task {
-            Task::Border(BorderChange { position, held }) => {
+            Task::Border(BorderChange { position, held, failed }) => {
+                assert_eq!(failed, None, "no window is in place");
                 let gate = &mut run.gate;
                 gate.regions = gate.regions.with_border(position);
                 gate.border.as_mut().expect("a reshape has a border").release();

@@ -459,6 +459,7 @@ impl RefusalContext<'_> {
             }
             LogRefusal::Degraded => self.degraded("a member is missing or being rebuilt"),
             LogRefusal::Busy => self.busy(),
+            LogRefusal::Reshaping => self.reshaping(),
             LogRefusal::HasNone | LogRefusal::HasLogs | LogRefusal::Bitmap => {
                 self.look(self.stays(Code::BitmapBusy).because(
                     "another command changed it \
@@ -533,6 +534,7 @@ impl RefusalContext<'_> {
                  member lacks",
             ),
             BitmapRefusal::Busy => self.busy(),
+            BitmapRefusal::Reshaping => self.reshaping(),
         }
     }
 
@@ -553,6 +555,13 @@ impl RefusalContext<'_> {
         }
         let add = format!("braid add {word} DEVICE");
         error.remedy(Risk::Change, "Put a device in its place", add)
+    }
+
+    fn reshaping(&self) -> CliError {
+        let why = "its shape is being changed, and data moves to where a log may be";
+        let error = self.stays(Code::ConsistencyStays).because(why).because("nothing was changed");
+        let wait = format!("braid wait {} --for idle", self.named.word);
+        error.remedy(Risk::Look, "Wait until its shape is changed", wait)
     }
 
     fn busy(&self) -> CliError {

@@ -99,6 +99,7 @@ impl Array {
         let agrees = context.resync_offset == u64::MAX && self.consistency.is_made();
         let is_settled = self.is_bitmap_settled() && self.are_logs_settled();
         match (&self.consistency.logs, &self.consistency.intent) {
+            _ if self.changes_shape() => Err(BitmapRefusal::Reshaping),
             _ if !is_settled => Err(BitmapRefusal::Busy),
             (Logs::Parity(_), _) => Err(BitmapRefusal::ParityLogs),
             (Logs::Journal(_), _) => Err(BitmapRefusal::Journal),
@@ -184,6 +185,7 @@ impl Array {
         };
         let agrees = context.resync_offset == u64::MAX && self.consistency.is_made();
         match () {
+            () if self.changes_shape() => Err(LogRefusal::Reshaping),
             () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
             () if !has_level => Err(LogRefusal::Level),
             () if !agrees => Err(LogRefusal::InDoubt),

@@ -14,6 +14,7 @@
 //! | moving     | Flush   | all pieces are moved          |                               |
 //! | flushed    | Record  |                               |                               |
 //! | recording  | Release | superblocks have the position | superblocks                   |
+//! | recording  | GiveUp  | the array is broken           |                               |
 //!
 //! A window that has begun is completed, whatever allowance and operator say: clients wait for it.
 
@@ -56,6 +57,8 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) has_failed: bool,
     /// Superblocks have every change.
     pub(in crate::array) is_recorded: bool,
+    /// Superblocks get no more changes.
+    pub(in crate::array) is_broken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,7 @@ pub(in crate::array) fn decide(facts: &Facts) -> Option<(Turn, Action)> {
         Stage::Moving => Some(Action::Flush),
         Stage::Flushed => Some(Action::Record),
         Stage::Recording if facts.is_recorded => Some(Action::Release),
+        Stage::Recording if facts.is_broken => Some(Action::GiveUp),
         _ => None,
     };
     let turn = match facts.stage {
@@ -116,8 +120,8 @@ mod tests {
 
     #[test]
     fn the_table_has_an_end_for_each_wait() {
-        let axes: [Axis<'_, Facts>; 8] = flags![goes_on is_allowed is_over is_ended has_more is_out
-            has_failed is_recorded];
+        let axes: [Axis<'_, Facts>; 9] = flags![goes_on is_allowed is_over is_ended has_more is_out
+            has_failed is_recorded is_broken];
         for stage in STAGES {
             product(&axes, &mut |facts: &Facts| {
                 let facts = Facts { stage, ..*facts };
@@ -136,14 +140,17 @@ mod tests {
                         None,
                     ) => assert!(!facts.has_failed, "{facts:?}"),
                     (Stage::Moving, None) => assert!(facts.is_out, "{facts:?}"),
-                    (Stage::Recording, None) => assert!(!facts.is_recorded, "{facts:?}"),
+                    (Stage::Recording, None) => {
+                        assert!(!facts.is_recorded && !facts.is_broken, "{facts:?}");
+                    }
                     (_, None) => panic!("nothing ends it: {facts:?}"),
                     (_, Some(Action::Hold)) => assert!(facts.goes_on && !facts.is_over),
                     (_, Some(Action::Move)) => assert!(facts.has_more && !facts.has_failed),
                     (_, Some(Action::Record)) => assert!(!facts.has_failed, "{facts:?}"),
                     (_, Some(Action::Release)) => assert!(facts.is_recorded, "{facts:?}"),
                     (_, Some(Action::GiveUp)) => {
-                        assert!(facts.has_failed, "{facts:?}");
+                        let is_unrecorded = stage == Stage::Recording && facts.is_broken;
+                        assert!(facts.has_failed || is_unrecorded, "{facts:?}");
                         assert!(stage != Stage::Moving || !facts.is_out, "{facts:?}");
                     }
                     (_, Some(Action::Flush | Action::End)) => {}

@@ -34,6 +34,8 @@ pub(in crate::array) struct ReshapeContext {
     pub(in crate::array) goes_on: bool,
     /// Superblocks have every change.
     pub(in crate::array) is_recorded: bool,
+    /// Superblocks get no more changes.
+    pub(in crate::array) is_broken: bool,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub(in crate::array) struct Reshaper {
     fault: Option<Fault>,
     /// A copy of the window in place exists already.
     is_copied: bool,
+    /// A window in place that failed after it was overwritten in part. It moves next, from its copy.
+    stuck: Option<ReshapeWindow>,
     /// A window failed: the next try waits for a change of members, or for the operator.
     refused: bool,
     is_begun: bool,
@@ -92,6 +96,7 @@ impl Reshaper {
             flow: JobFlow::default(),
             class: Class::Idle,
             is_copied: false,
+            stuck: None,
             window_sectors_max: window_sectors_max.unwrap_or(WINDOW_SECTORS_MAX),
         };
         // The window may be overwritten in part: nothing is read there before it has moved.
@@ -114,6 +119,7 @@ impl Reshaper {
             is_out: !self.out.is_empty(),
             has_failed: self.fault.is_some(),
             is_recorded: context.is_recorded,
+            is_broken: context.is_broken,
         }
     }
 
@@ -126,9 +132,15 @@ impl Reshaper {
         self.plan.is_backwards()
     }
 
+    /// The recorded position, for a reshape that turns round. Behind the sectors of both shapes
+    /// nothing has to move back, and md takes no such position backwards.
+    pub(in crate::array) fn turning_position(&self) -> u64 {
+        self.position.min(self.plan.size_sectors())
+    }
+
     /// Whether a window has begun and is not over.
     pub(in crate::array) fn is_moving(&self) -> bool {
-        self.stage != Stage::Rest
+        self.stage != Stage::Rest || self.stuck.is_some()
     }
 
     /// Whether the flush that is asked for comes before the window moves.
@@ -176,6 +188,10 @@ impl Reshaper {
     /// Chooses the next window. Returns the border's change, and whether the reshape begins.
     pub(in crate::array) fn hold(&mut self) -> (BorderChange, bool) {
         assert_eq!(self.stage, Stage::Rest, "one window at a time");
+        if let Some(window) = self.stuck.take() {
+            self.is_copied = true;
+            return (self.begin(window), false);
+        }
         let allowed = self.allowance.sectors().unwrap_or(u64::MAX);
         let most = allowed.max(WINDOW_SECTORS_MIN).min(self.window_sectors_max);
         let window = self.plan.window(self.position, most);
@@ -198,7 +214,7 @@ impl Reshaper {
         self.left = written;
         self.window = Some(window);
         self.stage = Stage::Passing;
-        BorderChange { position: self.position, held: Some(held) }
+        BorderChange { position: self.position, held: Some(held), failed: None }
     }
 
     /// Notes that all requests from before the window have ended.
@@ -282,16 +298,26 @@ impl Reshaper {
         let reshape = self.shape.reshape.expect("an array in a reshape says so");
         self.position = reshape.position_sectors;
         self.ends_window();
-        BorderChange { position: self.position, held: None }
+        BorderChange { position: self.position, held: None, failed: None }
     }
 
-    /// The border after a window that failed.
-    pub(in crate::array) fn give_up(&mut self) -> BorderChange {
+    /// The border after a window that failed, and the way in which the job ends. A window in place
+    /// that was overwritten in part stays closed: neither shape has its content.
+    pub(in crate::array) fn give_up(&mut self) -> (BorderChange, JobEnd) {
         assert!(self.out.is_empty(), "no piece is out");
-        self.fault = None;
+        let window = self.window.as_ref().expect("a window fails");
+        // A copy from before this try means that an earlier one has overwritten sectors.
+        let has_begun = self.is_copied || self.left.start > window.written().start;
+        let is_overwritten = window.in_place && has_begun;
+        self.stuck = is_overwritten.then(|| window.clone());
+        let failed = self.stuck.as_ref().map(|window| window.moved.clone());
+        let end = match self.fault.take() {
+            Some(Fault::NoSpace) => JobEnd::Unwritten,
+            _ => JobEnd::Unreadable,
+        };
         self.refused = true;
         self.ends_window();
-        BorderChange { position: self.position, held: None }
+        (BorderChange { position: self.position, held: None, failed }, end)
     }
 
     fn ends_window(&mut self) {

@@ -268,6 +268,11 @@ pub(super) fn not_journaled(
             let why = "a member has not answered yet; the change completes by itself";
             look(context, new(context, Code::BitmapBusy, what).because(why))
         }
+        LogRefusal::Reshaping => {
+            let error = error.because("its shape is being changed");
+            let wait = format!("braid wait {word} --for idle");
+            error.remedy(Risk::Look, "Wait until its shape is changed", wait)
+        }
         LogRefusal::Level => {
             let why = "a journal needs parity: levels 4, 5 and 6";
             look(context, error.because(why))
