@@ -52,6 +52,14 @@ pub(crate) enum Entry {
     Failed(HeldRequest),
 }
 
+/// The consequences of a change of the border.
+pub(crate) struct BorderTurn {
+    /// Requests that begin or fail now.
+    pub(crate) entries: Vec<Entry>,
+    /// No request from before the window that moves next is left.
+    pub(crate) is_passed: bool,
+}
+
 impl State {
     fn admit(&mut self, held: HeldRequest) -> Entry {
         let Request { start, sectors, operation, .. } = held.request;
@@ -102,9 +110,8 @@ impl BorderGate {
         self.state.lock().expect("looking does not panic").regions.on_side(is_after)
     }
 
-    /// Moves the border. Returns the requests that begin or fail now, and whether none from before a window
-    /// that moves next is left.
-    pub(crate) fn turn(&self, change: BorderChange) -> (Vec<Entry>, bool) {
+    /// Moves the border. The caller owns the array: changes come in the order of its turns.
+    pub(crate) fn turn(&self, change: BorderChange) -> BorderTurn {
         let mut state = self.state.lock().expect("counting does not panic");
         let state = &mut *state;
         state.regions = state.regions.with_border(change.position);
@@ -118,6 +125,6 @@ impl BorderGate {
             state.border.hold(sectors, with_reads);
             state.border.is_passed()
         });
-        (entries, is_passed)
+        BorderTurn { entries, is_passed }
     }
 }

@@ -432,7 +432,9 @@ impl Core {
                         effects.machines.push_back(machine);
                     }
                 }
-                ArrayEffect::Border(change) => effects.borders.push(change),
+                // Under ownership: changes of two threads' turns would be taken in any order, and
+                // one that lets go could end the hold of the next.
+                ArrayEffect::Border(change) => effects.borders.push(self.turn_border(change)),
                 ArrayEffect::Keep { start, sectors } => effects.copies.push((start, sectors)),
                 ArrayEffect::Move(piece) => effects.pieces.push(piece),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
@@ -575,8 +577,8 @@ impl Core {
             let in_flight = self.clients.requests.get(request);
             self.finish(request, in_flight, result, &mut effects.machines);
         }
-        for change in effects.borders.drain(..) {
-            self.move_border(change, &mut effects.machines);
+        for turn in effects.borders.drain(..) {
+            self.begin_after(turn, &mut effects.machines);
         }
         for (start, sectors) in effects.copies.drain(..) {
             self.copy_window((start, sectors), &mut effects.machines);

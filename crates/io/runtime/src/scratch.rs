@@ -8,12 +8,13 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use braid_engine::array::{BorderChange, MemberId, MovedPiece, Notice};
+use braid_engine::array::{MemberId, MovedPiece, Notice};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIo, PieceReply};
 use braid_engine::request::{Fault, RequestId};
 use braid_engine::work::Purpose;
 
+use crate::border::BorderTurn;
 use crate::events::{Machine, ShardEvent};
 use crate::members::operation::Operation;
 
@@ -55,8 +56,8 @@ pub(crate) struct ArrayEffects {
     pub(crate) operations: Vec<(MemberId, Operation)>,
     /// Members that leave the array after these operations have begun.
     pub(crate) left: Vec<MemberId>,
-    /// Changes of a reshape's border, and pieces that move.
-    pub(crate) borders: Vec<BorderChange>,
+    /// Requests that a reshape's border has let go, and pieces that move.
+    pub(crate) borders: Vec<BorderTurn>,
     pub(crate) pieces: Vec<MovedPiece>,
     /// Windows of a reshape to copy: first sector and number of sectors.
     pub(crate) copies: Vec<(u64, u64)>,

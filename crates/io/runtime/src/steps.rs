@@ -22,7 +22,7 @@ use braid_engine::reshape::BorderTicket;
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::Payload;
 
-use crate::border::{AdmittedRequest, BorderGate, Entry, HeldRequest};
+use crate::border::{AdmittedRequest, BorderGate, BorderTurn, Entry, HeldRequest};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::log;
@@ -235,10 +235,14 @@ impl Core {
         }
     }
 
-    /// Moves the border of a reshape, and begins the requests that it held.
-    pub(crate) fn move_border(&self, change: BorderChange, machines: &mut Machines) {
-        let border = self.clients.border.as_ref().expect("only a reshape has a border");
-        let (entries, is_passed) = border.turn(change);
+    /// Moves the border of a reshape.
+    pub(crate) fn turn_border(&self, change: BorderChange) -> BorderTurn {
+        self.clients.border.as_ref().expect("only a reshape has a border").turn(change)
+    }
+
+    /// Begins the requests that the border held.
+    pub(crate) fn begin_after(&self, turn: BorderTurn, machines: &mut Machines) {
+        let BorderTurn { entries, is_passed } = turn;
         entries.into_iter().for_each(|one| self.begin_at_border(one, machines));
         if is_passed {
             self.border_is_passed(machines);

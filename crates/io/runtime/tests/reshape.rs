@@ -290,8 +290,14 @@ fn a_reshape_goes_back_from_where_it_is() {
     running.check();
 }
 
+/// Regression: with the loss between two windows, one thread let the first window go after another
+/// had held the second. Writes to the second were acknowledged, and not moved: 4 % of these rounds.
 #[test]
 fn a_member_is_lost_on_the_way() {
+    (0..4).for_each(a_member_is_lost);
+}
+
+fn a_member_is_lost(lost: usize) {
     let array = Array::with_spares(Level::Raid5, (4, 1), 16);
     let slow =
         braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
@@ -303,7 +309,7 @@ fn a_member_is_lost_on_the_way() {
         running.reopen();
         assert_eq!(running.volume.view().resync_offset, u64::MAX, "it was clean");
         running.hear(|notice| matches!(notice, Notice::JobPassed(far) if far.done > 0));
-        let id = running.volume.view().slots[1].as_ref().expect("a member").id;
+        let id = running.volume.view().slots[lost].as_ref().expect("a member").id;
         running.volume.fail_member(id).expect("it may be missed");
         running.volume.set_job_pace(Default::default());
         running.await_reshape();
