@@ -2,9 +2,9 @@
 //! server's stream.
 //!
 //! Flag 1 completes the handshake first, with four requests in flight; flag 2 negotiates structured
-//! replies, flag 4 also extended headers. Invariants: no panic; data only inside the request that
-//! the data answers, and no byte of it twice. A request succeeds only with all its data. The whole
-//! stream gives the same events as its pieces.
+//! replies, flag 4 also extended headers. Without flag 1, flag 8 begins with TLS. Invariants: no
+//! panic; data only inside the request that the data answers, and no byte of it twice. A request
+//! succeeds only with all its data. The whole stream gives the same events as its pieces.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ fn session(flags: u8) -> ClientSession {
     let mut session = ClientSession::new(ClientPlan {
         export: String::new(),
         goal: Goal::Transmit,
+        start_tls: flags & 9 == 8,
         structured_replies: structured,
         extended_headers: extended,
         allocation_context: structured,
@@ -63,7 +64,12 @@ fn feed(session: &mut ClientSession, stream: &[u8], piece_bytes: usize) -> Vec<C
             } else {
                 session.handle_bytes(rest)
             };
-            events.extend(std::iter::from_fn(|| session.poll_event()));
+            while let Some(event) = session.poll_event() {
+                if event == ClientEvent::StartTls {
+                    session.tls_is_up();
+                }
+                events.push(event);
+            }
             if taken == 0 {
                 return events;
             }

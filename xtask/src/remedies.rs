@@ -30,7 +30,6 @@ const APART: &[(&str, &str)] = &[
         "Let root raise it for this shell, and serve again",
         "it asks for a password, and needs CAP_SYS_RESOURCE",
     ),
-    ("Mount the export as the file nbd/disk", "it needs nbdfuse"),
     ("Install it", "it installs a package"),
     (
         "Let the kernel's md finish it; mdadm wants its backup file if it made one",

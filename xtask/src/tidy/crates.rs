@@ -128,7 +128,11 @@ const ROWS: [Row; 45] = [
         workspace: &[],
         registry: &["landlock", "libc", "rustix", "seccompiler", "thiserror"],
     },
-    Row { name: "braid-member", workspace: &["braid-block-ioctl"], registry: ANY },
+    Row {
+        name: "braid-member",
+        workspace: &["braid-block-ioctl", "braid-nbd-client"],
+        registry: ANY,
+    },
     // Names for the shared state of threads, backed by the model checkers.
     Row { name: "braid-concurrency", workspace: &[], registry: &["loom", "shuttle"] },
     Row { name: "braid-ring", workspace: &["braid-concurrency"], registry: ANY },
@@ -168,7 +172,11 @@ const ROWS: [Row; 45] = [
         registry: ANY,
     },
     // An NBD client with blocking calls.
-    Row { name: "braid-nbd-client", workspace: &["braid-nbd-proto"], registry: PURE_REGISTRY },
+    Row {
+        name: "braid-nbd-client",
+        workspace: &["braid-nbd-proto"],
+        registry: &["thiserror", "rustix", "rustls"],
+    },
     Row {
         name: "braid-frontend-nbd",
         workspace: &["braid-nbd-proto", "braid-ring", "braid-concurrency"],

@@ -232,7 +232,7 @@ fn ask(
 
 /// A path as it is sent to the server.
 fn absolute(path: &Path) -> Result<String, CliError> {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let absolute = braid_member::absolute(path);
     let label = path.display().to_string();
     absolute.into_os_string().into_string().map_err(|_| {
         let what = format!("the path {label} is not UTF-8");

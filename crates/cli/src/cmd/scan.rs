@@ -261,10 +261,8 @@ impl Array {
         lines.push(format!("array = {}", toml(&self.uuid)));
         if self.members.iter().any(|(path, _)| !is_block(path)) {
             lines.push("members = [".to_owned());
-            let absolute =
-                |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
             let member = |(path, _): &(PathBuf, u64)| {
-                format!("    {},", toml(&absolute(path).to_string_lossy()))
+                format!("    {},", toml(&braid_member::absolute(path).to_string_lossy()))
             };
             lines.extend(self.members.iter().map(member));
             lines.push("]".to_owned());

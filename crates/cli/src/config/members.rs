@@ -26,7 +26,12 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
     let (began, patience) = (Instant::now(), Duration::from_secs(config.wait_seconds));
     loop {
         let devices = match (config.members.is_empty(), config.devices.is_empty()) {
-            (false, _) => config.members.iter().filter(|path| path.exists()).cloned().collect(),
+            (false, _) => config
+                .members
+                .iter()
+                .filter(|path| braid_member::may_be_there(path))
+                .cloned()
+                .collect(),
             (true, true) => all_devices(),
             (true, false) => matching(&config.devices)?,
         };

@@ -36,6 +36,7 @@
 //!   remedies, remedies_served
 //!                        remedies of refusals, typed unchanged
 //!   transcript           the session of docs/transcript.md, and README's first minute, pasted
+//!   remote_members       members on other hosts: lost connections, lost writes, silence, TLS
 //!   undo                 overwritten bytes put back, and refusals to do so
 //!   ppl_replay           partial parity logs, with a member missing
 //!   write_journal        write journals, with a member or the journal missing
@@ -102,6 +103,7 @@ mod ppl_replay;
 mod privacy;
 mod remedies;
 mod remedies_served;
+mod remote_members;
 mod replacement;
 mod rescue;
 mod reshape;

@@ -9,14 +9,14 @@ use crate::kit::{Array, RAID_1, RAID_6, needs, ok, random_bytes, run};
 use crate::remedies::words_of;
 
 /// Folders in the layout of QEMU, libvirt and nbdkit, all from one authority.
-struct Certificates {
+pub(crate) struct Certificates {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
     authority: String,
 }
 
 impl Certificates {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -26,7 +26,7 @@ impl Certificates {
     }
 
     /// The certificate folder of a client or server.
-    fn of(&self, role: &str, name: &str) -> PathBuf {
+    pub(crate) fn of(&self, role: &str, name: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder).expect("a folder");
         let key = KeyPair::generate().expect("a key");

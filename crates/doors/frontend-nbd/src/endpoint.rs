@@ -116,7 +116,7 @@ impl Endpoint {
                 Transport::Tcp { host: address.ip().to_string(), port: address.port() }
             }
         };
-        NbdUri { transport, tls, export: export.to_owned() }
+        NbdUri { transport, tls, export: export.to_owned(), certificates: None }
     }
 }
 

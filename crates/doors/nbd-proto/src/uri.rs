@@ -1,7 +1,10 @@
 //! NBD URIs: `nbd://host:port/export`, `nbd+unix:///export?socket=PATH`; with TLS `nbds`.
 //!
 //! Where it stands: the command line parses the argument of `--nbd` with it, and prints the URIs of
-//! served exports with it. It resolves nothing and opens nothing.
+//! served exports with it. A member on another host is named by such a URI. It resolves nothing and
+//! opens nothing.
+//!
+//! `tls-certificates=FOLDER` is libnbd's parameter: a client's certificates are in that folder.
 //!
 //! Invariants
 //! - Printing and parsing are inverse: `tests/uri.rs::printed_uris_parse_back`.
@@ -13,6 +16,9 @@ use crate::limits::NAME_BYTES_MAX;
 
 /// The port IANA gave to NBD.
 pub const PORT_DEFAULT: u16 = 10_809;
+
+/// The parameter with the folder of a client's certificates.
+const CERTIFICATES: &str = "tls-certificates";
 
 /// How the server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct NbdUri {
     pub tls: bool,
     /// Export name; empty for the default export.
     pub export: String,
+    /// Folder of a client's certificates, as the operating system's bytes; only with TLS.
+    pub certificates: Option<Vec<u8>>,
 }
 
 /// Why a text is not an NBD URI that can be served or reached.
@@ -95,7 +103,10 @@ impl FromStr for NbdUri {
         if export.len() > NAME_BYTES_MAX {
             return Err(UriError::ExportTooLong);
         }
-        let socket = parse_query(query)?;
+        let Parameters { socket, certificates } = parse_query(query)?;
+        if certificates.is_some() && !tls {
+            return Err(UriError::Parameter(CERTIFICATES.to_owned()));
+        }
         let transport = match (unix, socket) {
             (true, _) if !authority.is_empty() => return Err(UriError::HostWithUnix),
             (true, Some(socket)) if !socket.is_empty() => Transport::Unix { socket },
@@ -103,7 +114,7 @@ impl FromStr for NbdUri {
             (false, Some(_)) => return Err(UriError::Parameter("socket".to_owned())),
             (false, None) => parse_authority(authority)?,
         };
-        Ok(Self { transport, tls, export })
+        Ok(Self { transport, tls, export, certificates })
     }
 }
 
@@ -121,20 +132,35 @@ impl fmt::Display for NbdUri {
             Transport::Tcp { host, port } => {
                 write!(formatter, "{scheme}://{}:{port}/{export}", encode_host(host))
             }
-        }
+        }?;
+        let Some(folder) = &self.certificates else { return Ok(()) };
+        let mark = if matches!(self.transport, Transport::Unix { .. }) { '&' } else { '?' };
+        write!(formatter, "{mark}{CERTIFICATES}={}", encode(folder))
     }
 }
 
-fn parse_query(query: &str) -> Result<Option<Vec<u8>>, UriError> {
-    let mut socket = None;
+/// The parameters of a URI that braid knows.
+#[derive(Default)]
+struct Parameters {
+    socket: Option<Vec<u8>>,
+    certificates: Option<Vec<u8>>,
+}
+
+fn parse_query(query: &str) -> Result<Parameters, UriError> {
+    let mut parameters = Parameters::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if key != "socket" || socket.is_some() {
+        let place = match key {
+            "socket" => &mut parameters.socket,
+            CERTIFICATES => &mut parameters.certificates,
+            _ => return Err(UriError::Parameter(key.to_owned())),
+        };
+        if place.is_some() || (key == CERTIFICATES && value.is_empty()) {
             return Err(UriError::Parameter(key.to_owned()));
         }
-        socket = Some(decode(value)?);
+        *place = Some(decode(value)?);
     }
-    Ok(socket)
+    Ok(parameters)
 }
 
 fn parse_authority(authority: &str) -> Result<Transport, UriError> {

@@ -2,8 +2,8 @@
 
 use crate::common::{DriverOutput, STYLES, converse, plan, trace_client};
 use braid_nbd_proto::{
-    ClientClose, ClientEvent, ClientSession, Command, Echo, ErrorCode, Goal, ReplyCodec, Style,
-    SubmitError, wire,
+    ClientClose, ClientEvent, ClientPlan, ClientSession, Command, Echo, ErrorCode, Goal,
+    ReplyCodec, Style, SubmitError, wire,
 };
 
 const READ: Command = Command::Read { offset: 100, length: 10, dont_fragment: false };
@@ -208,4 +208,45 @@ fn refusals_and_strangers_are_told_apart() {
     let mut session = ClientSession::new(plan(Goal::Transmit, Style::Structured));
     let event = last(&mut session, &[b"SSH-2.0-OpenSSH_9.2p1"]);
     assert_eq!(event, ClientEvent::Close(ClientClose::NotNbd));
+}
+
+/// Sends these replies to a client that begins with TLS; returns its events.
+fn by_tls(replies: &[(u32, u32)]) -> Vec<ClientEvent> {
+    let mut session =
+        ClientSession::new(ClientPlan { start_tls: true, ..plan(Goal::Transmit, Style::Simple) });
+    let mut stream = wire::encode_greeting();
+    for (option, kind) in replies {
+        wire::encode_option_reply(&mut stream, *option, *kind, &[]);
+    }
+    let mut events = Vec::new();
+    let mut rest = stream.as_slice();
+    while !rest.is_empty() {
+        let taken = session.handle_bytes(rest);
+        rest = &rest[taken..];
+        let before = events.len();
+        while let Some(event) = session.poll_event() {
+            if event == ClientEvent::StartTls {
+                assert_eq!(session.handle_bytes(b"x"), 0, "bytes before TLS are not read");
+                session.tls_is_up();
+            }
+            events.push(event);
+        }
+        if taken == 0 && events.len() == before {
+            break;
+        }
+    }
+    events
+}
+
+#[test]
+fn tls_comes_before_every_other_option_or_not_at_all() {
+    let option = |option, data: &[u8]| ClientEvent::Transmit(wire::encode_option(option, data));
+    let events = by_tls(&[(wire::OPT_STARTTLS, wire::REP_ACK)]);
+    assert_eq!(events[1], option(wire::OPT_STARTTLS, &[]));
+    assert_eq!(events[2], ClientEvent::StartTls);
+    assert!(matches!(&events[3], ClientEvent::Transmit(bytes) if bytes[8..12] == [0, 0, 0, 7]));
+    let refused = by_tls(&[(wire::OPT_STARTTLS, wire::REP_ERR_UNSUP)]);
+    let kind = wire::REP_ERR_UNSUP;
+    let close = ClientClose::Refused { option: wire::OPT_STARTTLS, kind };
+    assert_eq!(refused.last(), Some(&ClientEvent::Close(close)), "it does not go on without");
 }

@@ -9,12 +9,12 @@ fn parse(text: &str) -> Result<NbdUri, UriError> {
 
 fn tcp(host: &str, port: u16, export: &str) -> Result<NbdUri, UriError> {
     let transport = Transport::Tcp { host: host.into(), port };
-    Ok(NbdUri { transport, tls: false, export: export.into() })
+    Ok(NbdUri { transport, tls: false, export: export.into(), certificates: None })
 }
 
 fn unix(socket: &[u8], export: &str) -> Result<NbdUri, UriError> {
     let transport = Transport::Unix { socket: socket.into() };
-    Ok(NbdUri { transport, tls: false, export: export.into() })
+    Ok(NbdUri { transport, tls: false, export: export.into(), certificates: None })
 }
 
 #[test]
@@ -34,6 +34,20 @@ fn the_specifications_examples() {
     let by_tls = |uri: Result<NbdUri, UriError>| uri.map(|uri| NbdUri { tls: true, ..uri });
     assert_eq!(parse("nbds://example.com/disk"), by_tls(tcp("example.com", 10809, "disk")));
     assert_eq!(parse("nbds+unix:///?socket=s"), by_tls(unix(b"s", "")));
+}
+
+#[test]
+fn a_client_names_its_certificates() {
+    let uri = "nbds://example.com:10809/disk?tls-certificates=/etc/pki/braid";
+    let parsed = parse(uri).expect("a URI");
+    assert_eq!(parsed.certificates.as_deref(), Some(&b"/etc/pki/braid"[..]));
+    assert_eq!(parsed.to_string(), uri);
+    let both = "nbds+unix:///?socket=s&tls-certificates=c";
+    assert_eq!(parse(both).expect("a URI").to_string(), both);
+    let misplaced = UriError::Parameter("tls-certificates".into());
+    for bad in ["nbd://h/?tls-certificates=c", "nbds://h/?tls-certificates="] {
+        assert_eq!(parse(bad), Err(misplaced.clone()), "{bad}");
+    }
 }
 
 #[test]
@@ -72,9 +86,10 @@ proptest! {
         tls in any::<bool>(),
     ) {
         let transport = Transport::Unix { socket };
-        let unix = NbdUri { transport, tls, export: export.clone() };
+        let unix = NbdUri { transport, tls, export: export.clone(), certificates: None };
         prop_assert_eq!(parse(&unix.to_string()), Ok(unix));
-        let tcp = NbdUri { transport: Transport::Tcp { host, port }, tls, export };
+        let transport = Transport::Tcp { host, port };
+        let tcp = NbdUri { transport, tls, export, certificates: None };
         prop_assert_eq!(parse(&tcp.to_string()), Ok(tcp));
     }
 

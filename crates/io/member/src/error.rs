@@ -184,6 +184,8 @@ pub enum Holder {
         /// The process's command line, if readable.
         command: Option<String>,
     },
+    /// Another server of this host has opened the export for writing.
+    OtherServer,
     /// The kernel or a program opened the device exclusively, and none of the sources above names
     /// it.
     Unknown,
@@ -229,6 +231,7 @@ impl fmt::Display for Holder {
             Self::Lock { process_id: None, .. } => {
                 formatter.write_str("another process has locked it")
             }
+            Self::OtherServer => formatter.write_str("another server of this host writes it"),
             Self::Unknown => formatter.write_str("something has opened it exclusively"),
         }
     }
@@ -307,6 +310,22 @@ pub enum OpenError {
         path: PathBuf,
         /// The error number from `flock`.
         errno: i32,
+    },
+    /// The path is a URI that names no member.
+    #[error("{} names no member: {reason}", .path.display())]
+    Uri {
+        /// The URI as given.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The server of a member on another host does not answer, or refuses.
+    #[error("{} cannot be reached: {reason}", .path.display())]
+    Unreachable {
+        /// The URI as given.
+        path: PathBuf,
+        /// The reason, with its causes.
+        reason: String,
     },
     /// Any other error of the operating system.
     #[error("{} failed on {}: {}", .call, .path.display(), errno_words(*.errno))]

@@ -37,6 +37,8 @@ pub enum MemberKind {
     BlockDevice,
     /// This process's memory.
     Memory,
+    /// An export of an NBD server.
+    Remote,
 }
 
 /// The party that serves a member's requests, and so how long the kernel may block a submitter.
@@ -72,6 +74,12 @@ pub enum IdentityKey {
         /// The member's number, in the order in which memory members were made.
         number: u64,
     },
+    /// An export of an NBD server, by its URI's number in this process. Two URIs of one export have
+    /// two numbers.
+    Remote {
+        /// The URI's number, in the order in which URIs were first named.
+        number: u64,
+    },
 }
 
 /// Kind, name and numbers of a member. [`Identity::key`] tells whether two of them are one.
@@ -79,7 +87,7 @@ pub enum IdentityKey {
 pub struct Identity {
     /// The path as it was given, or `memory`.
     pub path: PathBuf,
-    /// File, block device or memory.
+    /// File, block device, memory or remote.
     pub kind: MemberKind,
     /// Smallest unit the device reads and writes, in bytes; 512 for files and memory.
     pub logical_block_bytes: u32,

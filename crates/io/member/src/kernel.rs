@@ -89,7 +89,7 @@ impl Kernel {
     fn related_to(&self, key: IdentityKey) -> Vec<NamedDevice> {
         match key {
             IdentityKey::BlockDevice { device } => self.related_devices(device),
-            IdentityKey::File { .. } | IdentityKey::Memory { .. } => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -359,7 +359,7 @@ fn key_of_path(path: &Path) -> Option<IdentityKey> {
 fn block_number(path: &Path) -> Option<DeviceNumber> {
     match key_of_path(path)? {
         IdentityKey::BlockDevice { device } => Some(device),
-        IdentityKey::File { .. } | IdentityKey::Memory { .. } => None,
+        _ => None,
     }
 }
 

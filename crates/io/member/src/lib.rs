@@ -1,13 +1,16 @@
-//! One device: a file, a block device or memory, opened so that no other process writes it.
+//! One device: a file, a block device, memory or an export on another host, opened so that no other
+//! process of this host writes it.
 //!
 //! Place in the flow: the lowest layer. The runtime calls [`Member`]; this crate calls the
-//! operating system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
+//! operating system, or an NBD server (`remote`). It knows bytes at offsets and nothing of arrays,
+//! superblocks or parity.
 //!
 //! It does not queue, merge, reorder or retry: the elevator and the engine decide those. It does
 //! not submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
 //!
 //! ```text
 //!  open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
+//!  open(URI, access)  --> lock on this host --> connect ----------> RemoteMember
 //!  layer::Faulty( layer::Slow( member ))    same trait all the way
 //! ```
 //!
@@ -38,6 +41,7 @@ mod lower_layers;
 mod memory;
 mod open;
 mod raw;
+mod remote;
 mod sentinel;
 mod zeroing;
 
@@ -54,6 +58,7 @@ pub use lower_layers::{Reach, companion_paths};
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Raw, RawOperation};
+pub use remote::{LinkLook, absolute, is_uri, may_be_there};
 pub use sentinel::{Sentinel, SentinelEvent};
 pub use zeroing::ZeroMethod;
 
@@ -183,6 +188,27 @@ pub trait Member: Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
+
+    /// Requests that the member serves at once, if each of them blocks a thread and the member has
+    /// a limit of its own. A remote member has one for its connections.
+    fn requests_at_once(&self) -> Option<usize> {
+        None
+    }
+
+    /// Tells the member bytes that stay the same while it is in use, and their offset. A remote
+    /// member checks them before it writes on a new connection.
+    fn expect_after_loss(&self, offset_bytes: u64, bytes: &[u8]) {
+        let _ = (offset_bytes, bytes);
+    }
+
+    /// The state of the connection to a member on another host; `None` for a local member.
+    fn link(&self) -> Option<LinkLook> {
+        None
+    }
+
+    /// Ends calls that wait for a lost connection, with an error, and all later calls. A local
+    /// device cannot be given up.
+    fn give_up(&self) {}
 }
 
 /// Forwards every call of the trait through a pointer.
@@ -252,6 +278,18 @@ macro_rules! forward_member {
             }
             fn is_direct(&self) -> bool {
                 (**self).is_direct()
+            }
+            fn requests_at_once(&self) -> Option<usize> {
+                (**self).requests_at_once()
+            }
+            fn expect_after_loss(&self, offset_bytes: u64, bytes: &[u8]) {
+                (**self).expect_after_loss(offset_bytes, bytes);
+            }
+            fn link(&self) -> Option<LinkLook> {
+                (**self).link()
+            }
+            fn give_up(&self) {
+                (**self).give_up();
             }
         }
     };

@@ -202,7 +202,7 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
     let Some(file) = open_layer(layer) else {
         let foreign = match layer.key {
             IdentityKey::File { device, inode } => kernel.foreign_lock(device, inode),
-            IdentityKey::BlockDevice { .. } | IdentityKey::Memory { .. } => None,
+            _ => None,
         };
         return foreign.filter(|_| sharing == Sharing::Exclusive).map_or(Ok(None), Err);
     };

@@ -35,13 +35,17 @@ use crate::limits::{
 };
 use crate::lock::{self, Sharing};
 use crate::lower_layers;
+use crate::remote;
 use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
-/// Opens an existing regular file or block device.
+/// Opens an existing regular file or block device, or an export that an NBD URI names.
 ///
 /// # Errors
 /// Every reason why the path must not be used as a member. In all these cases nothing was written.
 pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
+    if remote::is_uri(path) {
+        return remote::open(path, access);
+    }
     let kernel = Kernel::running();
     wrap(path, claim(path, access, &kernel)?, (access, None), &kernel)
 }
@@ -95,9 +99,13 @@ pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, 
     wrap(path, (file, files.collect()), (Access::ReadWrite, direct), &kernel)
 }
 
-/// The identity of the file or block device at a path, without opening it; `None` if it is neither.
+/// The identity of the file, block device or export at a path, without opening it; `None` if it is
+/// none of these.
 #[must_use]
 pub fn key_at(path: &Path) -> Option<IdentityKey> {
+    if remote::is_uri(path) {
+        return remote::key_of_uri(path);
+    }
     key_of(&fs::metadata(path).ok()?)
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use braid_engine::array::{Array, MemberId, MemberRefusal, ReturningMember, SpareSetup, Wish};
 use braid_engine::open::{bad_log_sectors, can_tear, returns};
 use braid_geometry::Slot;
-use braid_member::{IdentityKey, Member};
+use braid_member::{IdentityKey, LinkLook, Member};
 use braid_ondisk::{JoinError, LogPlace, Superblock};
 
 use crate::core::Core;
@@ -40,6 +40,8 @@ pub struct MemberLook {
     pub is_in: bool,
     /// The member's superblock, as last written or being written.
     pub superblock: Superblock,
+    /// The connection to a member on another host; `None` for a member of this host.
+    pub link: Option<LinkLook>,
 }
 
 /// A device that joins as a member.
@@ -260,6 +262,7 @@ impl Volume {
             key: member.device.identity().key,
             is_in: is_in(member.id()),
             superblock: member.superblock(),
+            link: member.device.link(),
         };
         // A bitmap file is in the table, but is no member of the array.
         let members = core.members.load();

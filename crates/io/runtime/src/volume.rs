@@ -143,6 +143,7 @@ impl Opened {
         let clean = self.core.end.wait();
         self.core.alarm.stop();
         self.core.end.stop_hearing();
+        self.give_up_left();
         if !flaw::has(Flaw::MembersNotStopped) {
             self.core.members.stop();
         }
@@ -152,6 +153,15 @@ impl Opened {
         self.core.workers.as_ref().inspect(|drivers| drivers.stop());
         self.core.watch.end();
         StopResult { clean }
+    }
+
+    /// Ends the requests of members that are not in the array: their hosts may stay away.
+    fn give_up_left(&self) {
+        let core = &self.core;
+        let is_in = core.array.inspect(Array::members, || core.drive(Machine::Array));
+        let members = self.core.members.load();
+        let left = members.iter().filter(|member| !is_in.contains(&member.id()));
+        left.for_each(|member| member.device.give_up());
     }
 }
 

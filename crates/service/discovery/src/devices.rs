@@ -94,6 +94,10 @@ fn nodes_in(folder: &Path) -> Vec<PathBuf> {
 pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for pattern in patterns {
+        if braid_member::is_uri(Path::new(pattern)) {
+            paths.push(pattern.into());
+            continue;
+        }
         let found = glob::glob(pattern).map_err(|error| {
             let what = format!("'{pattern}' is no pattern of devices");
             let error = CliError::new(Code::Usage, what).about(pattern).because(error.to_string());

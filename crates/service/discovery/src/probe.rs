@@ -23,6 +23,8 @@ use braid_console::output::shell::shell_word;
 
 /// Bytes of a bitmap's superblock, which gives the total length.
 const BITMAP_HEAD_BYTES: u64 = 256;
+/// Explains the URIs of members.
+const URI_HELP: &str = "braid help B124";
 /// Longest bad-block log: `braid-ondisk` refuses a superblock with a longer one.
 const LOG_BYTES_MAX: u64 = 8 * SECTOR_BYTES;
 
@@ -241,6 +243,7 @@ fn identity_words(key: IdentityKey) -> String {
         IdentityKey::File { device, inode } => format!("file {device} {inode}"),
         IdentityKey::BlockDevice { device } => format!("block {device}"),
         IdentityKey::Memory { number } => format!("memory {number}"),
+        IdentityKey::Remote { number } => format!("remote {number}"),
     }
 }
 
@@ -279,16 +282,6 @@ pub fn open_error(error: &OpenError) -> CliError {
             let folder = path.ancestors().skip(1).find(|folder| folder.is_dir());
             let folder = folder.unwrap_or(Path::new(".")).display().to_string();
             let look = format!("ls -l {}", shell_word(&folder));
-            let text = path.to_string_lossy();
-            if text.starts_with("nbd") && text.contains("://") {
-                let failed = failed.because("it is an address, but a member is a file or device");
-                let (uri, mount) = (shell_word(&text), "mkdir -p nbd && nbdfuse nbd/disk");
-                return failed.remedy(
-                    Risk::Change,
-                    "Mount the export as the file nbd/disk",
-                    format!("{mount} {uri}"),
-                );
-            }
             let failed = failed.remedy(Risk::Look, "See what is there", look);
             let by_id = Path::new("/dev/disk/by-id");
             match by_id.is_dir() {
@@ -322,6 +315,16 @@ pub fn open_error(error: &OpenError) -> CliError {
             failed.because(why).remedy(Risk::Change, "If only the kernel's flag is set", writable)
         }
         OpenError::NotAMember { path, .. } => list(new(Code::MemberKind, path)),
+        OpenError::Uri { path, .. } => {
+            let (failed, _) = new(Code::MemberKind, path);
+            failed.remedy(Risk::Look, "See how members on other hosts are named", URI_HELP)
+        }
+        OpenError::Unreachable { path, .. } => {
+            let (failed, word) = new(Code::MemberUnreachable, path);
+            failed
+                .because("nothing was changed; members that are reachable can be served without it")
+                .remedy(Risk::Look, "Ask its server", format!("nbdinfo {word}"))
+        }
         OpenError::Busy { path, holder } => busy(path, holder),
         OpenError::TooSmall { path, .. } => list(new(Code::MemberTooSmall, path)),
         OpenError::AlreadyExists { path } => {
@@ -365,7 +368,7 @@ fn busy(path: &Path, holder: &Holder) -> CliError {
     let label = path.display().to_string();
     let path_word = shell_word(&label);
     let code = match holder.innermost() {
-        Holder::Lock { .. } => Code::MemberLocked,
+        Holder::Lock { .. } | Holder::OtherServer => Code::MemberLocked,
         _ => Code::MemberBusy,
     };
     let failed = CliError::new(code, format!("{label} is busy")).because(holder.to_string());
@@ -405,6 +408,7 @@ fn busy(path: &Path, holder: &Holder) -> CliError {
         Holder::Lock { process_id: None, .. } => {
             failed.remedy(Risk::Look, "See which", format!("fuser -v {path_word}"))
         }
+        Holder::OtherServer => failed.remedy(Risk::Look, "See the served arrays", "braid list"),
         Holder::Below { .. } => unreachable!("a layer is not the innermost"),
     }
 }

@@ -266,7 +266,8 @@ fn in_partitions(
             paths.push(format!("{label}{between}{number}"));
         }
     }
-    match !paths.is_empty() && paths.iter().all(|path| Path::new(path).exists()) {
+    match !paths.is_empty() && paths.iter().all(|path| braid_member::may_be_there(Path::new(path)))
+    {
         false => error,
         true => {
             let command = format!("braid serve {}", words(&paths, &[]));

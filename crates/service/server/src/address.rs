@@ -44,6 +44,16 @@ impl Address {
                 with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
             )
         })?;
+        if uri.certificates.is_some() {
+            let what = format!("'{text}' is not an NBD URI that braid can serve");
+            let error = CliError::new(Code::UriInvalid, what).about(text);
+            let error = error.because("tls-certificates names a client's folder");
+            return Err(error.remedy(
+                Risk::Look,
+                "Name the server's folder",
+                with_option("--tls FOLDER"),
+            ));
+        }
         let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
         Ok(Self { text: text.to_owned(), endpoint, is_tls: uri.tls, export: uri.export })
     }

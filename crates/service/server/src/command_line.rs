@@ -11,7 +11,7 @@ pub(super) fn command_again(members: &[PathBuf]) -> String {
     let absolute = |argument: OsString| {
         let path = PathBuf::from(&argument);
         let is_member = members.contains(&path);
-        let path = if is_member { std::path::absolute(&path).unwrap_or(path) } else { path };
+        let path = if is_member { braid_member::absolute(&path) } else { path };
         path.into_os_string()
     };
     // Without the option: the journal is given up already, and the option would accept the loss of

@@ -11,7 +11,8 @@
 //! ([`braid_control::PassedDescriptors`]).
 //!
 //! A server cannot be confined if it runs a command (--run), mounts (--fuse: unmounting needs the
-//! right, and fusermount3 its privileges) or makes a block device (--ublk).
+//! right, and fusermount3 its privileges), makes a block device (--ublk), or has members on other
+//! hosts (it connects to them anew).
 //!
 //! Invariants
 //! - Each restriction that the server reports was tried
@@ -24,7 +25,7 @@ use braid_confine::capabilities::{self, KeptCapabilities};
 use braid_confine::files::{self, Enforcement, Grant};
 use braid_confine::{ConfineError, proof};
 use braid_frontend_nbd::Endpoint;
-use braid_member::companion_paths;
+use braid_member::{companion_paths, is_uri};
 
 use super::address::{Address, own_folder};
 use super::config::{Confine, ServerConfig};
@@ -50,6 +51,9 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
         () if wanted == Confine::Off => Some("it was not requested"),
         () if config.run.is_some() => Some("--run runs a command, which would be confined as well"),
         () if config.file.is_some() => Some("--fuse mounts and unmounts a file"),
+        () if config.files().iter().any(|path| is_uri(path)) => {
+            Some("a member is on another host, and lost connections are made anew")
+        }
         () if config.device.is_some() => Some("--ublk makes and deletes a block device"),
         () => None,
     };

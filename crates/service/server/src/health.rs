@@ -33,7 +33,7 @@ impl Incident {
 
 /// A member's name as an absolute path, so that it does not depend on the server's folder.
 pub(super) fn absolute(label: &str) -> String {
-    std::path::absolute(label).map_or_else(|_| label.to_owned(), |path| path.display().to_string())
+    braid_member::absolute(std::path::Path::new(label)).display().to_string()
 }
 
 #[derive(Debug, Default)]

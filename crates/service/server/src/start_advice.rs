@@ -54,7 +54,7 @@ fn without_missing(
     state_dir: &Path,
 ) -> CliError {
     let (there, missing): (Vec<_>, Vec<_>) =
-        members.iter().cloned().partition(|path| path.exists());
+        members.iter().cloned().partition(|path| braid_member::may_be_there(path));
     let probed: Vec<ProbedMember> =
         devices::look(&there).into_iter().map(|found| found.probed).collect();
     let options = Options { known: newest_state::of(state_dir, &probed), ..options.clone() };

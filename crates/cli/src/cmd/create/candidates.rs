@@ -74,6 +74,9 @@ fn keys(args: &Args, wanted: &ArraySpec, paths: &[&Path]) -> Result<Vec<Key>, Cl
             let twice = CliError::new(Code::SameMemberTwice, what).about(label.clone());
             let twice = twice.because(format!("{before} and {label} are the same storage: {how}"));
             let (words, command) = match &key {
+                Key::Existing(_) if braid_member::is_uri(path) => {
+                    ("See the export", format!("nbdinfo {}", shell_word(&label)))
+                }
                 Key::Existing(_) => {
                     let both = format!("{} {}", shell_word(&before), shell_word(&label));
                     ("Compare them", format!("ls -li {both}"))

@@ -287,7 +287,12 @@ impl<'a> Story<'a> {
         use std::os::unix::ffi::OsStrExt;
         let socket = self.socket().as_os_str().as_bytes().to_vec();
         let transport = braid_nbd_proto::Transport::Unix { socket };
-        let uri = braid_nbd_proto::NbdUri { transport, tls: false, export: String::new() };
+        let uri = braid_nbd_proto::NbdUri {
+            transport,
+            tls: false,
+            export: String::new(),
+            certificates: None,
+        };
         self.words(&["serve", "--nbd", &uri.to_string()])
     }
 }

@@ -1,7 +1,9 @@
 //! An array in words: a headline, problems and remedies, and a row for each slot.
 
+use std::time::Duration;
+
 use braid_control::model::{
-    Array, Bitmap, JobKind, JobResult, JobState, ParityLogs, Reshape, Slot, SlotState, State,
+    Array, Bitmap, JobKind, JobResult, JobState, Link, ParityLogs, Reshape, Slot, SlotState, State,
 };
 
 use super::super::grow::shape_words;
@@ -233,9 +235,22 @@ fn slots(array: &Array) -> Table {
             1 => ", 1 read error corrected".to_owned(),
             count => format!(", {count} read errors corrected"),
         };
-        table.row([number, member, format!("{state}{manner}{errors}"), since]);
+        let link = row.link.as_ref().map(link_words).unwrap_or_default();
+        table.row([number, member, format!("{state}{manner}{errors}{link}"), since]);
     }
     table
+}
+
+/// The connection to a member on another host.
+fn link_words(link: &Link) -> String {
+    let state = if link.is_up { "" } else { ", not connected" };
+    let again = match link.reconnects {
+        0 => String::new(),
+        1 => ", connected anew once".to_owned(),
+        count => format!(", connected anew {count} times"),
+    };
+    let latency = Duration::from_micros(link.mean_latency_us).as_secs_f64() * 1000.0;
+    format!("{state}{again}, {latency:.1} ms")
 }
 
 /// Slots with an up-to-date member, as `/proc/mdstat` shows it: `[UU_U]`.

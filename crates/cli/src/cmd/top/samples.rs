@@ -26,6 +26,7 @@ fn slot(number: Option<u16>, member: Option<&str>, state: SlotState) -> Slot {
         bad_sectors: 0,
         write_mostly: false,
         read_errors: ReadErrors::default(),
+        link: None,
     }
 }
 

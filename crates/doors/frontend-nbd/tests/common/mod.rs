@@ -112,6 +112,7 @@ impl Client {
         let session = ClientSession::new(ClientPlan {
             export: export.into(),
             goal: Goal::Transmit,
+            start_tls: false,
             structured_replies: style == Style::Structured,
             extended_headers: style.is_extended(),
             allocation_context: style.has_chunks(),

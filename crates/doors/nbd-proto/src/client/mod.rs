@@ -5,8 +5,8 @@
 //! place in the stream and its offset. It does not trust the server.
 //!
 //! ```text
-//!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT?
-//!                    │        then GO | INFO | LIST | EXPORT_NAME
+//!   Greeting ─► OptionReply ⟳ STARTTLS? EXTENDED_HEADERS? else STRUCTURED_REPLY?
+//!                    │        SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
 //!                    │
 //!                    ├── INFO, LIST answered ─► ABORT out ─────────────────► Closed
 //!                    ├── refused, broken ─────────────────────────────────► Closed
@@ -59,6 +59,8 @@ pub struct ClientPlan {
     pub export: String,
     /// The session's goal.
     pub goal: Goal,
+    /// Begin TLS before all other options; a server that refuses it ends the session.
+    pub start_tls: bool,
     /// Ask for structured replies.
     pub structured_replies: bool,
     /// Ask for extended headers, and for structured replies only if the server lacks extended
@@ -92,6 +94,10 @@ pub struct ExportInfo {
 pub enum ClientEvent {
     /// Send these bytes.
     Transmit(Vec<u8>),
+    /// The stream's next byte belongs to TLS. The driver makes the handshake, then calls
+    /// [`ClientSession::tls_is_up`]. A byte that it received already was sent before TLS, and must
+    /// end the connection.
+    StartTls,
     /// One export of LIST.
     Listed(String),
     /// The answer to INFO.
@@ -179,6 +185,7 @@ enum Phase {
     Greeting,
     OptionReplyHeader,
     OptionReplyData { kind: u32 },
+    Handshake,
     ExportNameReply,
     Magic,
     SimpleHeader,
@@ -244,7 +251,7 @@ impl ClientSession {
         assert!(self.events.is_empty(), "poll every event before feeding more bytes");
         let mut rest = input;
         while !rest.is_empty() && self.events.is_empty() {
-            if matches!(self.phase, Phase::Data { .. } | Phase::Closed) {
+            if matches!(self.phase, Phase::Data { .. } | Phase::Handshake | Phase::Closed) {
                 break;
             }
             let taken = self.collector.fill(rest);
@@ -383,7 +390,9 @@ impl ClientSession {
                 self.on_chunk_body(kind, cookie, done, &body);
             }
             Phase::DataOffset { cookie, length, done } => self.on_data_offset(cookie, length, done),
-            Phase::Data { .. } | Phase::Closed => unreachable!("nothing is collected here"),
+            Phase::Data { .. } | Phase::Handshake | Phase::Closed => {
+                unreachable!("nothing is collected here")
+            }
         }
     }
 }

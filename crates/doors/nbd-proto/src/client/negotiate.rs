@@ -25,6 +25,23 @@ impl ClientSession {
         self.no_zeroes = flags & wire::FLAG_NO_ZEROES != 0;
         let answer = u32::from(flags & (wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES));
         self.events.push_back(ClientEvent::Transmit(answer.to_be_bytes().to_vec()));
+        if self.plan.start_tls {
+            self.send_option(wire::OPT_STARTTLS, &[]);
+        } else {
+            self.send_headers_or_goal();
+        }
+    }
+
+    /// Goes on with the options, after the driver has made the handshake of TLS.
+    ///
+    /// # Panics
+    /// If the last event was not [`ClientEvent::StartTls`].
+    pub fn tls_is_up(&mut self) {
+        assert_eq!(self.phase, Phase::Handshake, "TLS begins where the server accepted it");
+        self.send_headers_or_goal();
+    }
+
+    fn send_headers_or_goal(&mut self) {
         if self.plan.extended_headers && self.plan.goal != Goal::TransmitByExportName {
             self.send_option(wire::OPT_EXTENDED_HEADERS, &[]);
         } else {
@@ -132,6 +149,10 @@ impl ClientSession {
 
     fn on_acknowledged(&mut self, option: u32) {
         match option {
+            wire::OPT_STARTTLS => {
+                self.events.push_back(ClientEvent::StartTls);
+                self.phase = Phase::Handshake;
+            }
             wire::OPT_STRUCTURED_REPLY => {
                 self.info.style = Style::Structured;
                 self.send_context_or_goal();

@@ -39,6 +39,7 @@ pub fn plan(goal: Goal, style: Style) -> ClientPlan {
     ClientPlan {
         export: "array".into(),
         goal,
+        start_tls: false,
         structured_replies: style == Style::Structured,
         extended_headers: style.is_extended(),
         allocation_context: style.has_chunks(),

@@ -68,6 +68,11 @@ impl std::fmt::Debug for Raw {
     }
 }
 
+/// Place of the device's UUID in a version 1 superblock.
+const DEVICE_UUID_BYTES: std::ops::Range<usize> = 168..184;
+/// Place of the first word of the array's UUID in a 0.90 superblock.
+const UUID_WORD_BYTES: std::ops::Range<usize> = 20..24;
+
 impl Superblock {
     /// The superblock's bytes, checksum included, to be written at [`Self::offset_bytes`].
     ///
@@ -85,6 +90,16 @@ impl Superblock {
     #[must_use]
     pub fn offset_bytes(&self) -> u64 {
         self.device.super_offset_sectors * SECTOR_BYTES
+    }
+
+    /// Bytes of the superblock that no update changes, and their offset on the device: version 1's
+    /// UUID of the device, or 0.90's first word of the array's UUID.
+    #[must_use]
+    pub fn lasting_bytes(&self) -> (u64, Vec<u8>) {
+        let range = if self.version.is_v1() { DEVICE_UUID_BYTES } else { UUID_WORD_BYTES };
+        let start = self.offset_bytes() + range.start as u64;
+        let bytes = self.to_bytes();
+        (start, bytes.get(range).expect("a superblock is longer").to_vec())
     }
 
     /// Byte offset of the bad-block log on the device.

@@ -94,6 +94,9 @@ impl MemberHandle {
             AnsweredBy::Memory if !is_memory(&*device) => AnsweredBy::Device,
             answered_by => answered_by,
         };
+        let (offset_bytes, bytes) = superblock.lasting_bytes();
+        device.expect_after_loss(offset_bytes, &bytes);
+        let threads_max = device.requests_at_once().unwrap_or(threads_max);
         Self {
             id,
             admission: RingAdmission::new(identity.queue_requests, answered_by),

@@ -22,6 +22,7 @@ impl World {
         let plan = ClientPlan {
             export: if is_read_only { "look" } else { *random.pick(&["", "array"]) }.to_owned(),
             goal: *random.pick(&[Goal::Transmit, Goal::Transmit, Goal::TransmitByExportName]),
+            start_tls: false,
             structured_replies,
             // Not drawn from `random`, so that old seeds keep their worlds.
             extended_headers: structured_replies && index % 2 == 1,

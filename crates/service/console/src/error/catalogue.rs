@@ -58,7 +58,7 @@ impl FromStr for Code {
 }
 
 /// All codes by number.
-pub const CATALOGUE: [Entry; 103] = [
+pub const CATALOGUE: [Entry; 104] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -1015,5 +1015,14 @@ pub const CATALOGUE: [Entry; 103] = [
                       there must be room between the metadata and the data, which 1.1 and 1.2 \
                       superblocks have. Other changes keep every byte in its place: 5 to 6 and back, \
                       4 to 5, a mirror of two to 5. Nothing was changed.",
+    },
+    Entry {
+        code: Code::MemberUnreachable,
+        title: "the server of a member on another host does not answer",
+        exit: Exit::Failed,
+        explanation: "The member is an NBD export (nbd://, nbds://, nbd+unix://), and its server \
+                      takes no connection, refuses the export, or fails the TLS handshake; the \
+                      error has its words. Start the server, or name the other members only: an \
+                      array with enough members is served without it, and recovers it later.",
     },
 ];

@@ -215,6 +215,8 @@ pub enum Code {
     AnsweredWritesKept = 122,
     /// The array's shape cannot be changed so, or not now.
     ShapeStays = 123,
+    /// The server of a member on another host does not answer.
+    MemberUnreachable = 124,
 }
 
 impl fmt::Display for Code {

@@ -250,6 +250,22 @@ pub struct Slot {
     /// Corrected read errors of the member.
     #[serde(default)]
     pub read_errors: ReadErrors,
+    /// The connection to a member on another host; null for a member of this host.
+    #[serde(default)]
+    pub link: Option<Link>,
+}
+
+/// The connection to a member on another host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Link {
+    /// The member's server can be reached, as far as is known.
+    pub is_up: bool,
+    /// How often the connection was made anew after a loss.
+    pub reconnects: u64,
+    /// The cause of the last loss; null without one.
+    pub last_loss: Option<String>,
+    /// Mean time of the last requests, in microseconds.
+    pub mean_latency_us: u64,
 }
 
 /// Read errors of a member, corrected by writing the sectors again from other members.

@@ -21,6 +21,7 @@ pub fn slot(number: u16, state: SlotState) -> Slot {
         bad_sectors: 0,
         write_mostly: false,
         read_errors: ReadErrors::default(),
+        link: None,
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use braid_assembly::Tolerance;
 use braid_control::model::{
-    Array, Bitmap, Failure, Journal, ParityLogs, ReadErrors, Role, Server, Slot, SlotState, State,
-    VERSION,
+    Array, Bitmap, Failure, Journal, Link, ParityLogs, ReadErrors, Role, Server, Slot, SlotState,
+    State, VERSION,
 };
 use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
+use braid_member::LinkLook;
 use braid_ondisk::format_uuid;
-use braid_runtime::{ArrayView, Gate, MemberId, Volume};
+use braid_runtime::{ArrayView, Gate, MemberId, MemberLook, Volume};
 
 use super::jobs::Ground;
 use super::setting::{self, ArrayParts};
@@ -153,7 +154,7 @@ impl Facts {
             can_lose: if has_failed { 0 } else { tolerance.can_lose },
             parity_in_doubt: tolerance.parity_in_doubt,
             copies_in_doubt: tolerance.copies_in_doubt,
-            slots: self.slots(volume, &view, waiting),
+            slots: with_links(self.slots(volume, &view, waiting), volume),
             replaced: self.replaced(),
             jobs: told.jobs,
             last_jobs: told.last,
@@ -245,6 +246,7 @@ impl Facts {
                         bad_sectors: member.bad_blocks.sectors(),
                         write_mostly: member.is_write_mostly,
                         read_errors: errors(member.id),
+                        link: None,
                     };
                 }
                 let slow = self.health.slow(number).filter(|_| sitting_out.contains(&member.id));
@@ -264,6 +266,7 @@ impl Facts {
                     bad_sectors: member.bad_blocks.sectors(),
                     write_mostly: member.is_write_mostly,
                     read_errors: errors(member.id),
+                    link: None,
                 }
             }
             None => self.empty(number),
@@ -283,6 +286,7 @@ impl Facts {
                 bad_sectors: member.replacement_bad_blocks.sectors(),
                 write_mostly: false,
                 read_errors: ReadErrors::default(),
+                link: None,
             })
         });
         slots.extend(replacements);
@@ -298,6 +302,7 @@ impl Facts {
             bad_sectors: 0,
             write_mostly: false,
             read_errors: ReadErrors::default(),
+            link: None,
         });
         slots.extend(spares);
         slots
@@ -316,6 +321,7 @@ impl Facts {
             bad_sectors: 0,
             write_mostly: false,
             read_errors: ReadErrors::default(),
+            link: None,
         };
         self.health.replaced().into_iter().map(row).collect()
     }
@@ -332,6 +338,7 @@ impl Facts {
             bad_sectors: 0,
             write_mostly: false,
             read_errors: ReadErrors::default(),
+            link: None,
         };
         if let Some(gone) = self.health.gone(number) {
             return missing(Some(gone.since), Some(gone.cause));
@@ -359,6 +366,23 @@ impl Facts {
             bad_sectors: 0,
             write_mostly: false,
             read_errors: ReadErrors::default(),
+            link: None,
         }
     }
+}
+/// The rows, with the connections of members on other hosts.
+fn with_links(mut rows: Vec<Slot>, volume: &Volume) -> Vec<Slot> {
+    let of = |look: MemberLook| {
+        let LinkLook { is_up, last_loss, reconnects, mean_latency } = look.link?;
+        let last_loss = Some(last_loss).filter(|text| !text.is_empty());
+        let mean_latency_us = u64::try_from(mean_latency.as_micros()).unwrap_or(u64::MAX);
+        let link = Link { is_up, reconnects, last_loss, mean_latency_us };
+        Some((absolute(&look.path.to_string_lossy()), link))
+    };
+    let links: BTreeMap<String, Link> =
+        volume.look_at_members().into_iter().filter_map(of).collect();
+    for row in &mut rows {
+        row.link = row.member.as_ref().and_then(|member| links.get(member)).cloned();
+    }
+    rows
 }

@@ -400,7 +400,7 @@ fn replace(
 fn remove(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
     let is_out = |one: &&CurrentMember| one.standing == Standing::Out;
     let out = || context.members.iter().filter(is_out);
-    let leads_nowhere = |one: &&CurrentMember| !Path::new(&one.label).exists();
+    let leads_nowhere = |one: &&CurrentMember| !braid_member::may_be_there(Path::new(&one.label));
     let members: Vec<&CurrentMember> = match word {
         "failed" => out().collect(),
         "detached" => out().filter(leads_nowhere).collect(),

@@ -54,7 +54,8 @@ pub(in crate::array) struct Reshaper {
     fault: Option<Fault>,
     /// A copy of the window in place exists already.
     is_copied: bool,
-    /// A window in place that failed after it was overwritten in part. It moves next, from its copy.
+    /// A window in place that failed after it was overwritten in part. It moves next, from its
+    /// copy.
     stuck: Option<ReshapeWindow>,
     /// A window failed: the next try waits for a change of members, or for the operator.
     refused: bool,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
 use braid_geometry::{SECTOR_BYTES, Slot};
-use braid_member::{Access, IdentityKey, Member, OpenError, Reach};
+use braid_member::{Access, IdentityKey, Member, OpenError, Reach, is_uri};
 use braid_ondisk::{Role, Snippet, Superblock};
 use braid_runtime::{AddError, Direct, Newcomer, Wish};
 use uuid::Uuid;
@@ -202,7 +202,7 @@ fn candidates(
     let mut candidates: Vec<Candidate> = Vec::new();
     for word in devices {
         let path = PathBuf::from(word);
-        if path.is_relative() {
+        if path.is_relative() && !is_uri(&path) {
             let what = format!("'{word}' is not an absolute path");
             let error = CliError::new(Code::Usage, what).about(word);
             let error = error.because(
@@ -282,7 +282,10 @@ fn check_not_named_twice(
     let error = CliError::new(Code::SameMemberTwice, format!("{label} was named twice"));
     let error = error.about(label);
     let error = error.because(format!("{} and {label} are the same storage: {how}", other.label));
-    let command = format!("ls -li {} {}", shell_word(&other.label), shell_word(label));
+    let command = match is_uri(Path::new(label)) {
+        true => format!("nbdinfo {}", shell_word(label)),
+        false => format!("ls -li {} {}", shell_word(&other.label), shell_word(label)),
+    };
     Err(error.remedy(Risk::Look, "Compare them", command))
 }
 

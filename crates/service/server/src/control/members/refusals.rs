@@ -99,7 +99,7 @@ pub(super) fn no_such_member(
         None => format!("{word} is no member of {name}"),
     };
     let mut error = CliError::new(Code::NoSuchMember, what).about(word);
-    if number.is_none() && !Path::new(word).exists() {
+    if number.is_none() && !braid_member::may_be_there(Path::new(word)) {
         error = error.because("that path does not exist");
     }
     let line = |one: &CurrentMember| match (one.standing, one.slot) {

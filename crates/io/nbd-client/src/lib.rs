@@ -1,9 +1,9 @@
-//! A blocking client of NBD over a Unix socket: one request at a time ([`Client::read`] and its
-//! like), or many in flight ([`Client::send`], [`Client::hear`]).
+//! A blocking client of NBD over a Unix socket or TCP, plain or by TLS: one request at a time
+//! ([`Client::read`] and its like), or many in flight ([`Client::send`], [`Client::hear`]).
 //!
 //! Where it stands: around `braid-nbd-proto`'s client half, which validates requests and catches
 //! false answers: bytes sent twice, or success with bytes missing. This crate has the socket, its
-//! timeout, and the buffers for data.
+//! timeout, TLS, and the buffers for data. A [`Connector`] makes connections to one URI.
 //!
 //! ```text
 //!   send ─ session: header ─▶ socket
@@ -17,19 +17,33 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
-use std::os::unix::net::UnixStream;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use braid_nbd_proto::{
-    ClientClose, ClientPlan, Command, ErrorCode, ExportInfo, Extent, Goal, SubmitError,
+    ClientClose, ClientPlan, Command, ErrorCode, ExportInfo, Extent, Goal, NbdUri, SubmitError,
+    Transport, UriError, wire,
 };
 use braid_nbd_proto::{ClientEvent, ClientSession};
+use rustls::ClientConfig;
+
+mod certificates;
+mod transport;
+
+pub use certificates::CertificateError;
+pub use transport::Cutter;
+use transport::{Socket, Stream};
 
 /// Bytes that a read of the socket takes when the next message is unknown.
 const INPUT_BYTES: usize = 64 << 10;
 /// The longest READ or WRITE that [`Client::read`] and [`Client::write`] send, in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
+/// A payload up to this many bytes is sent together with its header.
+const TOGETHER_BYTES_MAX: usize = 64 << 10;
+/// A server that negotiates for longer than this without a message is not there.
+const NEGOTIATION_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a request did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +63,12 @@ pub enum ClientError {
     /// The request does not fit the export, or was not negotiated.
     #[error("the request cannot be sent")]
     Unsendable(#[from] SubmitError),
+    /// A URI with TLS names no certificates.
+    #[error("the URI names no certificates (tls-certificates=FOLDER)")]
+    NoCertificates,
+    /// The client's certificates cannot be used.
+    #[error("the certificates cannot be used")]
+    Certificates(#[from] CertificateError),
     /// An event that no request of this client can cause.
     #[error("the server sent what was not asked for")]
     Unexpected,
@@ -97,15 +117,64 @@ pub fn plan_for(export: &str) -> ClientPlan {
     ClientPlan {
         export: export.to_owned(),
         goal: Goal::Transmit,
+        start_tls: false,
         structured_replies: true,
         extended_headers: true,
         allocation_context: false,
     }
 }
 
+/// The way to one export, for any number of connections.
+#[derive(Debug)]
+pub struct Connector {
+    uri: NbdUri,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Connector {
+    /// Reads the certificates that the URI names. Connects to nothing.
+    ///
+    /// # Errors
+    /// The URI asks for TLS and names no certificates, or these cannot be used.
+    pub fn new(uri: NbdUri) -> Result<Self, ClientError> {
+        let tls = match &uri.certificates {
+            Some(folder) => {
+                Some(certificates::load(Path::new(std::ffi::OsStr::from_bytes(folder)))?)
+            }
+            None if uri.tls => return Err(ClientError::NoCertificates),
+            None => None,
+        };
+        Ok(Self { uri, tls })
+    }
+
+    /// The URI.
+    #[must_use]
+    pub const fn uri(&self) -> &NbdUri {
+        &self.uri
+    }
+
+    /// Connects, and negotiates. A later request waits for its answer as long as the connection
+    /// lasts.
+    ///
+    /// # Errors
+    /// No server answers there, or the negotiation fails.
+    pub fn connect(&self) -> Result<Client, ClientError> {
+        let socket = Socket::connect(&self.uri.transport)?;
+        let plan = ClientPlan { start_tls: self.tls.is_some(), ..plan_for(&self.uri.export) };
+        let host = match &self.uri.transport {
+            Transport::Tcp { host, .. } => host,
+            Transport::Unix { .. } => "localhost",
+        };
+        let tls = self.tls.as_ref().map(|config| (config, host));
+        let client = Client::negotiate(socket, plan, NEGOTIATION_LIMIT, tls)?;
+        client.stream.socket().set_patience(None)?;
+        Ok(client)
+    }
+}
+
 /// One connection in its transmission phase.
 pub struct Client {
-    stream: UnixStream,
+    stream: Stream,
     session: ClientSession,
     /// Received bytes that the session has not taken yet.
     input: VecDeque<u8>,
@@ -117,8 +186,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and negotiates as planned; the server may be silent for at most `patience` at a
-    /// time.
+    /// Connects to a Unix socket, and negotiates as planned; the server may be silent for at most
+    /// `patience` at a time.
     ///
     /// # Errors
     /// No server listens, or the negotiation fails.
@@ -127,15 +196,30 @@ impl Client {
         plan: ClientPlan,
         patience: Duration,
     ) -> Result<Self, ClientError> {
-        let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        let socket = socket.as_os_str().as_bytes().to_vec();
+        Self::negotiate(Socket::connect(&Transport::Unix { socket })?, plan, patience, None)
+    }
+
+    fn negotiate(
+        socket: Socket,
+        plan: ClientPlan,
+        patience: Duration,
+        tls: Option<(&Arc<ClientConfig>, &str)>,
+    ) -> Result<Self, ClientError> {
+        socket.set_patience(Some(patience))?;
         let (session, input) = (ClientSession::new(plan), VecDeque::new());
-        let info = ExportInfo::default();
+        let (stream, info) = (Stream::Plain(socket), ExportInfo::default());
         let mut client = Self { stream, session, input, cookie: 0, last_offset: 0, info };
         loop {
             match client.next_event()? {
                 ClientEvent::Transmit(bytes) => client.stream.write_all(&bytes)?,
+                ClientEvent::StartTls => {
+                    let (Some((config, host)), true) = (tls, client.input.is_empty()) else {
+                        return Err(ClientError::Unexpected);
+                    };
+                    client.stream = client.stream.into_tls(config, host)?;
+                    client.session.tls_is_up();
+                }
                 ClientEvent::Ready(info) => {
                     client.info = info;
                     return Ok(client);
@@ -144,6 +228,14 @@ impl Client {
                 _ => return Err(ClientError::Unexpected),
             }
         }
+    }
+
+    /// A handle that ends this connection from another thread.
+    ///
+    /// # Errors
+    /// The process is short of descriptors.
+    pub fn cutter(&self) -> Result<Cutter, ClientError> {
+        Ok(self.stream.cutter()?)
     }
 
     /// The server's description of its export.
@@ -172,8 +264,12 @@ impl Client {
         let header = self.session.submit(self.cookie + 1, command)?;
         self.cookie += 1;
         self.last_offset = command.header(self.cookie).offset;
-        self.stream.write_all(&header)?;
-        self.stream.write_all(payload)?;
+        if payload.len() <= TOGETHER_BYTES_MAX {
+            self.stream.write_all(&[&header, payload].concat())?;
+        } else {
+            self.stream.write_all(&header)?;
+            self.stream.write_all(payload)?;
+        }
         Ok(self.cookie)
     }
 

@@ -1,0 +1,483 @@
+//! The connections to a member's server, and their renewal.
+//!
+//! ```text
+//!           ┌────────────── a connection fails ──────────────┐
+//!           │                                                ▼
+//!   Up, generation n                        Down: all connections are cut and given back
+//!           ▲                                                │ one caller mends
+//!           └─ connected, unflushed writes sent again ◀──────┤
+//!              generation n + 1                              └─ for too long, another size ─▶ Over
+//! ```
+//!
+//! - A connection carries one request at a time; a call takes a connection and gives it back.
+//! - No request of generation n ends after the first of generation n + 1 begins: the caller that
+//!   mends waits until all connections of generation n were given back.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use braid_nbd_client::{Client, ClientError, Command, Connector, Cutter, ErrorCode, wire};
+use rustix::io::Errno;
+
+use super::unflushed::{FlushMark, Unflushed, UnflushedWrites};
+use crate::MemberError;
+
+/// A server that cannot be reached for longer has lost the member.
+pub(super) const UNREACHABLE_LIMIT: Duration = Duration::from_secs(600);
+/// The same for a member that is only read: a command waits for it, and no array.
+pub(super) const UNREADABLE_LIMIT: Duration = Duration::from_secs(10);
+/// Connections to one export: enough for a queue on a fast network.
+const CONNECTIONS_MAX: usize = 16;
+/// Copies of unflushed writes take at most this many bytes and those of the writes in flight.
+const COPIES_BYTES_MAX: usize = 64 << 20;
+/// The pause before the second attempt to connect, and the longest pause.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// One request, short enough for the server.
+pub(super) enum RemoteRequest<'a> {
+    Read { offset_bytes: u64, buffer: &'a mut [u8] },
+    Write { offset_bytes: u64, bytes: &'a [u8], durable: bool },
+    Zero { offset_bytes: u64, length_bytes: u64, may_punch: bool },
+    Flush,
+}
+
+/// The state of a link, for an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkLook {
+    /// Whether the server can be reached, as far as is known.
+    pub is_up: bool,
+    /// The reason why the last connection was lost; empty if none was.
+    pub last_loss: String,
+    /// Connections that were made anew after a loss.
+    pub reconnects: u64,
+    /// Mean time of the last requests.
+    pub mean_latency: Duration,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Up,
+    Down { since: Instant, is_mending: bool },
+    Over,
+}
+
+struct State {
+    phase: Phase,
+    generation: u64,
+    idle: Vec<(u64, Client)>,
+    cutters: BTreeMap<u64, Cutter>,
+    next_token: u64,
+    /// Connections of this generation that callers have, or make.
+    in_use: usize,
+    connections_max: usize,
+    unflushed: UnflushedWrites,
+    last_loss: String,
+    latency_ns: u64,
+}
+
+/// A connection that a caller has.
+struct Lease {
+    client: Client,
+    token: u64,
+    generation: u64,
+}
+
+pub(super) struct Link {
+    connector: Connector,
+    size_bytes: u64,
+    transmission_flags: u16,
+    keeps_copies: bool,
+    limit: Duration,
+    /// Bytes that stay the same on the member while it is in use, and their offset.
+    mark: OnceLock<(u64, Vec<u8>)>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Link").field("uri", self.connector.uri()).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(super) fn new(
+        connector: Connector,
+        first: Client,
+        (has_multi_conn, has_flush): (bool, bool),
+        limit: Duration,
+    ) -> Result<Self, ClientError> {
+        let info = first.info();
+        let (size_bytes, transmission_flags) = (info.size_bytes, info.transmission_flags);
+        let state = State {
+            phase: Phase::Up,
+            generation: 0,
+            cutters: BTreeMap::from([(0, first.cutter()?)]),
+            idle: vec![(0, first)],
+            next_token: 1,
+            in_use: 0,
+            // Without the flag a flush covers the writes of its own connection only.
+            connections_max: if has_multi_conn { CONNECTIONS_MAX } else { 1 },
+            unflushed: UnflushedWrites::default(),
+            last_loss: String::new(),
+            latency_ns: 0,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Ok(Self {
+            connector,
+            size_bytes,
+            transmission_flags,
+            keeps_copies: has_flush,
+            limit,
+            mark: OnceLock::new(),
+            state,
+            changed,
+        })
+    }
+
+    /// Has each new connection checked for these bytes, so that nothing is written to another
+    /// device that has come under the URI.
+    pub(super) fn expect(&self, offset_bytes: u64, bytes: &[u8]) {
+        // The first caller knows the member's superblock; it does not change its name.
+        let _ = self.mark.set((offset_bytes, bytes.to_vec()));
+    }
+
+    pub(super) fn connections_max(&self) -> usize {
+        self.lock().connections_max
+    }
+
+    pub(super) fn copies_are_many(&self) -> bool {
+        self.lock().unflushed.memory_bytes() > COPIES_BYTES_MAX
+    }
+
+    pub(super) fn look(&self) -> LinkLook {
+        let state = self.lock();
+        LinkLook {
+            is_up: matches!(state.phase, Phase::Up),
+            last_loss: state.last_loss.clone(),
+            reconnects: state.generation,
+            mean_latency: Duration::from_nanos(state.latency_ns),
+        }
+    }
+
+    /// Ends all calls with an error, now and later.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        state.phase = Phase::Over;
+        state.cut();
+        self.changed.notify_all();
+    }
+
+    /// Sends a request until the server has answered it.
+    ///
+    /// # Errors
+    /// The server cannot be reached any more. The server's own answer is the inner result.
+    pub(super) fn call(
+        &self,
+        mut request: RemoteRequest<'_>,
+    ) -> Result<Result<(), ErrorCode>, MemberError> {
+        loop {
+            let mut lease = self.take()?;
+            let mark = match request {
+                RemoteRequest::Flush => Some(self.lock().unflushed.mark()),
+                _ => None,
+            };
+            let begun = Instant::now();
+            match perform(&mut lease.client, &mut request) {
+                // A server that goes away may come back.
+                Err(ClientError::Refused(ErrorCode::Shutdown)) => {
+                    self.lose(&lease, "the server is being shut down");
+                }
+                Err(ClientError::Refused(code)) => {
+                    self.give_back(lease, begun);
+                    return Ok(Err(code));
+                }
+                // Nothing was sent.
+                Err(ClientError::Unsendable(_)) => {
+                    self.give_back(lease, begun);
+                    return Ok(Err(ErrorCode::Invalid));
+                }
+                Err(error) => self.lose(&lease, &reasons(&error)),
+                Ok(()) => {
+                    self.note(&request, mark);
+                    self.give_back(lease, begun);
+                    return Ok(Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Notes a request that succeeded: copies a write, forgets the writes of a flush.
+    fn note(&self, request: &RemoteRequest<'_>, mark: Option<FlushMark>) {
+        let write = match *request {
+            RemoteRequest::Read { .. } => return,
+            RemoteRequest::Flush => {
+                return self.lock().unflushed.forget(mark.expect("a flush has a mark"));
+            }
+            // A durable write is kept too: an older write to its place must not be sent after it.
+            RemoteRequest::Write { offset_bytes, bytes, .. } => {
+                Unflushed::Write { offset_bytes, bytes: bytes.to_vec() }
+            }
+            RemoteRequest::Zero { offset_bytes, length_bytes, may_punch } => {
+                Unflushed::Zero { offset_bytes, length_bytes, may_punch }
+            }
+        };
+        if self.keeps_copies {
+            self.lock().unflushed.keep(write);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection for one request: an idle one, a new one, or a new link's first.
+    fn take(&self) -> Result<Lease, MemberError> {
+        let mut state = self.lock();
+        loop {
+            match &mut state.phase {
+                Phase::Over => return Err(gone()),
+                Phase::Down { is_mending: true, .. } => {}
+                Phase::Down { since, is_mending } => {
+                    *is_mending = true;
+                    let since = *since;
+                    return self.mend(state, since);
+                }
+                Phase::Up => {
+                    let generation = state.generation;
+                    if let Some((token, client)) = state.idle.pop() {
+                        state.in_use += 1;
+                        return Ok(Lease { client, token, generation });
+                    }
+                    if state.in_use < state.connections_max {
+                        state.in_use += 1;
+                        drop(state);
+                        match self.add(generation) {
+                            Some(lease) => return Ok(lease),
+                            None => state = self.lock(),
+                        }
+                        continue;
+                    }
+                }
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Makes one more connection of a generation. If the server takes no more, the link keeps to
+    /// those that it has.
+    fn add(&self, generation: u64) -> Option<Lease> {
+        let made = self.connect();
+        let mut state = self.lock();
+        let is_current = state.generation == generation && matches!(state.phase, Phase::Up);
+        let (client, cutter) = match made {
+            Ok(made) if is_current => made,
+            Ok(_) => {
+                state.in_use -= 1;
+                self.changed.notify_all();
+                return None;
+            }
+            Err(error) => {
+                state.in_use -= 1;
+                let others = state.in_use + state.idle.len();
+                if others > 0 {
+                    state.connections_max = others;
+                } else if is_current {
+                    state.goes_down(reasons(&error));
+                }
+                self.changed.notify_all();
+                return None;
+            }
+        };
+        let token = state.register(cutter);
+        Some(Lease { client, token, generation })
+    }
+
+    fn connect(&self) -> Result<(Client, Cutter), ClientError> {
+        let client = self.connector.connect()?;
+        let cutter = client.cutter()?;
+        Ok((client, cutter))
+    }
+
+    fn give_back(&self, lease: Lease, begun: Instant) {
+        let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut state = self.lock();
+        state.in_use -= 1;
+        state.latency_ns = (state.latency_ns / 8 * 7).saturating_add(took_ns / 8);
+        if state.generation == lease.generation && matches!(state.phase, Phase::Up) {
+            state.idle.push((lease.token, lease.client));
+        } else {
+            state.cutters.remove(&lease.token);
+        }
+        // A caller that mends waits for the last connection, others for any.
+        self.changed.notify_all();
+    }
+
+    /// Gives back a connection that failed: the link is down.
+    fn lose(&self, lease: &Lease, why: &str) {
+        let mut state = self.lock();
+        state.in_use -= 1;
+        state.cutters.remove(&lease.token);
+        if state.generation == lease.generation && matches!(state.phase, Phase::Up) {
+            state.goes_down(why.to_owned());
+        }
+        self.changed.notify_all();
+    }
+
+    /// Connects until the server answers, and sends unflushed writes again.
+    fn mend<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        since: Instant,
+    ) -> Result<Lease, MemberError> {
+        while state.in_use > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut pause = PAUSE_MIN;
+        loop {
+            if matches!(state.phase, Phase::Over) {
+                return Err(gone());
+            }
+            let unflushed = state.unflushed.all();
+            drop(state);
+            let made = self.connect_again(&unflushed);
+            state = self.lock();
+            let is_over = matches!(state.phase, Phase::Over);
+            match made {
+                Ok((client, cutter)) if !is_over => {
+                    state.phase = Phase::Up;
+                    state.generation += 1;
+                    state.in_use = 1;
+                    let (token, generation) = (state.register(cutter), state.generation);
+                    self.changed.notify_all();
+                    return Ok(Lease { client, token, generation });
+                }
+                Ok(_) | Err(Renewal::OtherDevice) => {
+                    state.phase = Phase::Over;
+                    self.changed.notify_all();
+                    return Err(gone());
+                }
+                Err(Renewal::NotYet) if since.elapsed() > self.limit => {
+                    state.phase = Phase::Over;
+                    self.changed.notify_all();
+                    return Err(gone());
+                }
+                Err(Renewal::NotYet) => {}
+            }
+            let waited = self.changed.wait_timeout(state, pause);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    fn connect_again(&self, unflushed: &[Arc<Unflushed>]) -> Result<(Client, Cutter), Renewal> {
+        let (mut client, cutter) = self.connect().map_err(|_| Renewal::NotYet)?;
+        let (size_bytes, flags) = (client.info().size_bytes, client.info().transmission_flags);
+        let is_able = flags & self.transmission_flags == self.transmission_flags;
+        let is_read_only = |flags| flags & wire::TRANSMIT_READ_ONLY != 0;
+        let is_as_before = is_read_only(flags) == is_read_only(self.transmission_flags);
+        if size_bytes != self.size_bytes || !is_able || !is_as_before {
+            return Err(Renewal::OtherDevice);
+        }
+        if let Some((offset_bytes, expected)) = self.mark.get() {
+            let mut found = vec![0; expected.len()];
+            client.read(*offset_bytes, &mut found).map_err(|_| Renewal::NotYet)?;
+            if found != *expected {
+                return Err(Renewal::OtherDevice);
+            }
+        }
+        for write in unflushed {
+            let mut request = match **write {
+                Unflushed::Write { offset_bytes, ref bytes } => {
+                    RemoteRequest::Write { offset_bytes, bytes, durable: false }
+                }
+                Unflushed::Zero { offset_bytes, length_bytes, may_punch } => {
+                    RemoteRequest::Zero { offset_bytes, length_bytes, may_punch }
+                }
+            };
+            match perform(&mut client, &mut request) {
+                Ok(()) => {}
+                // An answered write is lost. No later flush may succeed.
+                Err(ClientError::Refused(code)) if code != ErrorCode::Shutdown => {
+                    return Err(Renewal::OtherDevice);
+                }
+                Err(_) => return Err(Renewal::NotYet),
+            }
+        }
+        Ok((client, cutter))
+    }
+}
+
+/// Why a link is not up again.
+enum Renewal {
+    /// The server does not answer yet.
+    NotYet,
+    /// The export is not the member that it was.
+    OtherDevice,
+}
+
+impl State {
+    fn register(&mut self, cutter: Cutter) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.cutters.insert(token, cutter);
+        token
+    }
+
+    fn goes_down(&mut self, why: String) {
+        self.phase = Phase::Down { since: Instant::now(), is_mending: false };
+        self.last_loss = why;
+        self.cut();
+    }
+
+    /// Ends all connections: callers that have one get an error.
+    fn cut(&mut self) {
+        self.idle.clear();
+        self.cutters.values().for_each(Cutter::cut);
+        self.cutters.clear();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let mut state = self.lock();
+        for (_, client) in std::mem::take(&mut state.idle) {
+            // The server may be gone.
+            let _ = client.disconnect();
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+pub(super) fn reasons(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn gone() -> MemberError {
+    MemberError::Gone { errno: Errno::NODEV.raw_os_error() }
+}
+
+fn perform(client: &mut Client, request: &mut RemoteRequest<'_>) -> Result<(), ClientError> {
+    match request {
+        RemoteRequest::Read { offset_bytes, buffer } => client.read(*offset_bytes, buffer),
+        RemoteRequest::Write { offset_bytes, bytes, durable } => {
+            client.write(*offset_bytes, bytes, *durable)
+        }
+        RemoteRequest::Zero { offset_bytes, length_bytes, may_punch } => {
+            let (offset, length) = (*offset_bytes, *length_bytes);
+            let (fua, fast) = (false, false);
+            let may_punch = *may_punch;
+            let command = Command::WriteZeroes { offset, length, fua, may_punch, fast };
+            client.call(command, &[], &mut []).map(drop)
+        }
+        RemoteRequest::Flush => client.flush(),
+    }
+}

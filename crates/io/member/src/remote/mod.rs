@@ -1,0 +1,372 @@
+//! A member on another host, named by an NBD URI.
+//!
+//! ```text
+//!   Member's calls ─▶ RemoteMember ─ pieces ─▶ Link ─ one request on one connection ─▶ server
+//!                                               │
+//!                     a connection is lost ─────┴─▶ all are cut; one caller connects anew, and
+//!                                                   writes again what is not flushed; all callers
+//!                                                   send their requests again
+//! ```
+//!
+//! A call waits while the server cannot be reached, as it waits for a disk that hangs. So the array
+//! puts the member *away* and recovers it where it missed writes ([`crate::Member`] knows nothing
+//! of that). After ten minutes the member is gone for good.
+//!
+//! A server may lose writes that it answered and did not flush, if it restarts. So the member keeps
+//! a copy of each write until a flush, and sends it again on a new connection.
+//!
+//! The server must not end a request of a lost connection after it took the next connection's.
+//! Servers that finish what they have read before they close a connection keep that order, if the
+//! connection ends in order. Linux's NBD driver takes the same risk.
+//!
+//! Two processes of one host never write one URI: the writer holds an abstract Unix socket with a
+//! name made of the URI. Other hosts are not kept out by that.
+
+mod link;
+mod unflushed;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use braid_nbd_client::{ClientError, Connector, ErrorCode, ExportInfo, NbdUri, UriError};
+use rustix::io::Errno;
+
+use crate::access::Access;
+use crate::error::{Holder, OpenError};
+use crate::flushes::Flushes;
+use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES};
+use crate::{AnsweredBy, Identity, IdentityKey, Member, MemberError, MemberKind, check_bounds};
+use link::{Link, RemoteRequest, UNREACHABLE_LIMIT, UNREADABLE_LIMIT, reasons};
+
+pub use link::LinkLook;
+
+/// Bytes of the longest request, if the server allows that many.
+const REQUEST_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of the longest request that makes zeroes.
+const ZERO_BYTES_MAX: u64 = 1 << 30;
+/// The largest block that a member may have as its smallest unit.
+const BLOCK_BYTES_MAX: u32 = 4096;
+
+/// Whether a member's path is an NBD URI.
+#[must_use]
+pub fn is_uri(path: &Path) -> bool {
+    const SCHEMES: [&str; 4] = ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"];
+    let bytes = path.as_os_str().as_bytes();
+    SCHEMES.iter().any(|scheme| {
+        bytes.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))
+    })
+}
+
+/// The path as an absolute one, which means the same in any folder; URIs stay as they are.
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
+    match is_uri(path) {
+        true => path.to_path_buf(),
+        false => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+    }
+}
+
+/// Whether a member may be at this path, without opening it: a file exists, or a URI has no path.
+#[must_use]
+pub fn may_be_there(path: &Path) -> bool {
+    is_uri(path) || path.exists()
+}
+
+/// The identity of the export that a URI names.
+pub(crate) fn key_of_uri(path: &Path) -> Option<IdentityKey> {
+    parse(path).ok().map(|uri| key_of(&uri))
+}
+
+/// Connects to a member's server.
+pub(crate) fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
+    let uri = parse(path)
+        .map_err(|error| OpenError::Uri { path: path.into(), reason: error.to_string() })?;
+    let unreachable =
+        |error: &ClientError| OpenError::Unreachable { path: path.into(), reason: reasons(error) };
+    let lock = match access {
+        Access::ReadWrite => Some(lock_out(path, &uri)?),
+        Access::Examine | Access::ReadOnly => None,
+    };
+    let key = key_of(&uri);
+    let connector = Connector::new(uri).map_err(|error| unreachable(&error))?;
+    let first = connector.connect().map_err(|error| unreachable(&error))?;
+    let info = first.info().clone();
+    let features = Features::of(&info);
+    if access == Access::ReadWrite && features.is_read_only {
+        return Err(OpenError::ReadOnlyMedium { path: path.into() });
+    }
+    let size_bytes = info.size_bytes - info.size_bytes % SECTOR_BYTES;
+    if size_bytes < MEMBER_BYTES_MIN {
+        let minimum_bytes = MEMBER_BYTES_MIN;
+        return Err(OpenError::TooSmall { path: path.into(), size_bytes, minimum_bytes });
+    }
+    if features.block_bytes > BLOCK_BYTES_MAX {
+        let reason = format!("the server takes blocks of {} bytes only", features.block_bytes);
+        return Err(OpenError::Uri { path: path.into(), reason });
+    }
+    let identity = Identity {
+        path: path.into(),
+        kind: MemberKind::Remote,
+        logical_block_bytes: features.block_bytes.max(512),
+        physical_block_bytes: 4096,
+        rotational: None,
+        queue_requests: None,
+        answered_by: AnsweredBy::Outside,
+        device: None,
+        inode: None,
+        key,
+    };
+    let limit = match access {
+        Access::ReadWrite => UNREACHABLE_LIMIT,
+        Access::Examine | Access::ReadOnly => UNREADABLE_LIMIT,
+    };
+    let abilities = (features.has_multi_conn, features.has_flush);
+    let link = Link::new(connector, first, abilities, limit);
+    let link = link.map_err(|error| unreachable(&error))?;
+    let flushes = Flushes::new();
+    Ok(Box::new(RemoteMember {
+        identity,
+        size_bytes,
+        access,
+        features,
+        link,
+        flushes,
+        _lock: lock,
+    }))
+}
+
+fn parse(path: &Path) -> Result<NbdUri, UriError> {
+    path.to_str().ok_or_else(|| UriError::Encoding(path.display().to_string()))?.parse()
+}
+
+/// The number of a URI in this process. Two spellings of one URI have one number.
+fn key_of(uri: &NbdUri) -> IdentityKey {
+    static KNOWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let text = NbdUri { certificates: None, ..uri.clone() }.to_string();
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = known.iter().position(|one| *one == text).unwrap_or_else(|| {
+        known.push(text);
+        known.len() - 1
+    });
+    IdentityKey::Remote { number: at as u64 }
+}
+
+/// Keeps other writers of this host out, as long as the listener lives.
+fn lock_out(path: &Path, uri: &NbdUri) -> Result<UnixListener, OpenError> {
+    let text = NbdUri { certificates: None, ..uri.clone() }.to_string();
+    let half = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        (seed, &text).hash(&mut hasher);
+        hasher.finish()
+    };
+    let name = format!("braid-member-{:016x}{:016x}", half(0), half(1));
+    let bound =
+        SocketAddr::from_abstract_name(name).and_then(|address| UnixListener::bind_addr(&address));
+    bound.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::ADDRINUSE) => {
+            OpenError::Busy { path: path.into(), holder: Holder::OtherServer }
+        }
+        errno => OpenError::System {
+            path: path.into(),
+            call: "bind",
+            errno: errno.unwrap_or(Errno::IO).raw_os_error(),
+        },
+    })
+}
+
+/// The abilities of a server, by its transmission flags and block sizes.
+#[derive(Debug, Clone, Copy)]
+struct Features {
+    is_read_only: bool,
+    has_flush: bool,
+    has_fua: bool,
+    has_zeroes: bool,
+    zeroes_fast: bool,
+    has_multi_conn: bool,
+    block_bytes: u32,
+    request_bytes_max: u64,
+}
+
+impl Features {
+    fn of(info: &ExportInfo) -> Self {
+        use braid_nbd_client::wire;
+        let has = |flag| info.transmission_flags & flag != 0;
+        let largest = info.block_sizes.map_or(u64::MAX, |sizes| sizes.maximum_bytes().into());
+        Self {
+            is_read_only: has(wire::TRANSMIT_READ_ONLY),
+            has_flush: has(wire::TRANSMIT_FLUSH),
+            has_fua: has(wire::TRANSMIT_FUA),
+            has_zeroes: has(wire::TRANSMIT_WRITE_ZEROES),
+            zeroes_fast: has(wire::TRANSMIT_WRITE_ZEROES) && has(wire::TRANSMIT_FAST_ZERO),
+            has_multi_conn: has(wire::TRANSMIT_MULTI_CONN),
+            block_bytes: info.block_sizes.map_or(1, |sizes| sizes.minimum_bytes()),
+            request_bytes_max: REQUEST_BYTES_MAX.min(largest).max(u64::from(BLOCK_BYTES_MAX)),
+        }
+    }
+}
+
+/// A member behind an NBD server.
+#[derive(Debug)]
+pub(crate) struct RemoteMember {
+    identity: Identity,
+    size_bytes: u64,
+    access: Access,
+    features: Features,
+    link: Link,
+    flushes: Flushes,
+    _lock: Option<UnixListener>,
+}
+
+impl RemoteMember {
+    fn check(&self, offset_bytes: u64, length: usize) -> Result<(), MemberError> {
+        check_bounds(offset_bytes, length as u64, self.size_bytes)
+    }
+
+    fn may_write(&self) -> Result<(), MemberError> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::Examine | Access::ReadOnly => Err(MemberError::ReadOnly),
+        }
+    }
+
+    fn send(&self, request: RemoteRequest<'_>) -> Result<(), MemberError> {
+        self.link.call(request)?.map_err(of_code)
+    }
+
+    fn pieces(&self, length: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let step = usize::try_from(self.features.request_bytes_max).unwrap_or(usize::MAX);
+        (0..length).step_by(step).map(move |start| start..length.min(start + step))
+    }
+
+    fn flush_once(&self) -> Result<(), MemberError> {
+        if !self.features.has_flush {
+            return Ok(());
+        }
+        self.send(RemoteRequest::Flush)
+    }
+
+    /// Flushes when so many writes wait for a flush that their copies take much memory.
+    fn bound_copies(&self) -> Result<(), MemberError> {
+        if self.link.copies_are_many() { self.flush() } else { Ok(()) }
+    }
+}
+
+/// The error number of an answer.
+fn of_code(code: ErrorCode) -> MemberError {
+    let errno = match code {
+        ErrorCode::Permission => Errno::PERM,
+        ErrorCode::Io => Errno::IO,
+        ErrorCode::Memory => Errno::NOMEM,
+        ErrorCode::Invalid | ErrorCode::Overflow => Errno::INVAL,
+        ErrorCode::NoSpace => Errno::NOSPC,
+        ErrorCode::Unsupported => Errno::OPNOTSUPP,
+        ErrorCode::Shutdown => Errno::SHUTDOWN,
+    };
+    errno.into()
+}
+
+impl Member for RemoteMember {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+        self.check(offset_bytes, buffer.len())?;
+        for piece in self.pieces(buffer.len()) {
+            let offset_bytes = offset_bytes + piece.start as u64;
+            let buffer = &mut buffer[piece];
+            self.send(RemoteRequest::Read { offset_bytes, buffer })?;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
+        self.may_write()?;
+        self.check(offset_bytes, buffer.len())?;
+        if durable {
+            self.flushes.check()?;
+        }
+        let has_fua = self.features.has_fua;
+        let write = |piece: std::ops::Range<usize>| {
+            let offset_bytes = offset_bytes + piece.start as u64;
+            let bytes = &buffer[piece];
+            self.send(RemoteRequest::Write { offset_bytes, bytes, durable: durable && has_fua })
+        };
+        let written = self.pieces(buffer.len()).try_for_each(write);
+        if !durable {
+            written?;
+            return self.bound_copies();
+        }
+        let flushed = written.and_then(|()| if has_fua { Ok(()) } else { self.flush_once() });
+        flushed.inspect_err(|error| self.flushes.fail(*error))
+    }
+
+    fn flush(&self) -> Result<(), MemberError> {
+        self.flushes.check()?;
+        if self.access != Access::ReadWrite {
+            return Ok(());
+        }
+        self.flush_once().inspect_err(|error| self.flushes.fail(*error))
+    }
+
+    fn zero(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        may_punch: bool,
+    ) -> Result<(), MemberError> {
+        self.may_write()?;
+        check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
+        let step = match self.features.has_zeroes {
+            true => ZERO_BYTES_MAX,
+            false => self.features.request_bytes_max,
+        };
+        let zeroes = match self.features.has_zeroes {
+            true => Vec::new(),
+            false => vec![0; usize::try_from(step.min(length_bytes)).map_err(|_| Errno::NOMEM)?],
+        };
+        let mut done_bytes = 0;
+        while done_bytes < length_bytes {
+            let length_bytes = step.min(length_bytes - done_bytes);
+            let offset_bytes = offset_bytes + done_bytes;
+            self.send(match self.features.has_zeroes {
+                true => RemoteRequest::Zero { offset_bytes, length_bytes, may_punch },
+                false => {
+                    let length = usize::try_from(length_bytes).map_err(|_| Errno::NOMEM)?;
+                    let bytes = &zeroes[..length];
+                    RemoteRequest::Write { offset_bytes, bytes, durable: false }
+                }
+            })?;
+            done_bytes += length_bytes;
+        }
+        self.bound_copies()
+    }
+
+    fn can_zero_fast(&self) -> bool {
+        self.features.zeroes_fast
+    }
+
+    fn requests_at_once(&self) -> Option<usize> {
+        Some(self.link.connections_max())
+    }
+
+    fn expect_after_loss(&self, offset_bytes: u64, bytes: &[u8]) {
+        self.link.expect(offset_bytes, bytes);
+    }
+
+    fn link(&self) -> Option<LinkLook> {
+        Some(self.link.look())
+    }
+
+    fn give_up(&self) {
+        self.link.give_up();
+    }
+}
