@@ -189,7 +189,7 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The rounds of one cell.
+/// The measurements of one cell, round by round.
 #[derive(Debug)]
 struct CellRounds {
     unit: String,

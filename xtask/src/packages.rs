@@ -73,7 +73,7 @@ pub(crate) fn ensure() -> Result<()> {
     }
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
-    // A Go that does not come from the distribution is as good, and usually newer.
+    // A Go from elsewhere than the distribution is as good, and usually newer.
     if !braid_test_needs::is_installed("go") {
         missing.push(GO);
     }

@@ -380,8 +380,8 @@ fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> 
         command.arg(format!("--kill-after={GRACE_SECONDS}"));
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-        // The longest program mostly waits for servers; the program that runs at the same time
-        // computes.
+        // Tests of the longest program mostly wait for servers, so more of them run per core. The
+        // program that runs beside it computes.
         let is_longest = program.name == LONGEST;
         let per_core = if is_longest { WAITING_PER_CORE } else { 1 };
         let left_out = skipped.iter().filter(|_| is_longest).flat_map(|name| ["--skip", name]);

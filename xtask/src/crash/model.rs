@@ -154,7 +154,7 @@ impl Model {
         }
     }
 
-    /// The versions that a sector may hold after such an end.
+    /// The versions of a sector's content that may be found after this kind of end.
     fn allowed(&self, sector: usize, end: End) -> Vec<u32> {
         let writes = self.later.get(&sector).map_or(&[][..], Vec::as_slice);
         let last = writes.iter().rposition(|write| write.answered.is_some());

@@ -20,7 +20,7 @@ use crate::programs::output;
 const PIECE_BYTES: u64 = 1 << 20;
 const SECTOR_BYTES: u64 = 512;
 
-/// mdadm's words about one member.
+/// The fields that `mdadm --examine` prints about one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ExamineOutput {
     words: BTreeMap<String, String>,

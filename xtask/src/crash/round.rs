@@ -342,7 +342,7 @@ impl<'a> Round<'a> {
         self.foreign_ended()
     }
 
-    /// Waits a while, since fio takes its time to begin.
+    /// The time that fio gets before the crash, since it takes a while to begin.
     fn foreign_head_start(&self) -> Duration {
         Duration::from_millis(if self.foreign_runs.is_some() { 400 } else { 0 })
     }

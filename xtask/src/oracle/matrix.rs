@@ -123,7 +123,8 @@ pub(crate) fn arrays() -> Vec<ArraySpec> {
         for layout in RAID6_LAYOUTS {
             turner.next(Level::Raid6, Some(layout), members);
         }
-        // 14 layouts and 4 metadata versions would meet in the same pairs again and again.
+        // One more turn for each number of members: 14 layouts and 4 metadata versions would
+        // otherwise meet in the same pairs again.
         turner.turn += 1;
     }
     turner.next(Level::Raid6, Some("left-symmetric"), 8);

@@ -19,7 +19,7 @@ pub(crate) fn command() -> clap::Command {
         _ => argument,
     };
     Cli::command().mut_subcommands(|verb| match verb.get_name() {
-        // The name must be new, so there is nothing to offer.
+        // A new array needs an unused name, so no existing name is offered.
         "create" => verb,
         _ => verb.mut_args(told),
     })

@@ -12,7 +12,7 @@ enum LayoutWord {
     Alternate,
 }
 
-/// The parser of the two words.
+/// The parser of md's two layout words for RAID-0.
 pub(crate) fn parser() -> impl TypedValueParser<Value = Raid0Layout> {
     EnumValueParser::<LayoutWord>::new().map(|word| match word {
         LayoutWord::Original => Raid0Layout::Original,

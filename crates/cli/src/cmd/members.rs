@@ -125,7 +125,7 @@ pub(crate) fn set_write_mostly(
     Ok(Exit::Done)
 }
 
-/// The write-mostly members, in words.
+/// The answer about changed write-mostly marks, in words.
 fn read_last(answer: &MembersAnswer) -> String {
     if answer.members.is_empty() {
         return "nothing to change: it is set so already".to_owned();

@@ -21,17 +21,17 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 /// Interval of checking for a signal or the time limit.
 const NAP: Duration = Duration::from_millis(20);
 
-/// The result of one look at the array.
+/// The result of one look at the array: whether the awaited condition holds.
 pub(super) enum PollState<T> {
     Over(T),
-    /// The condition does not hold yet; the text of the status line.
+    /// The condition does not hold yet. The field is the text of the status line.
     GoesOn(String),
 }
 
 pub(super) enum PollResult<T> {
     Over(T),
     Interrupted,
-    /// The time is up; the text of the last status line.
+    /// The time is up. The field is the text of the last status line.
     TimeUp(String),
 }
 
@@ -102,7 +102,7 @@ fn columns() -> Option<usize> {
     (columns > 0).then_some(usize::from(columns))
 }
 
-/// The text cut to one line, because an overflow into the next one would stay.
+/// The text cut to one line of the terminal, since the rest would wrap and stay on the screen.
 fn cut(text: &str, columns: Option<usize>) -> String {
     text.chars().take(columns.map_or(usize::MAX, |columns| columns.saturating_sub(1))).collect()
 }

@@ -43,8 +43,8 @@ pub(crate) struct Args {
     /// prove it, and places where members only differ.
     #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill", "lost"])]
     check: bool,
-    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): the needed
-    /// part of it is read from there.
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`). The sectors
+    /// ahead of the reshape's position are read from this file.
     #[arg(long, value_name = "FILE")]
     backup_file: Option<PathBuf>,
     /// With --backup-file: use it although it is older, or newer, than the superblocks.

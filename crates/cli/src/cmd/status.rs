@@ -121,7 +121,7 @@ fn tell(all: &RunningArrays, args: &Args, globals: &Globals) {
     }
 }
 
-/// Sockets whose arrays did not answer.
+/// The sockets at which no array answered.
 pub(crate) fn unheard(silent: &[Silent]) -> Vec<Unheard> {
     let unheard = |silent: &Silent| Unheard {
         control: silent.control.display().to_string(),

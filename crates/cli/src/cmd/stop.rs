@@ -72,7 +72,7 @@ fn peer(control: &Path) -> Option<Pid> {
 fn wait(process: &OwnedFd) {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let limit = Timespec::try_from(LAST_BREATH).expect("a few seconds");
-    // The output is the same whether the process ended or the time was up.
+    // Whether the process ended or the time was up makes no difference to the output.
     let _ = poll(&mut polled, Some(&limit));
 }
 

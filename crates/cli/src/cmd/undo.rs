@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Adds the command that stops the array, if one of our servers has the devices.
+/// Adds the command that stops the array, if a running braid server has the devices.
 fn stopped_first(error: CliError, record: &Record) -> CliError {
     if error.code() != Code::MemberLocked {
         return error;
@@ -169,7 +169,7 @@ fn extract(record: &Record, folder: &Path, globals: &Globals) -> Result<(), CliE
     Ok(())
 }
 
-/// Saves the current bytes, and puts back the overwritten ones, on the devices that need it.
+/// On the devices that need it, saves the current bytes and then puts the overwritten ones back.
 fn put_back(
     record_file: &RecordFile,
     record: &Record,

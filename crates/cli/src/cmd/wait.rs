@@ -49,7 +49,7 @@ enum For {
     Served,
 }
 
-/// The judgement of one look.
+/// Whether one look found the awaited state.
 #[derive(Debug, PartialEq, Eq)]
 enum Judgement {
     /// The array has reached the awaited state, and whether the outcome is good.
@@ -248,7 +248,7 @@ fn under_way(array: &Array, job: &Job, manner: Manner) -> Judgement {
     }
 }
 
-/// A job that has not begun yet.
+/// The judgement on an array whose job of this kind has not begun yet.
 fn about_to_begin(array: &Array, kind: JobKind) -> Judgement {
     if array.read_only {
         Judgement::Never(Why::ReadOnly)

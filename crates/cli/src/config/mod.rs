@@ -375,7 +375,7 @@ impl File<'_> {
         }
     }
 
-    /// The setting's value, as it would stand on a command line.
+    /// The setting's value as a command line would spell it.
     fn word(&self, name: &str, value: &Value<'_>) -> Result<String, FileError> {
         match value.get_ref() {
             DeValue::String(word) => Ok(word.to_string()),
@@ -401,11 +401,11 @@ impl File<'_> {
     }
 }
 
-/// The nearest word, if it is near enough.
+/// The word of `words` most like `word`, if it is alike enough.
 pub(crate) fn likely<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.replace('_', "-");
     let near = |other: &str| strsim::damerau_levenshtein(&word, other);
-    // A typing error changes a third of a word at most.
+    // A typing error changes at most a third of a word.
     let nearest = words.map(|other| (near(other), other)).min()?;
     (nearest.0 <= 1 + word.len() / 3).then(|| nearest.1.to_owned())
 }

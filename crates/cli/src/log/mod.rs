@@ -135,7 +135,7 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// Waits a moment for lines in the queue.
+    /// Waits for the lines in the queue, for a moment at most.
     fn drop(&mut self) {
         self.lines.flush(LAST_LINES);
     }
@@ -156,7 +156,8 @@ fn subscriber(format: Format, filter: Targets, lines: &Lines) -> Box<dyn Subscri
     }
 }
 
-/// A level for all, levels for targets, or both. `tracing` would take unknown words for targets.
+/// Reads a level for all targets, levels for single targets, or both. `tracing` would take a
+/// misspelt level for a target.
 fn filter(text: &str) -> Result<Targets, String> {
     let level = |word: &str| {
         let is_word = ["off", "error", "warn", "info", "debug", "trace"].contains(&word);
@@ -233,7 +234,7 @@ impl Lines {
     fn flush(&self, patience: Duration) {
         let (done, heard) = channel();
         if self.queue.try_send(Message::Flush(done)).is_ok() {
-            // If writing takes longer than this, the rest is not waited for.
+            // If the thread needs longer to write the queued lines, do not wait for the rest.
             let _ = heard.recv_timeout(patience);
         }
     }
@@ -247,7 +248,7 @@ fn write(lines: &Receiver<Message>, out: &Out, lost: &AtomicU64) {
         }
         match message {
             Message::Line(line) => out.put(&line),
-            // The thread that waited may have given up.
+            // The thread that asked for the flush may have stopped waiting.
             Message::Flush(done) => drop(done.send(())),
         }
     }

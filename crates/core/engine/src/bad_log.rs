@@ -46,7 +46,7 @@ pub struct BadLog {
     sectors: Vec<BadBlocks>,
 }
 
-/// One write of a log.
+/// One write to a bad-block log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLogWrite {
     /// The log's content after the write.
@@ -123,7 +123,7 @@ impl BadLog {
     /// Whether writes can make the log name exactly `wanted`.
     pub(crate) fn reaches(&self, wanted: &BadBlocks, tail: Tail) -> bool {
         let (mut at, mut tail) = (self.clone(), tail);
-        // Each write only moves records out of a sector, or puts records in.
+        // The loop ends: each write only moves records out of a sector, or puts records in.
         for _ in 0..2 * self.sectors.len() + 2 {
             if at.named() == *wanted {
                 return true;

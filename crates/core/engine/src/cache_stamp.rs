@@ -28,7 +28,8 @@ impl CacheStamp {
     /// those of the array's newest superblock.
     #[must_use]
     pub fn is_of(&self, events: u64, time: Timestamp) -> bool {
-        // Superblocks of version 0.90 hold whole seconds.
+        // Superblocks of version 0.90 store whole seconds: their time has no microseconds to
+        // compare.
         let is_time = |of: Timestamp| {
             of.seconds == time.seconds
                 && (of.microseconds == time.microseconds || time.microseconds == 0)

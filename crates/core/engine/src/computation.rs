@@ -74,7 +74,7 @@ impl Computation {
         Sources { first: number(first), count: number(self.buffers.len() - first) }
     }
 
-    /// Adds the step that adds sources to `target`.
+    /// Appends the step that adds `sources` to `target` by exclusive-or.
     pub(crate) fn xor_into(
         &mut self,
         target: Buffer,
@@ -249,7 +249,7 @@ pub trait Memory {
 /// Work on lent bytes: the first argument has the targets, the second the sources.
 pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 
-/// Columns of most arrays, at most; a computation on more columns allocates.
+/// Most arrays have at most this many columns; a computation on more columns allocates.
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 

@@ -91,7 +91,8 @@ counters! {
         read_repairs,
         /// Member requests that failed.
         member_errors,
-        /// Extents and parts of bands read around a member that sits out.
+        /// Reads, in extents and parts of bands, that used other members because their member sits
+        /// out.
         reads_around,
         /// Reads in flight that the shard abandoned because their member began to sit out; it
         /// computed the bytes in another way.

@@ -247,7 +247,7 @@ pub enum Report {
     Touched {
         /// The bitmap.
         bitmap: BitmapId,
-        /// The bits.
+        /// The bits of those writes.
         bits: Arc<Bits>,
     },
     /// A client has trimmed sectors of the array, and no write to them followed. Sent for a

@@ -75,7 +75,7 @@ pub struct Opening {
     pub members: Vec<OpeningMember>,
 }
 
-/// The reason why an assembled array makes no machine.
+/// The reason why no machine can be made for an assembled array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
     /// Assembly chose a member that the driver did not open.
@@ -84,7 +84,7 @@ pub enum OpeningError {
         /// The member's index in assembly's input.
         index: usize,
     },
-    /// The reshape of the array cannot go on: nothing says how.
+    /// The array's reshape cannot continue: its shapes or its direction allow no plan.
     #[error("the reshape cannot go on: {0}")]
     Reshape(#[source] ReshapeFault),
     /// Two members have the same number in the superblocks' role table.
@@ -248,7 +248,7 @@ fn reshape_setup(
         let [from, to] = [one.before_sectors, one.after_sectors].map(u64::cast_signed);
         if reshape.backwards { to - from } else { from - to }
     };
-    // A member of only one shape is not written where it is read.
+    // Only a member of both shapes is read and written at once, so only its gap counts.
     let both = usize::from(before.slots().min(after.slots()));
     let seated = assembled.slots.iter().take(both).flatten().map(|one| one.member);
     let in_both = |member: usize| seated.clone().any(|seated| seated == member);
@@ -270,7 +270,7 @@ fn reshape_setup(
         chunk_sectors: said.chunk_sectors,
         member_size_sectors: said.member_size_sectors,
         raid_slots: said.raid_slots,
-        // Each member keeps the places of its own data.
+        // Each superblock keeps its own member's new data offset.
         reshape: said.reshape.map(|said| Reshape { new_data_offset_sectors: None, ..said }),
         data_areas: Vec::new(),
     };

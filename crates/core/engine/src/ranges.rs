@@ -109,7 +109,7 @@ impl MemberRanges {
         Self { ranges: left.map(range).collect() }
     }
 
-    /// The ranges as they count from `start`; the part before it is left out.
+    /// The ranges, with sectors counted from `start`; the sectors before `start` are left out.
     #[must_use]
     pub fn from_sector(&self, start: u64) -> Self {
         let moved = |range: &MemberRange| {

@@ -35,7 +35,7 @@ pub struct ColumnVerdict {
     pub columns: SmallVec<[(Column, SectorSet); 1]>,
     /// Sectors that disagree, and whose wrong column is unknown.
     pub unknown: SectorSet,
-    /// Columns that stand out in the unknown sectors; empty if no column does.
+    /// Columns that may be wrong in the unknown sectors; empty if no column is suspect.
     pub suspects: ColumnSet,
     /// Sectors that name a column, but with too little proof to be believed alone.
     weak: SmallVec<[(Column, SectorSet); 1]>,

@@ -36,7 +36,8 @@ impl Extent {
         SectorSet::run(self.offset, self.sectors)
     }
 
-    /// The first sector, and the sector after the last if it fits into a stripe unit.
+    /// A set of two sectors: the extent's first sector, and the sector after its last, if the
+    /// stripe unit has one.
     pub(crate) fn edges(self) -> SectorSet {
         let after = 1_u128.checked_shl(self.end()).unwrap_or(0);
         SectorSet(1 << self.offset | after)

@@ -1,7 +1,7 @@
 //! One shard of an array: the regions that hash to it, and everything under way in them.
 //!
-//! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until all say none. The
-//! geometry decides once which family serves; the families share [`Common`].
+//! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until each returns
+//! `None`. The geometry decides once which family serves; the families share [`Common`].
 
 use braid_sim_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
 use crate::work::{Purpose, Work};
 
-/// How far ahead a driver calls [`Shard::prefetch`]: about the lines that a processor fetches at
-/// once.
+/// How many pieces ahead a driver calls [`Shard::prefetch`]: about as many as the cache lines that
+/// a processor fetches at once.
 pub const PREFETCH_PIECES: usize = 16;
 
 /// The machine of one shard.
@@ -73,7 +73,7 @@ impl Shard {
     pub fn block_sectors(&self) -> u32 {
         match &self.family {
             Machine::Stripe(stripes) => stripes.unit_sectors(),
-            // As many sectors as a set of sectors may have.
+            // A block of a mirror has as many sectors as a [`SectorSet`] can hold.
             Machine::Mirror(_) => UNIT_SECTORS_MAX,
             Machine::Direct(_) => PROBE_SECTORS,
         }
@@ -157,7 +157,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Reports a request's end to the family after a change of the view.
+    /// As [`Self::tell_family`], not inlined: for use after the array's view has changed, which is
+    /// rare.
     #[inline(never)]
     fn tell_family_later(&mut self, done: MemberIoDone) {
         self.tell_family(done);
@@ -201,7 +202,8 @@ impl Shard {
         }
     }
 
-    /// Reports a request's end to the family, if no change of the view came before: the usual case.
+    /// Reports a request's end to the family. Inlined for the usual case, in which the array's view
+    /// has not changed.
     #[inline(always)]
     fn tell_family(&mut self, done: MemberIoDone) {
         match &mut self.family {
@@ -309,7 +311,8 @@ impl Shard {
         self.common.has_bits(piece)
     }
 
-    /// The log entries of [`Report::WantLog`] are durable, or their members have left.
+    /// Takes the report that the log entries of [`Report::WantLog`] are durable, or that their
+    /// members have left.
     pub fn handle_logged(&mut self, now: Instant, ticket: LogTicket) {
         self.common.now = now;
         match &mut self.family {
@@ -319,14 +322,15 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Answered by [`Report::Touched`] with the bits of writes since the last query, if the array
-    /// has a bitmap.
+    /// Takes the array's query for the bits of writes since the last query. [`Report::Touched`]
+    /// answers it, if the array has a bitmap.
     pub fn handle_touched_query(&mut self, now: Instant) {
         self.common.now = now;
         self.common.tell_touched();
     }
 
-    /// Answered by [`Report::Activity`], which says when the shard last wrote.
+    /// Takes the array's query for the time of the shard's last write. [`Report::Activity`] answers
+    /// it.
     pub fn handle_activity_query(&mut self, now: Instant) {
         self.common.now = now;
         let writing = self.common.pieces.writes() + self.common.pieces.waiting() > 0;
@@ -377,7 +381,7 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Reports members' pace, and probes the members that sit out, when their time has come.
+    /// Reports members' pace, and probes the members that sit out, whenever one of the two is due.
     fn look_at_members(&mut self, now: Instant) {
         self.common.report_pace();
         for (slot, sector, sectors) in self.common.clocks.probes(now) {

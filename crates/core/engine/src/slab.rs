@@ -1,4 +1,4 @@
-//! Values under names that are not used again soon: [`slotmap`] with names that a driver can carry.
+//! Values under names that are not used again soon: [`slotmap`] with plain numbers as names.
 //!
 //! A name holds the value's place and the number of uses of that place, so that an old name never
 //! finds a new value. A slab that has reached its greatest size allocates nothing more.
@@ -18,7 +18,7 @@ impl<T> Default for Slab<T> {
 
 fn key(name: u64) -> DefaultKey {
     let key = KeyData::from_ffi(name);
-    // A plain number without its upper half would name the first use of its place.
+    // A number that `from_ffi` must change is no name that this slab gave out.
     if key.as_ffi() == name { key.into() } else { DefaultKey::null() }
 }
 

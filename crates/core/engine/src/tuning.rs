@@ -121,7 +121,7 @@ impl ReadErrorLimit {
 }
 
 impl Default for ReadErrorLimit {
-    /// md's limit.
+    /// md's default limit.
     fn default() -> Self {
         Self { most: Some(20), ..Self::OFF }
     }

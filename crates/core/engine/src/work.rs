@@ -193,7 +193,7 @@ pub enum Fate {
 /// or any may be wrong.
 pub const CANDIDATES_MAX: usize = 16;
 
-/// Slots of which some are wrong.
+/// Slots, of which at least one is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidates {
     named: [Slot; CANDIDATES_MAX],

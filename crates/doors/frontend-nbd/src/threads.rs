@@ -230,7 +230,8 @@ impl Line {
         let is_broken = result.is_err();
         let mut connection = self.lock();
         connection.sent(batch, result);
-        // The reader may be blocked in a receive for long.
+        // The reader may be blocked in a receive for long, so this thread notes whether the
+        // connection is idle.
         connection.beat(Instant::now());
         drop(connection);
         if !sync::has(if is_broken { Flaw::CloseForgetsReader } else { Flaw::EndSilent }) {

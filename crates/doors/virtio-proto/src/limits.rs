@@ -12,8 +12,8 @@ pub const RUNS_MAX: u32 = 126;
 /// driver, rounded up.
 pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
-/// The most descriptors in one chain: twice as many as a driver within [`RUNS_MAX`] uses. The limit
-/// bounds a worker's time for a chain that makes no request.
+/// The most descriptors in one chain: twice as many as a request of [`RUNS_MAX`] runs needs. The
+/// limit bounds a worker's time for an endless chain.
 pub const DESCRIPTORS_MAX: u16 = 256;
 
 /// Bytes of the longest discard and write of zeroes: a second's work of a few disks. Another

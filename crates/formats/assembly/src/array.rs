@@ -553,7 +553,8 @@ fn bitmap(
     let kept = bitmaps().filter(|one| one.superblock.kind != BitmapKind::HostEndian);
     let newest = kept.max_by_key(|bitmap| bitmap.superblock.events);
     let superblock = match newest {
-        // If the bitmap's size differs, it was not resized with the array: md makes it anew.
+        // If the newest bitmap's size differs, it was not resized with the array. The bitmap then
+        // gets the array's size: md makes it anew.
         Some(newest) => BitmapSuperblock { sync_size_sectors: sectors, ..newest.superblock },
         None => anew(roster, sectors)?,
     };

@@ -120,7 +120,7 @@ pub(crate) fn logs_by_slot(
     roster.active.iter().map(of_slot).collect()
 }
 
-/// Whether every write to the array since the file's last update was made with the file.
+/// Whether no write reached the array without the file since the file's last update.
 fn is_as_new(file: &BitmapFile, roster: &Roster<'_>) -> bool {
     if planted(Bug::OldFileBelieved) {
         return true;

@@ -24,7 +24,7 @@ use braid_ondisk::{ForeignKind, Role, Superblock, SuperblockFault, Version};
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
-/// A partition table has its signature within the first bytes up to here; GPT's is this far for
+/// A partition table has its signature at this offset or before it: GPT's is here on disks with
 /// 4096-byte sectors.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
 /// The lowest start of a partition: the first multiple of 64 KiB after a partition table.
@@ -60,7 +60,7 @@ impl Verdicts {
         Self { given: vec![None; labels.len()], labels }
     }
 
-    /// Sets the verdict of the member with this index. A member gets only one.
+    /// Sets the verdict of the member with this index, once.
     pub(crate) fn give(&mut self, index: usize, verdict: Verdict, reason: Reason) {
         let before = self.given[index].replace((verdict, reason));
         assert!(before.is_none(), "a member has two verdicts");

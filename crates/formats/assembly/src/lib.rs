@@ -212,7 +212,8 @@ pub struct Options {
     pub raid0_layout: Option<u32>,
     /// The array's bitmap file, which superblocks do not name.
     pub bitmap_file: Option<GivenBitmapFile>,
-    /// UUIDs of arrays whose reshape in place can go on: the caller has the copies of what moved.
+    /// UUIDs of arrays whose reshape in place can go on: the caller has a copy of the window that
+    /// was moving.
     pub window_copies: Vec<[u8; 16]>,
     /// Known states of arrays, recorded elsewhere. Records of other arrays are ignored.
     pub known: Vec<RecordedState>,

@@ -88,8 +88,8 @@ pub enum ReshapeFault {
     /// The next part was overwritten while it moved, and the state folder has no copy of it.
     #[error("its next part may be half moved: only a copy (mdadm's backup file) has it whole")]
     NoCopy,
-    /// A slot that is filled counts as lost in both shapes, and so does a missing one: together too
-    /// many. md has such arrays for a RAID-0 that grows.
+    /// More members are missing or being filled than one of the shapes tolerates. md has such
+    /// arrays while a RAID-0 grows.
     #[error("too few of its members are whole in both shapes")]
     Members,
     /// The superblocks describe shapes that no reshape joins.

@@ -60,7 +60,7 @@ pub enum MemberUse {
         /// Whether the operator can name the member, to have it believed.
         can_be_asked_for: bool,
     },
-    /// The member holds no usable data of the array.
+    /// The member holds no usable data of the array, so it takes no part.
     Apart,
 }
 
@@ -207,7 +207,7 @@ pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>
     Plan { verdicts, refusal, member_uses, array, superblocks }
 }
 
-/// The plan's result if one of the members stays out.
+/// The result of a plan that leaves out one of the members.
 #[must_use]
 pub fn without(
     members: &[ProbedMember],

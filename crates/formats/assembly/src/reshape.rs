@@ -92,7 +92,7 @@ pub struct AssembledReshape {
     pub position_sectors: u64,
     /// Whether the reshape runs from the array's end to its start.
     pub backwards: bool,
-    /// The places of members' data, of those in slots.
+    /// For each member in a slot, the places of its data.
     pub moves: Vec<MemberMove>,
 }
 
@@ -126,8 +126,9 @@ pub(crate) struct LevelledShapes {
     pub(crate) shapes: Vec<ShapeToWrite>,
 }
 
-/// Brings members that missed the last change of shape to the newest one, in memory; `None` if none
-/// did. A member one event behind has missed no write, only the change.
+/// Brings the superblocks of members that missed the last change of shape to the newest shape, in
+/// memory; `None` if no member missed it. A member one event behind has missed no write, only the
+/// change.
 pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
     let mut levelled = LevelledShapes { members: Vec::new(), shapes: Vec::new() };
     for (index, member) in members.iter().enumerate() {
@@ -142,7 +143,8 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         let shape = shape_after(own, newest, member.size_bytes).filter(|_| missed_only_that);
         let Some(shape) = shape else { continue };
         // The roles change with the shape: each shape has roles for its own slots only. The newest
-        // count is the array's, even if only a spare has it: then all others are to be written.
+        // event count is the array's, even if only a spare has it: then all other superblocks must
+        // be written.
         let update = SuperblockUpdate {
             events: newest.state.events,
             update_time: newest.state.update_time,
@@ -173,9 +175,9 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
 
 /// The role of a member after the change of shape that the newest superblock has.
 ///
-/// A reshape that begins gives spares a slot. Until it moves on they hold nothing, so a spare that
-/// missed the beginning missed nothing, however many events it is behind: spares sleep. At the end
-/// of a reshape to fewer members some become spares.
+/// The beginning of a reshape gives spares a slot. Until data moves, such a spare holds no data. So
+/// a spare that missed the beginning missed no data, however many events it is behind. At the end
+/// of a reshape to fewer members, some members become spares.
 fn role_after(own: &Superblock, newest: &Superblock) -> Role {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     let (mine, said) = (own.state.role, newest.state.roles.get(number).copied());
@@ -218,8 +220,8 @@ fn shape_after(
         of(one) == of(other)
     };
     if same(&mine, &new) {
-        // It went on: all members must say one position, as the event count no longer tells which
-        // is newer once this member has the newest.
+        // The reshape has gone on. All members must record one position: once this member has the
+        // newest event count, the count no longer tells which position is newer.
         if planted(Bug::TornPositionKept) {
             return None;
         }
@@ -235,7 +237,8 @@ fn shape_after(
         ..new
     };
     match (mine.reshape, new.reshape) {
-        // It began. Every member's data moves by as much.
+        // The newer superblock records a reshape that has begun. The reshape moves every member's
+        // data by the same number of sectors.
         (None, Some(reshape)) => {
             if planted(Bug::TornBeginKept) {
                 return None;
@@ -246,7 +249,7 @@ fn shape_after(
             let reshape = Reshape { new_data_offset_sectors: moved, ..reshape };
             Some(SuperblockShape { reshape: Some(reshape), ..own_area })
         }
-        // It is over.
+        // The reshape is over.
         (Some(reshape), None) => {
             let start = reshape.new_data_offset_sectors.unwrap_or(offset);
             let start = spoiled(Bug::TornEndOldStart, start, offset);
@@ -260,7 +263,7 @@ fn shape_after(
                 && mine.raid_slots == new.raid_slots;
             is_its_end.then_some(own_area)
         }
-        // It goes back.
+        // The reshape goes back.
         (Some(_), Some(_)) => {
             let turned = turned_round(&mine, newest.reshape?.position_sectors)?;
             same(&turned, &new).then_some(turned)
@@ -275,8 +278,8 @@ fn shape_after(
     }
 }
 
-/// The shape of an array whose reshape goes back from where it is: the old shape becomes the new
-/// one.
+/// The shape of an array whose reshape goes back from its present position: the old shape becomes
+/// the new one.
 #[must_use]
 pub fn turned_round(shape: &SuperblockShape, position_sectors: u64) -> Option<SuperblockShape> {
     let reshape = shape.reshape?;
@@ -332,7 +335,8 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
         true => (ReshapeSide::After, ReshapeSide::Before),
         false => (ReshapeSide::Before, ReshapeSide::After),
     };
-    // Both shapes must be able to run: a row is in one or in the other.
+    // It must be possible to assemble the array in both shapes, since each row is in one or in the
+    // other.
     let other = assemble_shape(&reshaping.members(members, narrow), options);
     let mut assembly = assemble_shape(&reshaping.members(members, wide), options);
     if let (Ok(_), Err(refusal)) = (&assembly.array, other.array) {
@@ -565,7 +569,7 @@ impl Reshaping {
         let data = row / self.row_sectors();
         let member_sectors = self.before.member_sectors.first().copied().unwrap_or(0);
         let copied = COPIED_SECTORS.min(member_sectors / COPIED_PART) / data + 16;
-        // Recent kernels let the stripe cache grow, so this takes twice its size.
+        // Recent kernels let the stripe cache grow, so this counts twice its size.
         let in_hand = 2 * CACHE_SECTORS.max(4 * self.row_sectors()).max(copied) * data;
         let start = sectors.start.saturating_sub(in_hand) / row * row;
         let end = sectors.end.saturating_add(in_hand).checked_next_multiple_of(row);
@@ -605,14 +609,14 @@ impl Reshaping {
         both.into_iter().filter(|(range, _)| !range.is_empty()).collect()
     }
 
-    /// The array sectors on one side of the position.
+    /// The array sectors that have this side's shape.
     #[must_use]
     pub fn on(&self, side: ReshapeSide) -> Range<u64> {
         let found = self.sides().into_iter().find(|(_, other)| *other == side);
         found.map_or(0..0, |(range, _)| range)
     }
 
-    /// How far the reshape has come, in hundredths of a per cent.
+    /// The part of the reshape that is done, in hundredths of a per cent.
     #[must_use]
     pub fn done_basis_points(&self) -> u64 {
         let done = self.on(ReshapeSide::After);
@@ -698,7 +702,8 @@ fn critical(
         let is_moved = moves.iter().all(|by| u128::from(by.unsigned_abs()) >= chunk);
         return (!is_moved).then_some(ahead);
     }
-    // The read and write positions of a row of the larger unit.
+    // Whether the reshape writes the row with this sector at another place than it reads the row:
+    // on the side that it has passed already.
     let is_apart = |sector: u128| {
         let row = |data: u128| i128::try_from(sector / (chunk * data) * chunk).unwrap_or(i128::MAX);
         let (read, written) = (row(old), row(new).saturating_add(worst));

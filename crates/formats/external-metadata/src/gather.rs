@@ -119,7 +119,7 @@ fn owners(disks: &[ScannedDisk<'_>], members: &[usize]) -> BTreeMap<usize, Strin
     for disk in members {
         let serial = disks.get(*disk).and_then(|scanned| scanned.serial).map(ToOwned::to_owned);
         let own = label(disk).and_then(|label| label.own.clone()).or(serial);
-        // If two disks have one identity, no rule tells which is right, so both keep it.
+        // Two disks may have one identity. No rule tells which is right, so both keep it.
         if let Some(own) = own {
             taken.insert(own.clone());
             owners.insert(*disk, own);

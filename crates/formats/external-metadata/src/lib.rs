@@ -32,7 +32,8 @@
 //! mdadm writes (`oracle/containers`).
 //!
 //! Invariants:
-//! - no input makes this panic, or take memory or time by its word `[fuzz: containers]`;
+//! - no input makes this panic, or makes it use memory or time by an unverified number `[fuzz:
+//!   containers]`;
 //! - a label with a wrong checksum is not used `[check: a_flipped_bit_is_noticed]`;
 //! - no disk is in two slots of a volume `[check: nobody_is_in_two_slots]`.
 #![forbid(unsafe_code)]

@@ -110,7 +110,7 @@ impl Piece {
     }
 }
 
-/// Blocks that are consecutive both in the volume and in its pool.
+/// A run of blocks that are consecutive both in the volume and in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) block: u64,

@@ -470,7 +470,7 @@ impl BitmapSuperblock {
         area
     }
 
-    /// Byte offset within the area of the sector that holds a bit or a mark.
+    /// Number of the sector within the area that holds a bit or a mark.
     #[must_use]
     pub fn sector_of(&self, bit: u64) -> u64 {
         let bytes = if self.kind == BitmapKind::Lockless { bit } else { bit / 8 };

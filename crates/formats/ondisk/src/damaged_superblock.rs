@@ -79,8 +79,8 @@ pub fn may_be_damaged(bytes: &[u8]) -> bool {
 }
 
 /// Mends the bytes at `found_bytes` of a device of `device_bytes` into a superblock of version 1,
-/// if one flaw is all that is wrong. `bytes` should be 4096 long, or reach the end of the
-/// device. `others` are sound superblocks, possibly of the same array.
+/// if they have only one flaw. `bytes` should be 4096 long, or reach the end of the device.
+/// `others` are sound superblocks, possibly of the same array.
 #[must_use]
 pub fn recognise_damaged(
     bytes: &[u8],
@@ -164,7 +164,7 @@ fn with_one_bit(
     best.map(|(_, found)| found)
 }
 
-/// Validates the superblock against a device that begins and ends where it says.
+/// Validates the superblock against a device whose start and end are where the superblock says.
 fn placed(
     whole: &[u8],
     (device_bytes, found_bytes): (u64, u64),

@@ -143,7 +143,7 @@ pub fn journal_block_checksum(array_uuid: &[u8; 16], block: &[u8]) -> u32 {
 /// A validated meta block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalMeta {
-    /// Grows by one per meta block.
+    /// Increases by one with each meta block.
     pub sequence: u64,
     /// Sectors from the data offset to this block.
     pub position_sectors: u64,

@@ -2,7 +2,7 @@
 //!
 //! A number that is over its limit is an error, never a bigger allocation.
 
-/// Bytes of one md sector, on every device: superblocks count in these.
+/// Bytes of one md sector on every device: superblocks count in md sectors.
 pub const SECTOR_BYTES: u64 = braid_geometry::SECTOR_BYTES;
 
 /// The magic of every md superblock version.

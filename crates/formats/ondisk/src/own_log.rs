@@ -61,7 +61,7 @@ const FORMAT: u32 = 2;
 /// The previous format of the head: only the newest record counts.
 const FORMAT_OF_ONE: u32 = 1;
 const MAGIC: [u8; 8] = *b"braidlog";
-/// Mixed with the array's UUID to make the key of records.
+/// A constant that is mixed with the array's UUID to make the key of records.
 const WORD: [u8; 16] = *b"braid parity log";
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

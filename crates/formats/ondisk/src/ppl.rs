@@ -148,7 +148,7 @@ pub enum PplError {
         /// Entries claimed.
         count: u32,
     },
-    /// An entry that makes no sense.
+    /// An entry whose fields make no sense.
     #[error("entry {index} is out of range")]
     Entry {
         /// Index of the entry.

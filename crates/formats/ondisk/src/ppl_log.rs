@@ -30,8 +30,7 @@
 //!   [check: a_record_cut_short_is_left_out].
 //! - Records before those that count are ignored
 //!   [check: records_of_a_lap_count_and_those_of_the_lap_before_do_not].
-//! - None of those that count is missing
-//!   [check: a_record_that_counts_and_is_not_whole_is_an_error].
+//! - No record that counts is missing [check: a_record_that_counts_and_is_not_whole_is_an_error].
 
 use std::iter::repeat;
 use std::ops::Range;
@@ -100,7 +99,7 @@ impl PplRecord {
         Self::bytes_beside(0, generation, entries, array_uuid)
     }
 
-    /// A record of our own log, in addition to which `before` earlier ones count.
+    /// A record of our own log, together with which `before` earlier records count.
     ///
     /// # Panics
     /// As [`Self::bytes_of`].

@@ -115,9 +115,9 @@ pub trait Device<T> {
         Turn { reads: true, writes: true, until_ns: now_ns }
     }
 
-    /// Reports the member's state after the dispatcher has chosen. If something is held, also
-    /// reports when [`Scheduler::dispatch_held`] must be called at the latest. Called under
-    /// ownership, so the last report is the valid one.
+    /// Reports the member's state after the dispatcher has chosen entries. If it still holds
+    /// entries, also reports when [`Scheduler::dispatch_held`] must be called at the latest. The
+    /// dispatcher calls this while it owns the elevator, so the last report is the valid one.
     fn leave(&self, _: State, _until_ns: Option<u64>) {}
 
     /// The member was busy for `busy_ns` with a read, or with anything else. Overlapping time

@@ -52,8 +52,9 @@ struct PendingOperation {
     operation: Operation,
     handler: Arc<dyn Handler>,
     token: u64,
-    /// Bytes moved so far, then bytes in total.
+    /// Bytes that the operation has moved so far.
     moved: usize,
+    /// Bytes that the operation must move in total.
     length_bytes: usize,
     busy_answers: u32,
     is_cancelled: bool,

@@ -56,12 +56,13 @@ const SLEEP_MAX: Duration =
 
 struct State {
     /// The moment of each place: the array, the next check of the members, the shards, then members
-    /// that hold operations back. The last part grows to the length that was ever needed.
+    /// that hold operations back. The part for members grows when needed, and never shrinks.
     due: Vec<Option<Instant>>,
     /// For each place, the moments that were given to sleepers and have not come yet; each is
     /// nearer than the one before it.
     armed: Vec<SmallVec<[Instant; 4]>>,
-    /// The moments for which the thread sleeps, with their places; `None` while workers sleep.
+    /// The moments for which the alarm's thread sleeps, with their places; `None` while workers
+    /// sleep instead.
     with_thread: Option<BinaryHeap<Reverse<(Instant, usize)>>>,
     stopped: bool,
 }
@@ -91,7 +92,7 @@ pub(crate) enum SleepEnd {
     Stopped,
     /// A moment of this place has come.
     Until(usize),
-    /// A moment changed, or the alarm's state.
+    /// A moment or the alarm's state changed.
     Disturbed,
 }
 
@@ -105,13 +106,13 @@ pub(crate) enum WakeTarget {
     Look,
 }
 
-/// A sleeper's next step after its moment has come.
+/// The next step of a sleeper (a worker or the alarm's thread) after its moment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlarmOutcome {
     Wake(WakeTarget),
     /// Sleep until this moment, to which the place's moment was put off.
     Later(Arm),
-    /// Nothing: the moment no longer counts.
+    /// Do nothing: the moment no longer counts.
     Nothing,
 }
 
@@ -160,7 +161,8 @@ impl Alarm {
         assert!(is_first, "the time is kept once");
     }
 
-    /// Sets or clears a machine's moment. Returns the moment that a worker must sleep for, if any.
+    /// Sets or clears the moment at which to wake a machine. Returns the moment for which a worker
+    /// must sleep, if any.
     #[must_use]
     pub(crate) fn set(&self, machine: Machine, due: Option<Instant>) -> Option<Arm> {
         self.set_place(place(machine), due)
@@ -206,7 +208,7 @@ impl Alarm {
         None
     }
 
-    /// Ends the thread, and makes workers ignore moments.
+    /// Ends the alarm's thread, and makes workers ignore moments.
     pub(crate) fn stop(&self) {
         self.state.lock().expect("setting does not panic").stopped = true;
         self.changed.notify_one();
@@ -231,7 +233,8 @@ impl Alarm {
         WakeTarget::Held(MemberId(member))
     }
 
-    /// The thread's sleep until the nearest moment or a change; no sleep if a moment is due.
+    /// Lets the alarm's thread sleep until the nearest moment or a change. Returns at once if a
+    /// moment is due.
     pub(crate) fn sleep(&self, clock: &Clock) -> SleepEnd {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped {
@@ -256,7 +259,7 @@ impl Alarm {
     /// over.
     pub(crate) fn rang(&self, place: usize, now: Instant) -> AlarmOutcome {
         let mut state = self.state.lock().expect("setting does not panic");
-        // This sleeper was late, and another sleeper has handled both moments.
+        // This sleeper was late: another sleeper has already handled its moment.
         if state.stopped || state.armed[place].last().is_none_or(|armed| *armed > now) {
             return AlarmOutcome::Nothing;
         }

@@ -41,7 +41,7 @@ pub(crate) struct ShardMemory {
     requests: Arc<Requests>,
 }
 
-/// A buffer found by its name: its memory, and the offset in it.
+/// A buffer after look-up: the memory that holds it, and its offset there.
 enum ResolvedBuffer {
     Block(usize),
     Payload(Arc<Request>, usize),
@@ -226,7 +226,7 @@ pub(crate) fn write_all<'a, R>(
     Some(fill(&mut buffers))
 }
 
-/// A span found by its name: memory, buffer and length.
+/// A span after its buffer is looked up: the shard's memory, the buffer, and the length in bytes.
 type ResolvedSpan<'a> = (&'a ShardMemory, ResolvedBuffer, usize);
 
 fn resolve_all<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<ResolvedSpan<'a>> {

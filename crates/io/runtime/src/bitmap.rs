@@ -44,7 +44,7 @@ pub enum BitmapError {
 
 /// The bitmap to create.
 pub struct WantedBitmap {
-    /// Bytes of the array that a bit stands for.
+    /// Bytes of the array that one bit stands for.
     pub chunk_bytes: u32,
     /// Where the bitmap lies.
     pub home: BitmapHome,
@@ -108,8 +108,8 @@ impl Volume {
         let journal = self.journal().map(|journal| journal.member);
         let looks = self.look_at_members().into_iter();
         let looks = looks.filter(|look| look.is_in && Some(look.id) != journal);
-        // Computed as for superblocks without a bitmap, even if they name a current one at another
-        // place.
+        // The place is computed as for a superblock without a bitmap, even if the superblock names
+        // a current bitmap elsewhere.
         let none = BitmapPlace { offset_sectors: 0, room_sectors: 0 };
         let places = looks.map(|look| (look.superblock.bitmap_place().unwrap_or(none), look.path));
         let least = places.min_by_key(|(place, _)| place.room_sectors);

@@ -20,7 +20,7 @@ use braid_ring::Payload;
 use crate::requests::Resumption;
 use crate::sync::Mutex;
 
-/// A request in whole sectors, with what belongs to it.
+/// A request in whole sectors, with its payload and its continuation.
 pub(crate) struct HeldRequest {
     pub(crate) request: Request,
     pub(crate) payload: Option<Payload>,
@@ -95,17 +95,17 @@ impl BorderGate {
         }
     }
 
-    /// Ends an admitted request. True if the array waited for it, as the last one.
+    /// Ends an admitted request. True if it was the last request that the array waited for.
     pub(crate) fn leave(&self, ticket: BorderTicket) -> bool {
         self.state.lock().expect("counting does not panic").border.leave(ticket)
     }
 
-    /// The position that superblocks have.
+    /// The border's position, as superblocks record it.
     pub(crate) fn position(&self) -> u64 {
         self.state.lock().expect("looking does not panic").regions.border().unwrap_or(0)
     }
 
-    /// The distribution of requests that go to one shape only.
+    /// The distribution over shards for requests that go to one shape only.
     pub(crate) fn on_side(&self, is_after: bool) -> Regions {
         self.state.lock().expect("looking does not panic").regions.on_side(is_after)
     }

@@ -308,7 +308,7 @@ pub struct FoundWrite {
     pub content: FoundContent,
 }
 
-/// Content to write to sectors that an earlier process left.
+/// The content of a found write: bytes or zeroes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundContent {
     /// Bytes to write.
@@ -317,7 +317,7 @@ pub enum FoundContent {
     Zeroes(bool),
 }
 
-/// The writes that an earlier process left in a file.
+/// The acknowledged writes that an earlier process left in its cache file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundWrites {
     /// The superblocks that the earlier process wrote last.

@@ -53,7 +53,7 @@ pub(crate) struct Clients {
     /// Decides which requests that change the array may begin.
     pub(crate) write_admission: WriteAdmission<PendingRequest>,
     pub(crate) regions: Regions,
-    /// The border between the two shapes, if the array was opened in a reshape.
+    /// The border between the two shapes, if the array was opened during a reshape.
     pub(crate) border: Option<BorderGate>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) failures: log::Failures,
@@ -108,10 +108,11 @@ pub(crate) struct Core {
 #[derive(Default)]
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
-    /// The array goes on in a successor: its stop is no news.
+    /// Whether a successor takes the array over, so that the stop is not reported.
     has_successor: AtomicBool,
     changed: Condvar,
-    /// Watches for members that vanish while no look is due; present once that was requested.
+    /// Watches for members that vanish while the checks of members rest; present once that was
+    /// requested.
     pub(crate) sentinel: OnceLock<Arc<Sentinel>>,
     /// The alarm's thread, if no worker keeps the time, and the sentinel's thread.
     pub(crate) threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -126,12 +127,12 @@ impl End {
         self.changed.notify_all();
     }
 
-    /// Notes that the array is about to be opened anew: its stop is no news.
+    /// Notes that the array is about to be opened anew: its stop is not reported.
     pub(crate) fn expect_successor(&self) {
         self.has_successor.store(true, Ordering::Release);
     }
 
-    /// Whether the notice is no news.
+    /// Whether the notice is not reported: it tells of a stop before the array is opened anew.
     pub(crate) fn is_no_news(&self, notice: &Notice) -> bool {
         matches!(notice, Notice::Stopped { .. }) && self.has_successor.load(Ordering::Acquire)
     }
@@ -200,7 +201,8 @@ impl Core {
         told.collect()
     }
 
-    /// Notes that an operation was given to a member, and starts looks if they rested.
+    /// Notes that an operation was given to a member, and resumes the checks of members if they
+    /// rested.
     pub(crate) fn note_asked(&self) {
         if self.looks.note_asked() {
             self.set_next_look();

@@ -454,7 +454,8 @@ impl Core {
                 }
             }
         }
-        // Set under ownership, so that an older moment never replaces a newer one.
+        // Set while this thread owns the array machine, so that an older moment never replaces a
+        // newer one.
         let due = array.poll_timeout().into_iter().chain(pace_at).min();
         self.arm(self.alarm.set(Machine::Array, due));
     }

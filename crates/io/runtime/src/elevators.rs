@@ -20,7 +20,8 @@ impl Core {
         change(&mut chosen);
         let members = self.members.load();
         let one_turns = members.iter().any(|member| member.turns());
-        // The lock stays held, so that all members end with the last of two settings.
+        // The lock is held until every member has the settings. So after two changes at once, all
+        // members have the later settings.
         let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
         let each = members.iter().map(|member| (member.slot(), member.turns()));
         let sorting = chosen.sorting(each, turns.is_on);

@@ -57,12 +57,11 @@ pub(crate) enum ArrayEvent {
     /// `Some` creates parity logs at these places, `None` drops them.
     Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
     Journal(JournalSetup, Sender<Result<(), LogRefusal>>),
-    /// The speed of jobs is due for review.
-    /// All requests from before the last change of the border have ended.
+    /// All requests from before the last change of a reshape's border have ended.
     BorderPassed,
-    /// The window of a reshape is copied, or not.
+    /// The copy of a window of a reshape is durable, or has failed.
     Kept(Result<(), Fault>),
-    /// A piece of a reshape has moved, or not.
+    /// The piece of a reshape that begins at this sector was moved, or failed.
     Moved(u64, Result<(), Fault>),
     Pace,
     Timeout,

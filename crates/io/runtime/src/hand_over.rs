@@ -25,7 +25,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of lone long writes that are handed over after two requests were under way at once.
 const CREDIT: u32 = 32;
-/// Without credit, one lone long write in this many is handed over.
+/// Without credit, one of this many lone long writes is handed over.
 const TRY_EVERY: u32 = 64;
 
 /// The workers' guess about the clients. Threads that count at the same time may lose a count,

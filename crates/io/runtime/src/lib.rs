@@ -41,7 +41,7 @@
 //!
 //! Ends, moments, settings, and members that come and go wake machines.
 #![deny(unsafe_code)]
-// Under loom only the modules with explored hand-overs are used.
+// loom explores the hand-overs of a few modules, so the other modules are unused there.
 #![cfg_attr(loom, allow(dead_code))]
 
 // The models and the executor's tests share the tests' kit, which uses this crate's name from

@@ -22,17 +22,18 @@ pub(crate) const CALM_LOOKS: u32 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Look,
-    /// Look once more, then rest if the sentinel reports every change meanwhile.
+    /// Check the members once more, then rest if the sentinel reports every change meanwhile.
     LookOnce,
     Rest,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    /// Whether a member was given a request since the last look.
+    /// Whether a member was given a request since the last check of the members.
     was_asked: AtomicBool,
     rests: AtomicBool,
-    /// Idle looks in a row. Only the thread that looks uses it, and looks do not overlap.
+    /// Number of checks in a row that found all members idle. Only the thread that checks uses it,
+    /// and checks do not overlap.
     calm: AtomicU32,
 }
 
@@ -48,13 +49,13 @@ impl Looks {
         self.wake()
     }
 
-    /// Makes looks go on; true if they rested.
+    /// Resumes the checks of members; returns whether they rested.
     fn wake(&self) -> bool {
         self.rests.load(Ordering::SeqCst) && self.rests.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends a look. `are_idle` says whether all members were found idle and well. Returns the next
-    /// step.
+    /// Ends a check of the members. `are_idle` says whether the check found all members idle and
+    /// well. Returns the next step.
     pub(crate) fn note_look(&self, are_idle: bool) -> Next {
         let was_asked = self.was_asked.swap(false, Ordering::SeqCst);
         let before = self.calm.load(Ordering::Relaxed);
@@ -68,7 +69,8 @@ impl Looks {
         }
         self.calm.store(0, Ordering::Relaxed);
         self.rests.store(true, Ordering::SeqCst);
-        // A thread may have just noted a request, and seen that looks did not rest yet.
+        // A thread may have noted a request just before the checks rested, and so not have resumed
+        // them.
         let is_asked = self.was_asked.load(Ordering::SeqCst);
         if is_asked && self.wake() { Next::Look } else { Next::Rest }
     }

@@ -71,7 +71,7 @@ impl Core {
         }
     }
 
-    /// Starts a thread for the return, since it waits for superblocks.
+    /// Starts a thread for the return, since the return waits for superblocks.
     fn begin_return(self: &Arc<Self>, id: MemberId, found: Box<Superblock>) {
         let core = Arc::clone(self);
         let bring_back = move || {
@@ -130,7 +130,7 @@ impl Core {
         let members = self.members.load();
         members.iter().for_each(|member| member.set_write_mostly(number.into(), true));
         drop(members);
-        // If refused, the member has come back all the same.
+        // If the array refuses the mark, the member has come back all the same.
         let _as_before = self.change_members(MemberChange::WriteMostly(id, true));
     }
 }

@@ -83,7 +83,8 @@ impl Opened {
         let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
         let mut options = Options { cache, ..options.clone() };
         if assembled.reshape.is_some() {
-            // A write that was answered early would be named by its place in one shape.
+            // In a reshape no write is acknowledged early: the cache names a write by its place in
+            // one shape.
             (options.cache.mode, options.cache_file) = (CacheMode::WriteThrough, None);
         }
         let options = &options;
@@ -192,7 +193,7 @@ impl Opened {
         begin(&core, joining)?;
         core.array.push(ArrayEvent::ReadErrorLimit(options.read_errors));
         core.array.push(ArrayEvent::Patience(options.patience));
-        // A job may be due.
+        // The first turn begins a job if one is due.
         core.array.push(ArrayEvent::Timeout);
         core.drive(Machine::Array);
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
@@ -223,8 +224,8 @@ fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &UnrecordedMember) {
     core.drive(Machine::Array);
 }
 
-/// For members in memory: sectors of stripes that are computed before they are written, at most. As
-/// many as stay in a processor's own cache until the write.
+/// For members in memory: the most sectors of stripes that are computed before they are written. So
+/// many stay in a processor's own cache until the write.
 const WARM_SECTORS_MAX: usize = 512;
 
 fn cell(

@@ -87,7 +87,8 @@ impl Pacing {
         (self.state.load(Ordering::Relaxed) != OFF).then(|| clock.now())
     }
 
-    /// Whether this timed request ends a silence. If so, the array's next turn must not wait.
+    /// Whether this timed request is the first after a silence. If so, the array's next turn must
+    /// not wait.
     pub(crate) fn ends_silence(&self) -> bool {
         let is_silent = self.state.load(Ordering::Relaxed) == SILENT;
         let change =
@@ -193,7 +194,7 @@ impl Pacer {
     }
 }
 
-/// Reports the job's progress since the last call to the governor.
+/// Reports to the governor the sectors that the job began and ended since the last call.
 fn tell(governor: &mut Governor, now: Instant, told: &mut JobFlow, flow: &JobFlow) {
     let JobFlow { idle, owed } = std::mem::replace(told, *flow);
     for (class, before, after) in
@@ -215,7 +216,7 @@ thread_local! {
     static OWN_COPY: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The number of the copy in which this thread counts. Threads take the copies in turns.
+/// The number of the copy of the counts that this thread uses. New threads get the copies in turn.
 fn own_copy() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let take = |own: &Cell<Option<usize>>| {

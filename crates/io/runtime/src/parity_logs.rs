@@ -22,7 +22,7 @@ use crate::volume::Volume;
 pub enum LogKind {
     /// md's partial parity log.
     Ppl,
-    /// braid's own log.
+    /// braid's own parity log.
     Own,
 }
 

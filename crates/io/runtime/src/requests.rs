@@ -21,16 +21,16 @@ use crate::sync::{Arc, Mutex, MutexGuard, thread};
 /// that this happens.
 const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Number of tables: several, so that threads seldom meet at one lock.
+/// Number of tables of requests: several, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
 
 /// Maximum finished requests whose memory a table keeps; the lab's machines have no more in flight.
 const SPARES_MAX: usize = 256;
 
-/// Kept with a request, and returned at its end.
+/// The continuation that is kept with a request, and returned at its end.
 #[cfg(not(loom))]
 pub(crate) use crate::pending_request::Resumption;
-/// The same type in models of requests alone.
+/// The continuation in models that test requests alone.
 #[cfg(loom)]
 pub(crate) type Resumption = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
 
@@ -72,7 +72,7 @@ struct State {
     is_answered: bool,
     /// Whether abandoned reads may still write the client's own buffer.
     is_left: bool,
-    /// The member's failure that made the last failed piece fail, if any.
+    /// The failure of a member that made the last failed piece fail, if any.
     cause: Option<Cause>,
     /// The request's place at the border of a reshape, until its answer.
     ticket: Option<BorderTicket>,

@@ -24,22 +24,22 @@ use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// Bytes that a member is read for a measurement.
+/// The most bytes of a member that a measurement of its speed reads.
 const MEASURED_BYTES: usize = 4 << 20;
 
-/// Why an array's shape does not change.
+/// Why a change of an array's shape failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReshapeError {
-    /// There is no way to the wanted shape.
+    /// The array cannot be brought to the wanted shape.
     #[error(transparent)]
     Wish(#[from] WishError),
-    /// The array cannot change now.
+    /// The array cannot change its shape now.
     #[error(transparent)]
     Refused(#[from] ShapeRefusal),
-    /// A member's superblock cannot say the shape.
+    /// A member's superblock cannot express the shape.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
-    /// No copy of windows can be kept.
+    /// The file for copies of windows cannot be written.
     #[error("the file for copies of what moves in place cannot be written")]
     Copy(#[from] std::io::Error),
     /// The array has been stopped.
@@ -54,7 +54,7 @@ impl Volume {
     /// Whether a change of shape may begin now.
     ///
     /// # Errors
-    /// The reason why not.
+    /// A [`ShapeRefusal`], if it may not.
     pub fn may_reshape(&self) -> Result<(), ShapeRefusal> {
         self.look_at_array(Array::may_begin_reshape)
     }
@@ -63,7 +63,7 @@ impl Volume {
     /// that would be added before. Nothing changes.
     ///
     /// # Errors
-    /// There is no way, or not now.
+    /// The wanted shape cannot be reached, or the array takes no change now.
     pub fn propose_shape(
         &self,
         wish: &ShapeWish,
@@ -80,7 +80,7 @@ impl Volume {
     /// [`Self::reopen`] is due.
     ///
     /// # Errors
-    /// There is no way, or not now. Nothing has changed then.
+    /// The wanted shape cannot be reached, or the array takes no change now. Then nothing changed.
     pub fn begin_reshape(&self, wish: &ShapeWish) -> Result<ShapeProposal, ReshapeError> {
         let known = self.known_members();
         let proposal = self.proposal(wish, &known)?;
@@ -105,7 +105,7 @@ impl Volume {
         self.change_shape(ShapeChange::Finish { areas })
     }
 
-    /// Lets the reshape go back to the old shape, once the window that moves has moved. As
+    /// Lets the reshape go back to the old shape, once no window is moving. As
     /// [`Self::begin_reshape`].
     ///
     /// # Errors
@@ -133,8 +133,8 @@ impl Volume {
         Ok(self.core().joining(device_bytes, [0; 16])?.0)
     }
 
-    /// How many bytes per second the slowest member reads in a row: what it returns now for a few
-    /// mebibytes of its data, from its cache or from its medium.
+    /// Bytes per second at which the slowest member reads consecutive sectors. Measured now on a
+    /// few mebibytes of each member's data, from its cache or its medium.
     #[must_use]
     pub fn read_speed(&self) -> Option<u64> {
         let is_in: Vec<MemberId> = self.look_at_array(Array::members);
@@ -152,8 +152,8 @@ impl Volume {
         members.filter_map(speed).min()
     }
 
-    /// The members' data areas, made of the start in the old shape if it differs, the start in the
-    /// new shape, and the end.
+    /// The members' data areas. `of` makes each from the start in the old shape if the data moves,
+    /// the start in the new shape, and the end.
     fn areas(&self, of: impl Fn(Option<u64>, u64, u64) -> DataArea) -> Vec<(MemberId, DataArea)> {
         let known = self.known_members();
         let areas = known.iter().map(|(id, superblock, _)| {
@@ -205,7 +205,7 @@ impl Volume {
             .collect()
     }
 
-    /// Tries the change on every superblock, and has the array record it.
+    /// Tries the change on every superblock, then makes the array record it.
     fn change_shape(&self, change: ShapeChange) -> Result<(), ReshapeError> {
         let turned = match &change {
             ShapeChange::TurnRound { areas } => self.look_at_array(|array| array.turned(areas)),
@@ -218,7 +218,8 @@ impl Volume {
         };
         if let Some(shape) = begun {
             for (id, superblock, bytes) in self.known_members() {
-                // Fewer slots are no error of their own: the roles change with them.
+                // A superblock may refuse fewer slots than its roles use. Such a change is not
+                // tried, since the roles change with it.
                 if shape.raid_slots < superblock.array.raid_slots {
                     continue;
                 }

@@ -28,7 +28,7 @@ pub enum Elevator {
     None,
 }
 
-/// Whether reads and write-back take turns.
+/// Whether clients' reads and write-back take turns at the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multiplex {
     /// Reads and write-back take turns if a member is rotational and writes are acknowledged early
@@ -45,9 +45,9 @@ pub enum Multiplex {
 /// rotational member, which depends on whether the multiplexer is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElevatorTuning {
-    /// Nanoseconds after which a read is served before nearer ones.
+    /// Nanoseconds after which a read is served before reads nearer to the head.
     pub read_expiry_ns: Option<u64>,
-    /// Nanoseconds after which a write is served before nearer ones.
+    /// Nanoseconds after which a write is served before writes nearer to the head.
     pub write_expiry_ns: Option<u64>,
     /// How many batches of reads may go before waiting writes.
     pub writes_starved: Option<u32>,

@@ -21,7 +21,7 @@ use crate::members::operation::Operation;
 /// Maximum sets of lists that a thread keeps: the usual depth of nested drives.
 const SCRATCH_MAX: usize = 8;
 
-/// The lists of one drive; all are empty at its beginning and at its end.
+/// The lists that one drive uses; all are empty when the drive begins and when it ends.
 #[derive(Default)]
 pub(crate) struct DriveScratch {
     pub(crate) machines: VecDeque<Machine>,

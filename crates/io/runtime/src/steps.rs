@@ -298,7 +298,8 @@ impl Core {
         };
         let sectors = start..start + bytes.len() as u64 / SECTOR_BYTES;
         let window = CopiedWindow { sectors, bytes: bytes.to_vec() };
-        // A window in place begins at the recorded position, or ends there.
+        // The copied window begins or ends at the border, so the file records the border's position
+        // with it.
         let position = self.clients.border.as_ref().map_or(0, BorderGate::position);
         let point = self.reshape_point.map(|point| point.moved_to(position));
         let point = point.expect("a window has a reshape");
@@ -310,7 +311,8 @@ impl Core {
         self.window_kept(kept, machines);
     }
 
-    /// A part of the window whose copy counts.
+    /// Sectors of the window of which the driver has a valid copy; `None` if the copy does not hold
+    /// them.
     fn copied(&self, start: u64, sectors: u64) -> Option<Payload> {
         let copied = self.copied_window.lock().expect("looking does not panic");
         let window = copied.as_ref()?;

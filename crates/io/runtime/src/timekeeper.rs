@@ -33,7 +33,7 @@ impl Core {
         Ok(())
     }
 
-    /// Acts on a moment that has come at a sleeper.
+    /// Acts on a moment for which a worker or the alarm's thread slept, and which has come.
     fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
             AlarmOutcome::Nothing => {}
@@ -71,7 +71,7 @@ impl Core {
         self.members.load().iter().all(is_well)
     }
 
-    /// Sets the next look at the members, unless looks can rest.
+    /// Sets the time of the next check of the members, unless the checks can rest.
     fn look_again_or_rest(self: &Arc<Self>, are_idle: bool) {
         match self.looks.note_look(are_idle) {
             Next::Look => self.set_next_look(),
@@ -79,7 +79,7 @@ impl Core {
                 if !self.hears_of_all() {
                     self.looks.stay_awake();
                 }
-                // One more look finds changes from before the sentinel watched.
+                // One more check finds changes from before the sentinel watched.
                 self.set_next_look();
             }
             Next::Rest => {}
@@ -98,7 +98,7 @@ impl Core {
             return true;
         }
         let sentinel = self.end.sentinel.get().or_else(|| self.start_hearing().ok());
-        // A vanished member need not be watched: the array knows that already, or the next look
+        // A vanished member need not be watched: the array knows that already, or the next check
         // reports it.
         let is_heard = |sentinel: &Sentinel, member: &MemberHandle| {
             sentinel.watch(member.path()).is_ok() || member.device.has_vanished()

@@ -142,7 +142,8 @@ impl Turns {
         let dirtiest = dirty.max().unwrap_or(0);
         let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.backlogs.len() as u64;
         let each = each.max(1);
-        // A piece without a stripe waits for the flusher, which must free one by writing it.
+        // A piece that waits for a stripe waits for the flusher, which must write a stripe to free
+        // it.
         let is_full = self.backlogs.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
         let at_members = self.at_members.load(Ordering::Relaxed);

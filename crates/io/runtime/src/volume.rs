@@ -49,9 +49,9 @@ pub struct StopResult {
 /// come meanwhile wait here.
 pub struct Volume {
     pub(crate) opened: ArcSwap<Opened>,
-    /// Requests that came while the array was being opened anew.
+    /// Requests that clients sent while the array was being opened anew.
     parked: Mutex<VecDeque<(ClientRequest, OutcomeReceiver)>>,
-    /// Held while the array is stopped or opened anew.
+    /// Locked while a call stops the array or opens it anew.
     changing: Mutex<()>,
 }
 
@@ -63,7 +63,7 @@ pub struct StoppedMember {
     pub device: Arc<dyn Member>,
 }
 
-/// An array as its members are after a change of shape.
+/// An array with its members, assembled again after a change of shape.
 pub struct Reassembled {
     /// The array.
     pub array: AssembledArray,
@@ -80,7 +80,7 @@ pub(crate) struct Opened {
     cache: Mutex<Cache>,
     /// The options as the caller gave them.
     options: Options,
-    /// The cache's mode as the operator wants it; a reshape answers no write early.
+    /// The cache's mode that the operator chose; during a reshape no write is acknowledged early.
     wanted_mode: Mutex<CacheMode>,
     /// Stripes of each shard that the reserved memory can hold.
     stripes_max: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Opened {
 
 /// Requests are taken.
 const RUNNING: u8 = 0;
-/// The array is being opened anew, or was: its successor takes requests.
+/// A successor serves the array, or will: it was opened anew, or is being opened.
 const REPLACED: u8 = 1;
 /// The array takes no more requests.
 const STOPPING: u8 = 2;
@@ -261,7 +261,8 @@ impl Volume {
         *opened.wanted_mode.lock().expect("setting does not panic") = cache.mode;
         let mut set = opened.cache.lock().expect("setting does not panic");
         let (core, geometry) = (&opened.core, &opened.geometry);
-        // In a reshape no write is answered early: its place would be that of one shape.
+        // In a reshape no write is acknowledged early: the cache names a write by its place in one
+        // shape.
         let mode = core.clients.border.as_ref().map_or(cache.mode, |_| CacheMode::WriteThrough);
         let cache = Cache { mode, ..cache };
         let shards = core.clients.regions.shards_of_shape();
@@ -597,11 +598,12 @@ impl Volume {
         });
     }
 
-    /// Keeps a request until the array is open again, or passes it on if it is by now.
+    /// Keeps a request until the array is open again, or passes it on if the array is open by now.
     #[cold]
     fn park(&self, opened: &Arc<Opened>, operation: ClientRequest, receiver: OutcomeReceiver) {
         let mut parked = self.parked.lock().expect("parking does not panic");
-        // An array that could not be opened again stops, and takes out what is parked only once.
+        // If opening the array anew failed, a stop takes the kept requests out only once: then this
+        // request is refused.
         let is_replaced = opened.state.load(Ordering::SeqCst) == REPLACED;
         if is_replaced && Arc::ptr_eq(&self.opened.load(), opened) {
             return parked.push_back((operation, receiver));
@@ -610,12 +612,12 @@ impl Volume {
         self.ask(operation, receiver);
     }
 
-    /// Stops the array's machines, and opens the array as `again` finds its members by then, with
-    /// the same settings. Clients notice a short silence. False if the array was stopped before. If
-    /// the array cannot be opened it stays stopped.
+    /// Stops the array's machines, and opens the array anew with the same settings. `again`
+    /// assembles the stopped members. Clients only notice a short silence. False if the array was
+    /// stopped before. If the array cannot be opened, it stays stopped.
     ///
     /// # Errors
-    /// Those of `again`, and of opening.
+    /// The errors of `again` and of opening.
     pub fn reopen<E: From<OpenError>>(
         &self,
         watch: impl Fn(Notice) + Send + 'static,

@@ -1,9 +1,10 @@
-//! The copy of a window of a reshape that overwrites what it reads.
+//! The file with a copy of a reshape's window, for windows that overwrite the sectors that they
+//! read.
 //!
 //! Most reshapes move data towards free space, and need no copy. Where a member has no such space,
-//! the first windows overwrite the sectors that they read; then their content is in this file
-//! first, durably. After a power cut or a kill, the next process moves the window again, from the
-//! file.
+//! the first windows overwrite the sectors that they read. The content of such a window is durable
+//! in this file before the window moves. After a power cut or a kill, the next process moves the
+//! window again, from the file.
 //!
 //! ```text
 //!   0               4096
@@ -36,7 +37,7 @@ const HEADER_BYTES: usize = 4096;
 /// Bytes of the header that its checksum covers.
 const SUMMED_BYTES: usize = 72;
 
-/// The file with the copy of one array's windows. It is made by [`Self::prepare`].
+/// The file with the copy of an array's window. [`Self::prepare`] makes the file.
 #[derive(Debug)]
 pub struct WindowCopy {
     path: PathBuf,
@@ -80,12 +81,12 @@ impl ReshapePoint {
     }
 }
 
-/// A window that a file holds.
+/// The copy of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedWindow {
     /// Sectors of the array.
     pub sectors: Range<u64>,
-    /// Their bytes.
+    /// The bytes of these sectors.
     pub bytes: Vec<u8>,
 }
 
@@ -99,7 +100,7 @@ struct Header {
 }
 
 impl WindowCopy {
-    /// The file of an array, which may not exist yet.
+    /// Names the file of an array. The file need not exist yet.
     #[must_use]
     pub fn new(path: PathBuf, uuid: [u8; 16]) -> Self {
         Self { path, uuid }

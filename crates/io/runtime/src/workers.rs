@@ -128,7 +128,8 @@ impl Drivers {
             ARRAY => Machine::Array,
             index => Machine::Shard(ShardIndex(u16::try_from(index).expect("one of our tokens"))),
         };
-        // Cleared before the machine's events are taken, so that a later push wakes a worker again.
+        // Cleared before the caller takes the machine's events, so that a later push wakes a worker
+        // again.
         self.scheduling(machine).0.store(false, Ordering::SeqCst);
         machine
     }

@@ -31,8 +31,8 @@ pub struct RescueConfig {
     /// Read the whole array and compare. Names the wrong member where two parities or three copies
     /// reveal it, and else the places where members differ.
     pub check: bool,
-    /// mdadm's backup file of a reshape (`mdadm --grow --backup-file`), from which needed parts are
-    /// read.
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`). The sectors
+    /// ahead of the reshape's position are read from this file.
     pub backup_file: Option<PathBuf>,
     /// With --backup-file: use it although it is older, or newer, than the superblocks.
     pub accept_older: bool,

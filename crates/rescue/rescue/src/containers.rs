@@ -116,7 +116,8 @@ pub(super) fn split(
     Ok(scan)
 }
 
-/// Whether any up-to-date disk is identified, although others could not be.
+/// Whether at least one up-to-date disk is identified. That is enough, even if other disks could
+/// not be identified.
 fn is_enough(array: &Array) -> bool {
     array.occupants.iter().filter(|occupant| !occupant.is_stale).count() > 0
 }
@@ -151,7 +152,8 @@ fn as_intel_has_it(serial: &str) -> String {
     letters[letters.len().saturating_sub(SERIAL_CHARACTERS)..].iter().collect()
 }
 
-/// Checks that each serial number that the operator gave is for a disk here, and in a table.
+/// Checks that each serial number from the operator names a disk of this rescue, and is in the
+/// metadata of a container.
 fn check_serials(
     args: &RescueConfig,
     disks: &[(WholeDisk, Label, Option<String>)],
@@ -338,7 +340,7 @@ fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> O
     let chunk = u64::from(chunk).max(1);
     let wanted = array.size_sectors.checked_mul(times)?.div_ceil(share.max(1));
     let wanted = wanted.checked_next_multiple_of(chunk)?;
-    // The whole size in a record may be that of one part only.
+    // A record may give the size of one part only as the whole size.
     let all = if array.size_sectors == 0 { given } else { wanted };
     Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
 }

@@ -20,8 +20,7 @@ pub(super) struct CopyMap {
     pub(super) map: Map,
 }
 
-/// The map of a member of this size, if one exists. Such a member is a copy of a disk, which may be
-/// larger.
+/// The map of the copy at `path`, if one exists. The copy has `size_bytes`; its disk may be larger.
 pub(super) fn of(
     args: &RescueConfig,
     path: &Path,

@@ -172,7 +172,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<DamagedSuperblock> {
     found.extend(old(device));
     found.sort_by_key(|one| (one.start_bytes, one.found_bytes));
     found.dedup_by_key(|one| one.found_bytes);
-    // If an array is on an array, its superblocks are among the data of the lower one.
+    // If one array lies on another, its superblocks are among the data of the lower array.
     let data_of = |one: &DamagedSuperblock| {
         let start = one.start_bytes + one.superblock.device.data_offset_sectors * SECTOR_BYTES;
         start..(start + one.superblock.device.data_size_sectors * SECTOR_BYTES).min(size)

@@ -144,7 +144,7 @@ fn sectors(ranges: &[Range<u64>]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// The files in the lost bytes of a volume. `doubt` is the reason for which there may be more.
+/// The files to which a volume's lost bytes belong. `doubt` says why more files may be affected.
 fn files(
     request: Request<'_>,
     (volume, lost): (&Volume, &[Range<u64>]),

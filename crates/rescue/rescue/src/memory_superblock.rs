@@ -163,7 +163,7 @@ pub(super) fn in_front(
     // The ends of all members may be blank alike. With the new superblock, each member's checksum
     // differs.
     let mark = mark(&seen, &disk.label)?;
-    // Other superblocks are not believed.
+    // Superblocks of other arrays on the device are not believed.
     probed
         .probe
         .superblocks

@@ -186,7 +186,7 @@ pub(super) fn make_array(
     Ok(made.into_iter().next().expect("one was asked for"))
 }
 
-/// A request for an overlay: opened already, or still to be made.
+/// A request for a member's overlay, which is open already or still to be made.
 pub(super) struct OverlayRequest {
     device: Arc<dyn Member>,
     label: String,

@@ -100,7 +100,7 @@ fn decode(text: &[u8]) -> Option<Vec<Entry>> {
     };
     let entries: Vec<Entry> =
         head["members"].as_array()?.iter().map(entry).collect::<Option<_>>()?;
-    // The text is accepted only if writing these entries gives it again.
+    // The text is accepted only if these entries encode to the same text.
     (encode(&entries) == text).then_some(entries)
 }
 

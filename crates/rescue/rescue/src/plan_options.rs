@@ -23,7 +23,7 @@ pub(super) fn wanted(
     options: &Options,
     (read_only, accept_risk): (bool, Option<u64>),
 ) -> Options {
-    // If members are believed by force, the report has said that they are older than the recorded
+    // If the plan believes older members, the report has said that they are older than the recorded
     // state.
     let is_told = plan.believed().next().is_some()
         || matches!(plan.refusal, Some(Refusal::OlderThanKnown { .. }));

@@ -218,7 +218,8 @@ fn one_that_moves(
     }
     let (probed, plan) = reshape.told_by();
     let (probed, mut plan) = (probed.to_vec(), plan.clone());
-    // A forced plan has shapes of its own; only the members as they stand say what `serve` does.
+    // A plan by force has its own result for each shape. Whether `serve` starts the array is shown
+    // only by an assembly of the members as they are.
     let window_copies = window_copies::of(&globals.state_dir, &on_disks);
     match assemble(&on_disks, &Options { window_copies, ..options.clone() }).array {
         Ok(_) => plan.refusal = None,

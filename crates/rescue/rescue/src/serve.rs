@@ -67,7 +67,7 @@ pub(super) fn serve(
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
     let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
-    // braid refuses before overlays are made, so that a refusal leaves none behind.
+    // Refuse before any overlay is made, so that a refusal leaves no overlays behind.
     if !args.read_only {
         found.iter().try_for_each(|one| can_be_written(args, one))?;
     }
@@ -102,7 +102,7 @@ pub(super) fn serve(
         errln!("the members are unchanged; the writes are in {}", places.join(" and in "));
         let shown = |array, more| printable(&args.command_for(array, more)).into_owned();
         errln!("  go on:              {}", shown(None, "--serve"));
-        // A commit handles one array.
+        // Each array has commands of its own, as a commit handles one array.
         for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
             if !is_moving && one.volume.is_none() {

@@ -35,8 +35,8 @@ use braid_discovery::status::words::level_word;
 use braid_geometry::{Family, Level, SECTOR_BYTES, layout_name};
 use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_superblock_guesses};
 
-/// The number of pages that identify an array's members: this many near the start of the data, and
-/// as many all over it.
+/// Pages of each member that identify the array: this many near the start of the data, and as many
+/// spread all over it.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
 /// The name given to an array whose own name is lost.
@@ -283,7 +283,8 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
         let near = (0..SAMPLES).map(|at| at * PAGE_BYTES as u64);
         let far = (0..SAMPLES).map(|at| rest / SAMPLES * at / SECTOR_BYTES * SECTOR_BYTES);
         for at in near.chain(far) {
-            // A page that fails today and can be read tomorrow gives the array another UUID.
+            // An unreadable page is skipped. If it can be read another time, the array gets another
+            // UUID.
             if device.read_at(&mut page, start + at).is_ok() {
                 for sum in &mut sums {
                     *sum = crc32c_append(*sum, &page);

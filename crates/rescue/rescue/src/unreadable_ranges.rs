@@ -30,7 +30,7 @@ pub(super) fn array_sectors(
     sectors: &Range<u64>,
     is_whole: bool,
 ) -> Vec<Range<u64>> {
-    // An overlay stores whole blocks, and reads the rest of a written block from the member.
+    // An overlay stores whole blocks, and takes the rest of a written block from the member.
     let block = if is_whole { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
     let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
     let used = start..end.min(geometry.used_sectors(slot));

@@ -344,8 +344,8 @@ impl Export for VolumeExport {
                     _ => {}
                 }
             }
-            // If an array left out extents, or the limit is reached, the client asks again for the
-            // others.
+            // If an array left out extents, or the limit is reached, the client must ask again for
+            // the others.
             if left > 0 || found.len() >= extents_max {
                 break;
             }

@@ -25,7 +25,7 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::status::words::{run_words, sectors_words};
 use braid_server::found_run as run;
 
-/// The time after which a check that has not started counts as one that will not start.
+/// A check that has not started after this time counts as one that will not start.
 const SILENCE: Duration = Duration::from_secs(1);
 /// The most places that are listed. If there are more, only their number is shown.
 const RUNS_MAX: usize = 1000;

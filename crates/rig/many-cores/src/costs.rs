@@ -93,13 +93,13 @@ impl Costs {
         }
     }
 
-    /// The figure in picoseconds.
+    /// The time of a cost in picoseconds.
     #[must_use]
     pub fn ps(&self, cost: Cost) -> u64 {
         self.ps[cost as usize]
     }
 
-    /// Replaces one figure.
+    /// The same costs with another time for one of them, in picoseconds.
     #[must_use]
     pub fn with(mut self, cost: Cost, ps: u64) -> Self {
         self.ps[cost as usize] = ps;

@@ -456,7 +456,7 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     change.ended(outcome, &counts)
 }
 
-/// The change for a lost range of acknowledged writes.
+/// The event that reports one range of acknowledged writes as lost.
 fn lost(array: &str, offset_bytes: u64, length_bytes: u64) -> Change {
     let change = Change::now(Kind::WriteLost, String::new());
     let change = change.with("offset_bytes", offset_bytes).with("length_bytes", length_bytes);

@@ -174,8 +174,8 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
     )
 }
 
-/// Adds advice to keep other users out of the folder. If it holds more than sockets, the advice is
-/// a folder of its own, since other users may need this one.
+/// Adds advice to keep other users out of the folder. If the folder holds more than sockets, the
+/// advice is another folder for the socket, since other users may need this one.
 fn closing(error: CliError, folder: &Path) -> CliError {
     let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|metadata| {
         metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()

@@ -48,7 +48,7 @@ pub(super) struct AnsweredWrites {
     /// left, this is the path of a new file.
     file: Option<(Arc<CacheFile>, PathBuf)>,
     found: Option<(File, FoundWrites)>,
-    /// The cache mode to use once the members have the writes that the last server left.
+    /// The cache mode to use after the writes that the last server left are on the members.
     cache: Cache,
 }
 

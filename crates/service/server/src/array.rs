@@ -64,7 +64,7 @@ pub(super) struct Context<'a> {
     pub(super) confinement: &'a confine::Confinement,
 }
 
-/// An array's place among others of the same server, and the server's settings.
+/// The settings of a server that several arrays share, and one array's place in it.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) place: (Arc<SharedServer>, usize),
@@ -73,7 +73,7 @@ pub(super) struct Shared {
     pub(super) socket_name: Option<String>,
 }
 
-/// Where an array's members come from.
+/// How the server gets an array's members.
 pub(super) enum Origin<'a> {
     /// Members to open and examine.
     Named(&'a [PathBuf]),
@@ -82,7 +82,8 @@ pub(super) enum Origin<'a> {
     Rescued(Box<Ready>, RescuedOthers),
 }
 
-/// Other arrays rescued together with this one, and the parts on all these arrays.
+/// Other arrays rescued together with this one, and the rescued parts (such as file systems) on all
+/// these arrays.
 #[derive(Default)]
 pub(super) struct RescuedOthers {
     pub(super) others: Vec<(String, ArrayOrDevice)>,

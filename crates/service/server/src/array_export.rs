@@ -20,7 +20,7 @@ pub(super) fn export(
     Arc::new(DiskExport::new(name, disk, logical_block_bytes, move || describe(&described)))
 }
 
-/// Level, members, size and current state, in the words of `braid status`.
+/// Describes the level, members, size and current state in the words of `braid status`.
 fn describe(volume: &Volume) -> String {
     let geometry = volume.geometry();
     let (level, slots) = (level_word(geometry.level().name()), geometry.slots());

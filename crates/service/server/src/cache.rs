@@ -30,8 +30,8 @@ pub(super) struct Bounds {
     pub(super) left: (u64, Limit),
 }
 
-/// Whether a memory setting is possible; the error gives the bound. `key` names the setting that
-/// changed.
+/// Checks whether a memory setting is possible; the error gives the bound. `key` names the changed
+/// setting.
 pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), String> {
     let (left, limit) = &bounds.left;
     let words = |bytes: u64| format_size(bytes);
@@ -54,7 +54,7 @@ pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), Str
     }
 }
 
-/// Whether this machine has the requested memory for this array with so many shards.
+/// Whether this machine has the memory that the settings request for the array's shards.
 pub(super) fn check_words(
     words: &SettingWords,
     cache: &Cache,

@@ -21,7 +21,7 @@ use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out
 /// Configuration of a server. The default names no member and so serves nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// The members, in any order; others are recognised and left alone.
+    /// The members, in any order. Devices of other arrays are recognised and left alone.
     pub members: Vec<PathBuf>,
     /// The array's bitmap file; `None` if its bitmap is on members, or it has none.
     pub bitmap_file: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct ServerConfig {
     pub settings: SettingWords,
     /// Resyncs, recoveries and checks wait for `braid resume`.
     pub jobs_paused: bool,
-    /// Arrays of one group share their spares.
+    /// The name of the array's spare group: arrays of one group share their spares.
     pub spare_group: Option<String>,
     /// Destinations of events other than the history.
     pub events: EventConfig,
@@ -76,7 +76,7 @@ impl ServerConfig {
         self.stop_patience.unwrap_or(Duration::from_secs(60))
     }
 
-    /// Whether the configuration chooses one of several arrays.
+    /// Whether the configuration names the array to serve, since the members may hold several.
     pub(super) fn names_array(&self) -> bool {
         let choice = &self.assembly.choice;
         choice.uuid.is_some() || choice.name.is_some()

@@ -32,7 +32,7 @@ pub struct Device {
     pub name: String,
     /// UUID of the array that the device stands for.
     pub uuid: [u8; 16],
-    /// Description in words.
+    /// The kind of device, in words.
     pub kind: String,
     /// The device itself.
     pub device: Arc<dyn Member>,
@@ -98,7 +98,7 @@ impl DeviceDisk {
             let none = below.ended.wait_while(below.count(), |count| *count > 0);
             drop(none);
             let flushed = if below.read_only { Ok(()) } else { below.device.flush() };
-            // If the wait was given up, no caller listens any more.
+            // If the caller gave up waiting, it no longer listens.
             let _ = done.send(flushed);
         };
         let thread = thread::Builder::new().name("braid-stop".into()).spawn(flush);

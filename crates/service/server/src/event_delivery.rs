@@ -290,7 +290,7 @@ impl EventDelivery {
         self.deferred.voice.clone()
     }
 
-    /// Gives hooks a moment to deliver the last events.
+    /// Gives hooks a moment to deliver the last events, then ends the delivery.
     pub(super) fn end(self) {
         drop(self.teller.end(GRACE));
     }

@@ -114,7 +114,7 @@ impl Health {
                 incidents.slow.remove(&slot);
                 incidents.out.insert(slot, incident);
             }
-            // In any slot: a spare may have taken the member's slot meanwhile.
+            // Matches every slot: a spare may have taken the member's slot meanwhile.
             (Kind::DiskReturned, _) => {
                 incidents.out.retain(|_, out| out.member != member);
                 incidents.replaced.retain(|(_, out)| out.member != member);

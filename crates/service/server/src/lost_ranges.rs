@@ -26,7 +26,7 @@ pub(crate) enum RangeLine {
     Further(String),
     /// No line for this range: there are more ranges than an operator reads.
     TooMany,
-    /// `TooMany` was returned before.
+    /// `TooMany` was returned for an earlier range, so this range gets no line either.
     Nothing,
 }
 

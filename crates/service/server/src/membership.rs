@@ -154,7 +154,8 @@ impl Membership {
         slot: Option<u16>,
     ) -> Result<(), RemoveError> {
         let (label, name) = (self.reporter.label(id), self.reporter.name());
-        // Outside of the lock: the removal may take a while, and other reports go on meanwhile.
+        // Not within `around`, which holds a lock: the removal may take a while, and other reports
+        // go on meanwhile.
         volume.remove_member(id)?;
         let told: Result<_, RemoveError> =
             self.events.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
@@ -200,7 +201,7 @@ impl Membership {
     }
 }
 
-/// Position of a separate word in a command line.
+/// The byte position of a separate word in a command line, with the space before it.
 fn find_word(command: &str, word: &str) -> Option<usize> {
     let whole = format!(" {word}");
     let mut at = 0;

@@ -132,7 +132,8 @@ pub(super) struct OpenArray {
 }
 
 impl OpenArray {
-    /// Starts the array, and records how new it is unless it is read-only.
+    /// Starts the array. Unless it is read-only, also keeps its recorded state (event count and
+    /// time) up to date from now on.
     pub(super) fn start(
         ready: Ready,
         mut options: Options,
@@ -177,7 +178,7 @@ impl OpenArray {
 pub(super) struct StopOnDrop(Option<OpenArray>);
 
 impl StopOnDrop {
-    /// Hands the array over; its owner stops it from now on.
+    /// Hands the array over to the caller, which must stop it from now on.
     pub(super) fn release(mut self) -> OpenArray {
         self.0.take().expect("it is taken out once")
     }

@@ -40,11 +40,12 @@ pub(crate) struct Reporter {
     name: String,
     uuid: String,
     level: String,
-    /// The array stays dirty however it stops: only a resync makes redundancy agree.
+    /// Whether the array stays dirty when it stops, since only a resync makes its redundancy agree.
     stays_dirty: bool,
     /// Losses that the array tolerated when it was started.
     tolerance: Tolerance,
-    /// Labels of members, including those that left: later reports may still name them.
+    /// Labels of members, by number. Labels of members that left stay, since later reports may name
+    /// them.
     labels: RwLock<BTreeMap<u16, String>>,
     /// A resync of this run has completed.
     is_resynced: AtomicBool,

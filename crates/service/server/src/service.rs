@@ -62,7 +62,7 @@ impl Heart for Loops {
             for worker in 0..workers.count() {
                 let sender = sender.clone();
                 let answer = move |_: &_| {
-                    // The watchdog may have given up and listen no more.
+                    // The watchdog may have given up waiting for this answer.
                     let _ = sender.send(());
                 };
                 // The workers are being stopped, and a stop has its own time limit: not a hang.

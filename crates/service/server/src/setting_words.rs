@@ -3,7 +3,7 @@
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Keys and values of `braid set`, for the start.
+/// Settings for the start, as keys and values of `braid set`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingWords(Vec<(&'static str, String)>);
 

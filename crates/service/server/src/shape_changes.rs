@@ -1,5 +1,5 @@
-//! The thread that follows changes of shape: it opens the array anew when superblocks have a shape,
-//! and makes the new shape the only one when all data has moved.
+//! The thread that follows changes of shape: it opens the array anew when superblocks record a new
+//! shape, and makes the new shape the only one when all data has moved.
 //!
 //! ```text
 //!   control ─▶ begin, revert ─▶ Notice::ShapeRecorded ─┐
@@ -33,10 +33,10 @@ use crate::wait::Stopper;
 /// How long a request waits until the array is open with its new shape.
 const REOPENED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A notice that a change of shape goes on with.
+/// An event after which the thread for changes of shape must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShapeStep {
-    /// Superblocks have the new shape.
+    /// Superblocks record the new shape.
     Recorded,
     /// All data has moved.
     Moved,
@@ -66,16 +66,16 @@ impl ShapeStep {
     }
 }
 
-/// A receiver of all notices, for the array as it is opened anew.
+/// The listener that gets all notices of the array after it was opened anew.
 pub(super) type Hear = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// The state of the thread.
+/// The state that the thread shares with requests and notices.
 pub(super) struct ShapeChanges {
     reporter: Arc<Reporter>,
     log_note: PathBuf,
     copy: PathBuf,
     stopper: Mutex<Option<Stopper>>,
-    /// How often the array was opened anew.
+    /// The number of times that the array was opened anew.
     reopened: Mutex<u64>,
     changed: Condvar,
 }
@@ -102,7 +102,7 @@ impl ShapeChanges {
         Arc::new(Self { reporter, log_note, copy, stopper, reopened, changed })
     }
 
-    /// The server ends with this, if the array cannot be opened anew.
+    /// Sets the handle by which this stops the server, if the array cannot be opened anew.
     pub(super) fn set_stopper(&self, stopper: Stopper) {
         *self.stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopper);
     }
@@ -199,7 +199,7 @@ impl ShapeChanges {
         let assembly = assemble(&probed, &options);
         let refused = |refused| refusal::cli_error(&refused, &assembly.verdicts, &labels);
         let array = assembly.array.map_err(refused)?;
-        // The machines give names in this order.
+        // The array's machines number the members in this order.
         let order = array.occupants().map(|one| one.member).chain(array.spares.iter().copied());
         for (id, index) in (0..).map(MemberId).zip(order) {
             self.reporter.name_member(id, labels[index].clone());
@@ -216,12 +216,13 @@ impl ShapeChanges {
         self.say("reshape-unread", &text);
     }
 
-    /// How often the array was opened anew.
+    /// The number of times that the array was opened anew.
     pub(super) fn reopened(&self) -> u64 {
         *self.reopened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the array was opened once more, but not long: members may be slow.
+    /// Waits until the array was opened anew more than `before` times, for [`REOPENED_WITHIN`] at
+    /// most: members may be slow.
     pub(super) fn wait_reopened(&self, before: u64) {
         let count = self.reopened.lock().unwrap_or_else(PoisonError::into_inner);
         let is_before = |count: &mut u64| *count == before;
@@ -229,7 +230,8 @@ impl ShapeChanges {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Lets the array's parity log rest during a change of shape.
+    /// Drops the array's parity log before a change of shape, and notes its kind in the state
+    /// folder.
     ///
     /// # Errors
     /// The log cannot be dropped now, or the state folder cannot be written.
@@ -253,12 +255,12 @@ impl ShapeChanges {
         })
     }
 
-    /// Gives the array the log back that it had before.
+    /// Makes the parity log that [`Self::rest_log`] dropped, if it dropped one.
     pub(super) fn log_again(&self, volume: &Volume) {
         let Ok(word) = std::fs::read_to_string(&self.log_note) else { return };
         let kind = if word.trim() == "ppl" { LogKind::Ppl } else { LogKind::Own };
         let changed = volume.change_logs(Some(kind));
-        // A resync or a recovery comes first; its end tries again.
+        // A resync or a recovery must end first. Its end calls this function again.
         let is_later = LogError::from(LogRefusal::InDoubt);
         let is_filled_first = LogError::from(LogRefusal::Degraded);
         if changed.as_ref().err().is_some_and(|why| *why == is_later || *why == is_filled_first) {
@@ -281,7 +283,7 @@ impl ShapeChanges {
     }
 }
 
-/// Passes a notice on to the thread.
+/// Passes a notice on to the thread, if the notice matters for a change of shape.
 pub(super) fn pass_on(steps: &Sender<ShapeStep>, notice: &Notice) {
     if let Some(step) = ShapeStep::of(notice) {
         // The thread has ended with the array.

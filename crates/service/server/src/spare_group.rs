@@ -14,7 +14,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Interval between looks while a slot lacks a member.
+/// Interval at which an array that lacks a member looks for a spare in its group.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Longest name of a group, in bytes.
@@ -42,9 +42,10 @@ struct State {
     name: Option<String>,
     is_due: bool,
     is_over: bool,
-    /// A spare has left another array and belongs to no array yet.
+    /// A spare has left its old array, and this array has not taken it yet.
     is_taking: bool,
-    /// Devices that this array could not take. It does not request them again until a group is set.
+    /// Devices that this array could not take. It does not request them again before an operator
+    /// sets the group anew.
     refused: BTreeSet<String>,
 }
 
@@ -161,14 +162,15 @@ impl SpareGroup {
         }
     }
 
-    /// Waits until a look is due, and returns the group's name; `None` once the array stops.
+    /// Waits until it is time to look for a spare, and returns the group's name; `None` once the
+    /// array stops.
     fn wait(&self, last: SpareNeed) -> Option<String> {
         let mut state = self.state();
         loop {
             if state.is_over {
                 return None;
             }
-            // Without a group no look is due, and no timer is needed.
+            // Without a group the array looks for no spare, and needs no timer.
             let is_asking = last == SpareNeed::Lacking && state.name.is_some();
             if std::mem::take(&mut state.is_due)
                 && let Some(name) = &state.name

@@ -22,7 +22,8 @@ use braid_discovery::devices;
 use braid_discovery::newest_state;
 use braid_discovery::probe::open_member;
 
-/// Adds a remedy to the error for a member: the command that serves the array all the same.
+/// Adds a remedy to the error about a member: the command that serves the array nevertheless,
+/// read-only or without the missing members.
 pub(super) fn with_advice(
     error: CliError,
     members: &[PathBuf],

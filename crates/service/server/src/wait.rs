@@ -56,7 +56,7 @@ impl Stopper {
     }
 }
 
-/// Receives the first request to end, and later ones.
+/// Receives requests to end the server: the first one and later ones.
 pub(crate) struct Watch {
     heard: Receiver<WatchEvent>,
     sender: Sender<WatchEvent>,

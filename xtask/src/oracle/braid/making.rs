@@ -21,7 +21,7 @@ const LOST_PER_LEVEL: usize = 5;
 /// Additional sectors for members when a shape of 0.90 is made as 1.2.
 const MORE_SECTORS: u64 = 6144;
 const CRASHED_PER_LEVEL: usize = 2;
-/// Time limit for a volume to notice a deleted file.
+/// Time limit for a volume to notice that a member's file was deleted.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,7 +78,7 @@ const USUAL: Story = Story {
     is_fixture: false,
 };
 
-/// A RAID-5 that grows from four to five during a power cut.
+/// A RAID-5 of four disks that grows to five; a power cut interrupts the growth.
 const GROWING: Story = Story {
     disks: (5, DISK),
     ending: Ending::Cut,

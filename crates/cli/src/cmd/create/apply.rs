@@ -37,7 +37,7 @@ use braid_discovery::refusal;
 use braid_discovery::undo::unfinished::end;
 use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, SavedRecord, save, standing};
 
-/// Bytes zeroed between two looks at the progress.
+/// Bytes that are zeroed before the progress is shown again.
 const ZERO_STEP_BYTES: u64 = 64 << 20;
 
 pub(super) struct CreatedArray {
@@ -46,7 +46,7 @@ pub(super) struct CreatedArray {
     pub(super) saved: Option<SavedRecord>,
 }
 
-/// The undo state of a half-done plan; a drop takes everything back.
+/// The changes that a half-done plan has made. A drop undoes all of them.
 struct TakeBack<'a> {
     plan: &'a Plan,
     files: Vec<PathBuf>,
@@ -136,7 +136,7 @@ impl Signals {
         Ok(Self(seen))
     }
 
-    /// An error once a signal has come.
+    /// Fails with an error once a signal has come.
     fn check(&self) -> Result<(), CliError> {
         if !self.0.load(Ordering::Relaxed) {
             return Ok(());

@@ -57,7 +57,7 @@ pub(super) enum Sync {
     Zeroed,
     /// No client has written anything; parity is computed when a client writes.
     Unwritten,
-    /// Redundancy is not right, and the superblocks say so.
+    /// Redundancy does not agree yet, and the superblocks say so: a resync is pending.
     Pending,
 }
 
@@ -102,9 +102,9 @@ pub(super) enum Consistency {
     Resync,
     /// A full resync, because members have no room for a bitmap.
     NoRoom,
-    /// A resync of the regions that the bitmap names.
+    /// After a crash, a resync of the regions that the bitmap names.
     Bitmap(BitmapSuperblock),
-    /// A resync of the regions that the lockless bitmap names.
+    /// After a crash, a resync of the regions that the lockless bitmap names.
     Lockless(BitmapSuperblock),
     /// md's partial parity logs restore parity, with any member missing.
     Ppl,

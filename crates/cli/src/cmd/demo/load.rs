@@ -29,7 +29,7 @@ pub(super) const CLIENTS: usize = 4;
 /// Longest request, as a power of two of bytes: more than a stripe of 4 data chunks of 64 KiB.
 const LENGTH_SHIFT_MAX: u32 = 19;
 
-/// A part of the array that one client writes, and its content.
+/// A part of the array that one client writes alone, and the content that it must have.
 pub(super) struct Region {
     /// The region's first byte in the array.
     pub(super) offset: u64,
@@ -67,7 +67,7 @@ impl Load {
             let shared = Arc::clone(&load.shared);
             load.clients.push(thread::spawn(move || {
                 let outcome = work(&mut client, &mut region, &shared, Rng::with_seed(seed));
-                // If one client has failed, the other clients need not go on.
+                // If this client has failed, the other clients need not go on.
                 shared.must_end.fetch_or(outcome.is_err(), Ordering::Relaxed);
                 outcome.map(|()| region)
             }));

@@ -59,7 +59,7 @@ impl Interrupt {
     }
 }
 
-/// A check that did not hold.
+/// The error for a check that did not hold.
 pub(super) fn failed(what: impl Into<String>) -> CliError {
     CliError::new(Code::VerifyFailed, what)
 }
@@ -69,7 +69,7 @@ pub(super) fn system(what: impl Into<String>, error: &std::io::Error) -> CliErro
     CliError::new(Code::CommandFailed, what).caused_by(error)
 }
 
-/// A member, or a copy of one, that cannot be read or written.
+/// The error for a member, or a copy of one, that cannot be read or written.
 pub(super) fn member_error(what: impl Into<String>, error: &std::io::Error) -> CliError {
     CliError::new(Code::MemberIo, what).caused_by(error)
 }

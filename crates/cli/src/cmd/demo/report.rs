@@ -21,7 +21,7 @@ pub(super) struct Report {
     name: &'static str,
     step_start: Instant,
     start: Instant,
-    /// Stripes and writes that `braid serve` counted, in words.
+    /// The counts of stripes and writes that `braid serve` reported, in words.
     pub(super) counted: String,
 }
 
@@ -85,7 +85,7 @@ impl Report {
         outln!("  {}/{STEPS}  {name} {time:>6}  {command}{}", self.step, printable(shown));
     }
 
-    /// The counts of `braid serve`, and commands to go on with.
+    /// Prints the counts of `braid serve`, and commands to go on with.
     pub(super) fn summary(&self, next: &[(&str, String)]) {
         let time = self.start.elapsed();
         if self.json {

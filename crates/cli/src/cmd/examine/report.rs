@@ -140,7 +140,7 @@ fn verdict_table(findings: &Findings) -> String {
     table.render("")
 }
 
-/// Every member with its verdict, or with the error that prevented one.
+/// Every member with its verdict, or with the error because of which it has none.
 fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)> {
     let mut verdicts = findings.assembly.verdicts.iter();
     let judge = |look| match look {

@@ -25,7 +25,7 @@ const HOLE_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyEnd {
-    /// The plan has nothing left.
+    /// The plan has no more reads.
     Over,
     /// A signal ended the copy.
     Interrupted,

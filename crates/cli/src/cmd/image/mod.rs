@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(told(args, &map_path, (&map, ended), globals))
 }
 
-/// The copy and its map: as they were left, or new.
+/// Opens the copy and its map as an earlier run left them, or makes both.
 fn image(
     args: &Args,
     source: &dyn Member,

@@ -87,7 +87,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut said = String::new();
     log.seek(SeekFrom::Start(begin)).and_then(|_| log.read_to_string(&mut said)).map_err(failed)?;
     match ended {
-        // With several arrays some output may arrive a moment later.
+        // If the server serves several arrays, some output may arrive only after it is ready.
         StartOutcome::Ready(status) if said.is_empty() && !globals.json => {
             outln!("{}", printable(&status));
             Ok(Exit::Done)

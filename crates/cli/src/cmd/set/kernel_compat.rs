@@ -29,10 +29,10 @@ use braid_discovery::running;
 use braid_discovery::undo::{self, Mark, Overwrite, PlannedCommand};
 
 pub(super) const WORD: &str = "kernel-compat";
-/// The block size that every kernel assumes without the field.
+/// The block size that every kernel assumes if the superblock has none.
 const SECTOR_BYTES: u32 = 512;
 
-/// A member whose field is cleared.
+/// A member whose logical block size is cleared.
 struct ClearedMember<'a> {
     label: &'a str,
     device: &'a dyn Member,

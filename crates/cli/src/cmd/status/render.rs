@@ -168,7 +168,8 @@ fn reshape_words(array: &Array, reshape: &Reshape, word: &str, manner: Manner) -
     format!("{words}; go back with  braid revert {word}")
 }
 
-/// When the next check is. Moments are written so that the later one is the larger text.
+/// When the next check of the array is due. Times are written so that the later one is the larger
+/// text.
 fn next_check(next: &str, manner: Manner) -> String {
     let at = next.replace('T', " ").replace('Z', " UTC");
     if next > rfc3339_utc(manner.utc_seconds).as_str() {

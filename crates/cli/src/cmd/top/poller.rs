@@ -88,7 +88,7 @@ impl Poller {
         Ok(Self { answers, _wanted: wanted })
     }
 
-    /// The next look, if it has arrived.
+    /// The answers of the next look at the arrays, if they have arrived.
     pub(super) fn answer(&self) -> Option<Result<ArraysSnapshot, CliError>> {
         self.answers.try_recv().ok()
     }

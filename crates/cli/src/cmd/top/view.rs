@@ -35,7 +35,7 @@ pub(super) struct View {
     scrolled: usize,
     interval_seconds: u64,
     is_coloured: bool,
-    /// Why the last look failed, if it did.
+    /// The error of the last look at the arrays, if it failed.
     trouble: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Carries decisions out: the array's state follows from them here. Events change the state where
-//! they come in ([`super::machine`], [`super::slow_members`], [`super::erring_members`]).
+//! Carries out the array's decisions, and changes the array's state by them. Events change the
+//! state elsewhere ([`super::machine`], [`super::slow_members`], [`super::erring_members`]).
 
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::effect::{FaultKind, MemberFault};
 use crate::ids::{MemberId, RequestId};
 
 impl Array {
-    /// Takes decisions until the next one waits for an event.
+    /// Decides and acts until the array has to wait for an event.
     pub(super) fn step(&mut self, now: Instant) {
         loop {
             match decide(&self.facts(now)) {
@@ -52,7 +52,8 @@ impl Array {
                     consistency.members_are_told();
                 }
             }
-            // No view has been published yet: the next update records the remaining losses.
+            // No view without the lost members exists yet: the next update records the remaining
+            // losses.
             SuperblocksAction::DropUpdate => {
                 if !roster.records_all() && !self.condition.broken {
                     reached(Mark::LossWhileRecording);
@@ -285,7 +286,7 @@ impl Array {
         }
     }
 
-    /// Takes in members that the superblocks record by now: shards may get to know them.
+    /// Puts the newcomers that superblocks now record into the view that shards get.
     fn take_in(&mut self, newcomers: &[MemberId]) {
         for member in newcomers {
             let member = *member;
@@ -392,7 +393,8 @@ impl Array {
             let misses_nothing = self.condition.read_only;
             let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);
             if misses_nothing {
-                // A read-only array writes no superblocks, so no record comes before the view.
+                // A read-only array writes no superblocks, so shards get a view without the lost
+                // member at once.
                 let losses = self.roster.take_unrecorded();
                 self.report_losses(&losses);
                 self.out.publish();
@@ -465,15 +467,16 @@ impl Array {
     }
 }
 
-/// The view of all members as the shards of one shape see it. In the old shape nothing is mended:
-/// a late write could meet sectors that are of the new shape by then.
+/// The view of all members as the shards of one shape see it. Shards of the old shape rewrite no
+/// bad sectors: by the time of a late rewrite, those sectors could belong to the new shape.
 fn side_of(view: &ArrayView, sides: &Sides, is_after: bool) -> ArrayView {
     let mends_nothing = !is_after;
     let mends_nothing = spoiled(Bug::OldShapeMends, mends_nothing, false);
     let geometry = Arc::clone(sides.geometry(is_after));
     let slots = view.slots.iter().take(usize::from(geometry.slots()));
     let of_member = |member: &MemberView| MemberView {
-        // A member that is being filled gets all data of the new shape, and has none of the old.
+        // In the new shape, a member that is being filled counts as up to date; in the old shape,
+        // as empty.
         recovered_sectors: match member.recovered_sectors {
             u64::MAX => u64::MAX,
             _ if is_after => u64::MAX,

@@ -12,8 +12,8 @@
 //! Invariants:
 //! - Shards do not read a sector that a log calls bad
 //!   [check: a_read_of_a_logged_sector_is_noticed].
-//! - A job passes a sector that it could not make once the log on the member names it durably
-//!   [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
+//! - If a job cannot compute a sector, it continues beyond that sector only once the member's log
+//!   durably names the sector [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
 //! - A sector is believed again when its new data is durable, and the log no longer names it
 //!   [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is flushed
 //!   before its log changes.
@@ -39,8 +39,8 @@ struct Log {
     out: Option<Arc<BadLogWrite>>,
     /// Whether the content after the log's last sector is known.
     tail: Tail,
-    /// Superblocks record whether the log names any range, as of its last write or the member's
-    /// arrival.
+    /// Whether superblocks record if the log names any range, as of the log's last write or the
+    /// member's arrival.
     is_told: bool,
 }
 

@@ -12,7 +12,7 @@ const WRITTEN_BYTES: u64 = 4096;
 /// A summary of an array's write-intent bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapLook {
-    /// Bytes that a bit stands for: of each member, or on level 10 of the array.
+    /// Bytes that one bit covers: on each member, or on level 10 in the array.
     pub bit_bytes: u64,
     /// The number of bits.
     pub bits: u64,
@@ -33,11 +33,11 @@ pub struct BitmapRecord {
     pub marks: Option<Arc<LocklessMarks>>,
     /// The range of the bits that differ from the member's bitmap.
     pub changed: Range<u64>,
-    /// The bitmap's superblock differs from the one on the member.
+    /// Whether the bitmap's superblock differs from the one on the member.
     pub has_new_head: bool,
-    /// The member's bitmap is unknown: all of it is written.
+    /// Whether the member's bitmap is unknown, so that all of it is written.
     pub is_whole: bool,
-    /// The members' old bits are invalid and do not belong to this bitmap, so its superblock says
+    /// Whether the members' old bits belong to no valid bitmap. Then the bitmap's superblock says
     /// *stale*.
     pub is_in_the_making: bool,
 }
@@ -63,7 +63,7 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let head = record.has_new_head.then_some((0, 0));
     let all = record.is_whole.then_some((0, area.len() as u64 - SECTOR_BYTES));
     let parts = || bits.into_iter().chain(head).chain(all);
-    // A bit was taken back before its write: this write repeats the old content.
+    // If the changed bit was withdrawn meanwhile, the write repeats the first block.
     let (first, last) =
         (parts().map(|(first, _)| first).min(), parts().map(|(_, last)| last).max());
     let first = first.unwrap_or(0) / WRITTEN_BYTES * WRITTEN_BYTES;

@@ -15,7 +15,7 @@ use super::superblocks::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArrayFacts {
-    /// The shards' view is out of date.
+    /// Whether the shards' view is out of date.
     pub(super) unpublished: bool,
     pub(super) writes: Writes,
     pub(super) on_disk: Activity,
@@ -26,7 +26,7 @@ pub(super) struct ArrayFacts {
     pub(super) caches: CachesFacts,
     pub(super) consistency: ConsistencyFacts,
     pub(super) upkeep: UpkeepFacts,
-    /// The reshape's facts; without one it rests.
+    /// The reshape's facts; the default values if no reshape is under way.
     pub(super) reshape: ReshapeFacts,
 }
 

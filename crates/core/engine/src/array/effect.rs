@@ -21,7 +21,7 @@ use crate::work::{Finding, Work};
 /// An effect that the array asks of its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrayEffect {
-    /// Give this view to every shard.
+    /// Give this view of the array to every shard.
     Publish(Arc<ArrayView>),
     /// Write this record to the member's metadata area, durably, and report the end
     /// ([`super::Array::handle_metadata_written`]).
@@ -75,9 +75,9 @@ pub enum ArrayEffect {
         /// The result.
         result: Result<(), Fault>,
     },
-    /// Put the border of a reshape at its new position, and release what it held. Then hold the
-    /// requests that the change names, and report when all earlier requests have ended
-    /// ([`super::Array::handle_border_passed`]).
+    /// Move the border of a reshape to this position, and release the requests that the last change
+    /// held. Then hold the requests that this change names. Report when all earlier requests have
+    /// ended ([`super::Array::handle_border_passed`]).
     Border(BorderChange),
     /// Copy these sectors of the old shape to a safe place, durably, and report the end
     /// ([`super::Array::handle_kept`]).
@@ -104,9 +104,11 @@ pub enum ArrayEffect {
 /// A change of the border between the shapes of a reshape. Sectors count from the array's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BorderChange {
-    /// The position that superblocks have: which sectors are in which shape.
+    /// The border's position, as superblocks record it: the sectors on one side of it are in the
+    /// old shape, on the other side in the new one.
     pub position: u64,
-    /// The window that moves next, if one does: writes to it wait, and reads if the flag is set.
+    /// The window that moves next, if one does, and whether it holds reads too. Writes to the
+    /// window wait.
     pub held: Option<(Range<u64>, bool)>,
     /// Sectors that fail until they move again: a window in place that moved in part only.
     pub failed: Option<Range<u64>>,
@@ -119,9 +121,10 @@ pub struct MovedPiece {
     pub start: u64,
     /// Sectors to read in the old shape and to write in the new one.
     pub moved_sectors: u64,
-    /// Sectors behind them, to write as zeroes in the new shape.
+    /// Sectors after the moved ones, to write as zeroes in the new shape.
     pub zeroed_sectors: u64,
-    /// The sectors are in the copy ([`ArrayEffect::Keep`]): the old shape may be overwritten.
+    /// Whether the safe copy ([`ArrayEffect::Keep`]) has the sectors, so that the old shape may be
+    /// overwritten.
     pub is_copied: bool,
 }
 
@@ -193,7 +196,7 @@ pub enum Notice {
         member: MemberId,
         /// The slot that the member had.
         slot: Slot,
-        /// The cause.
+        /// The cause of the failure.
         cause: Cause,
     },
     /// A member is silent, and the array goes on without it for now. Superblocks record its
@@ -219,7 +222,7 @@ pub enum Notice {
     Broken {
         /// The member whose failure was one too many.
         member: MemberId,
-        /// The cause.
+        /// The cause of the failure.
         cause: Cause,
     },
     /// The write journal's device failed. The array refuses writes, because it could log no further
@@ -227,7 +230,7 @@ pub enum Notice {
     JournalLost {
         /// The journal's device.
         member: MemberId,
-        /// The cause.
+        /// The cause of the failure.
         cause: Cause,
     },
     /// A write to the bitmap file failed: the array goes on without the file. After a crash, all of
@@ -235,7 +238,7 @@ pub enum Notice {
     BitmapFileLost {
         /// The file, by its name as a member.
         member: MemberId,
-        /// The cause.
+        /// The cause of the failure.
         cause: Cause,
     },
     /// An acknowledged write could not be carried out. Every flush fails from now on. Reads of the
@@ -269,7 +272,7 @@ pub enum Notice {
     SpareLost {
         /// The member.
         member: MemberId,
-        /// The cause.
+        /// The cause of the failure.
         cause: Cause,
     },
     /// A member has become much slower than its siblings: reads avoid it for now, writes go on.
@@ -324,7 +327,7 @@ pub enum Notice {
     SpareTaken {
         /// The member.
         member: MemberId,
-        /// The slot.
+        /// The slot that the spare has taken.
         slot: Slot,
         /// Sectors that the device still holds from its former membership, by the bitmap: they need
         /// no recovery.
@@ -335,7 +338,7 @@ pub enum Notice {
     Replacing {
         /// The replacement.
         member: MemberId,
-        /// The slot.
+        /// The slot of both members.
         slot: Slot,
         /// The slot's member.
         old: MemberId,
@@ -344,7 +347,7 @@ pub enum Notice {
     Replaced {
         /// The member that is in the slot now.
         member: MemberId,
-        /// The slot.
+        /// The slot of both members.
         slot: Slot,
         /// The slot's former member, which is out.
         old: MemberId,
@@ -357,7 +360,7 @@ pub enum Notice {
         slot: Slot,
     },
     /// The superblocks of all members record the change of shape
-    /// ([`super::Array::handle_shape_change`]): the array is to be opened anew.
+    /// ([`super::Array::handle_shape_change`]). The driver must now open the array anew.
     ShapeRecorded,
     /// The superblocks of all members record this event count durably. The driver knows the time in
     /// those superblocks. Of no interest to the operator.

@@ -15,7 +15,7 @@ impl Array {
         self.step(now);
     }
 
-    /// The current limit.
+    /// The current limit of read errors, and the reaction beyond it.
     #[must_use]
     pub fn read_error_limit(&self) -> ReadErrorLimit {
         self.read_errors.limit
@@ -62,7 +62,8 @@ impl Array {
             is_over: true,
             is_replaced: slot.is_none_or(|slot| self.roster.replacement_of(slot).is_some()),
             copies: then != OnReadErrors::Warn && self.may_replace(member).is_ok(),
-            // If a loss is unrecorded, its slot needs the spare more.
+            // If a loss is unrecorded, the lost member's slot needs the spare more than this member
+            // does.
             has_spare: self.is_settled() && self.roster.idle_spare().is_some(),
             may_go: then == OnReadErrors::Fail && self.is_borne(member),
             is_told: count.is_told,

@@ -23,7 +23,7 @@
 
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
-/// The event counter with md's memory of whether it may step back.
+/// The event counter, and whether md's rule lets it step back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,

@@ -1,4 +1,4 @@
-//! Folds the array's state into the small value that decisions are made from.
+//! Folds the array's state into the facts from which the array decides.
 
 use braid_sim_hooks::{Bug, spoiled};
 

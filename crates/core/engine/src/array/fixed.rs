@@ -12,7 +12,7 @@ use crate::request::Regions;
 /// The settings that never change while the array is open.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    /// The geometry; during a reshape that with more slots.
+    /// The array's geometry; during a reshape the geometry with more slots.
     pub(super) geometry: Arc<Geometry>,
     /// The two geometries of a reshape, and where members' data is in each.
     pub(super) sides: Option<Sides>,
@@ -31,12 +31,12 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// The geometry of one side.
+    /// The old or the new geometry.
     pub(super) fn geometry(&self, is_after: bool) -> &Arc<Geometry> {
         if is_after { &self.after } else { &self.before }
     }
 
-    /// First sector of a member's data on one side.
+    /// First sector of a member's data in the old or the new shape.
     pub(super) fn start_of(&self, member: MemberId, is_after: bool) -> u64 {
         self.moves.get(&member).map_or(0, |one| one.on_side(is_after))
     }
@@ -53,8 +53,8 @@ impl Setup {
         }
     }
 
-    /// The sector that a shard means, from the start of the member's data area; during a reshape
-    /// from the lower of the two.
+    /// Converts a shard's sector on a member. The result counts from the start of the member's data
+    /// area; during a reshape, from the lower of the two data areas.
     pub(super) fn member_sector(
         &self,
         shard: ShardIndex,

@@ -63,7 +63,7 @@ pub struct ReshapeLook {
     pub backwards: bool,
     /// Sectors of the array that are in the new shape.
     pub moved_sectors: u64,
-    /// Sectors that are to move, with the new part that is zeroed.
+    /// Sectors to move, together with the new sectors to zero.
     pub total_sectors: u64,
 }
 
@@ -311,7 +311,7 @@ impl Array {
     }
 
     /// Sets whether the driver keeps a record, outside the members, of the members that are in the
-    /// array. From now on that record has each loss before any write relies on it.
+    /// array. If it does, each loss is in that record before any write relies on the loss.
     pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
         self.superblocks.keep_record(keeps);
         self.step(now);

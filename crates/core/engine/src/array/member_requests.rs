@@ -1,5 +1,5 @@
-//! An operator's requests about members: add, remove, fail, replace, or read last. This file
-//! refuses a request or notes it; the array's machines carry it out.
+//! An operator's requests about members: add, remove, fail, replace, or mark write-mostly. This
+//! file refuses a request or notes it; the array's machines carry it out.
 
 use braid_geometry::{Family, Slot};
 use braid_sim_hooks::{Mark, reached};

@@ -10,7 +10,7 @@ use super::effect::{ArrayEffect, Notice};
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     effects: VecDeque<ArrayEffect>,
-    /// The shards' view is out of date.
+    /// Whether the shards' view is out of date.
     is_unpublished: bool,
     /// Number of changes for superblocks to record that no shard waits for: a job's offset, a
     /// failed newcomer.

@@ -1,4 +1,4 @@
-//! A change of the array's shape, and what superblocks get from it.
+//! A change of the array's shape that waits until superblocks record it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,75 +12,77 @@ use crate::ids::MemberId;
 /// A change of shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShapeChange {
-    /// A reshape begins, or a level is taken over.
+    /// A reshape begins, or the array takes over another level without moving data.
     Begin {
-        /// The shape for superblocks.
+        /// The shape that superblocks shall record.
         shape: ShapeState,
-        /// Spares that get a slot.
+        /// Spares that get a slot, with these slots.
         joins: BTreeMap<MemberId, Slot>,
         /// Redundancy agrees below this offset of the new shape, in md's unit; `None` for
         /// everywhere.
         resync_from: Option<u64>,
     },
-    /// All is moved: the new shape becomes the only one.
+    /// All data has moved: the new shape becomes the only one.
     Finish {
-        /// The members' data areas in the new shape.
+        /// The data area of each member in the new shape.
         areas: Vec<(MemberId, DataArea)>,
     },
-    /// The reshape goes back from where it is.
+    /// The reshape turns round at its present position, and moves the data back.
     TurnRound {
-        /// The members' data areas: the new ones become the old ones.
+        /// The data area of each member, with the new and the old area exchanged.
         areas: Vec<(MemberId, DataArea)>,
     },
 }
 
-/// Why an array's shape does not change now.
+/// Why the array's shape cannot change now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeRefusal {
     /// The array was opened for reading only.
     #[error("the array is open for reading only")]
     ReadOnly,
-    /// The array is broken, or stops.
+    /// The array is broken, or is being stopped.
     #[error("the array takes no writes")]
     TakesNoWrites,
     /// Another job must end first.
     #[error("a {} must end first", format!("{:?}", .0).to_lowercase())]
     Busy(JobKind),
-    /// Parity logs or a journal name sectors by their place in one shape.
+    /// The array keeps parity logs or a journal, which name sectors by their place in only one
+    /// shape.
     #[error("writes are logged")]
     Logs,
-    /// A lockless bitmap cannot say what is unwritten in two shapes.
+    /// The array has a lockless bitmap, which cannot record unwritten sectors of two shapes.
     #[error("the bitmap is lockless")]
     Lockless,
-    /// There is no reshape, or another one.
+    /// The array is in no reshape, or its reshape has not reached its end.
     #[error("no such reshape is under way")]
     NotUnderWay,
-    /// A change is on its way to the superblocks.
+    /// Superblocks do not record the last change of shape yet.
     #[error("another change of shape is being recorded")]
     Changing,
 }
 
-/// The change that superblocks get.
+/// A change of shape, from the request until superblocks record it.
 #[derive(Debug, Default)]
 pub(super) struct PendingShape {
     shape: Option<Arc<ShapeState>>,
     joins: BTreeMap<MemberId, Slot>,
-    /// Slots that the array keeps: members of others become spares.
+    /// The number of slots that the array keeps: members of later slots become spares.
     kept_slots: Option<u16>,
     resync_from: Option<u64>,
-    /// The reshape turns round when its window has moved: members' data areas after that.
+    /// Members' data areas after a requested turn. The reshape turns round once no window is
+    /// moving.
     turn: Option<Vec<(MemberId, DataArea)>>,
     is_told: bool,
 }
 
 impl PendingShape {
-    /// A change to `shape`. Members of slots that it lacks become spares.
+    /// A change to `shape`. Members of slots that `shape` lacks become spares.
     pub(super) fn to(shape: ShapeState) -> Self {
         let kept_slots = Some(u16::try_from(shape.raid_slots).unwrap_or(u16::MAX));
         Self { shape: Some(Arc::new(shape)), kept_slots, ..Self::default() }
     }
 
-    /// With spares that get a slot, and the offset below which redundancy agrees.
+    /// Adds to the change the spares that get a slot, and the offset below which redundancy agrees.
     pub(super) fn with_joins(
         self,
         joins: BTreeMap<MemberId, Slot>,
@@ -89,12 +91,13 @@ impl PendingShape {
         Self { joins, resync_from, ..self }
     }
 
-    /// A reshape that turns round when its window has moved.
+    /// A request to turn the reshape round once no window is moving.
     pub(super) fn of_turn(areas: Vec<(MemberId, DataArea)>) -> Self {
         Self { turn: Some(areas), ..Self::default() }
     }
 
-    /// Turns round, if that was asked for. Returns whether superblocks have a change to record.
+    /// Turns a requested turn into a change that superblocks record. Returns whether a turn was
+    /// requested.
     pub(super) fn turn(
         &mut self,
         turned: impl FnOnce(Vec<(MemberId, DataArea)>) -> ShapeState,
@@ -104,12 +107,12 @@ impl PendingShape {
         true
     }
 
-    /// Notes that superblocks have the change. Returns whether that is news.
+    /// Notes that superblocks record the change. True the first time.
     pub(super) fn is_recorded(&mut self) -> bool {
         self.shape.is_some() && !std::mem::replace(&mut self.is_told, true)
     }
 
-    /// Whether a change was asked for.
+    /// Whether a change is requested or on its way to superblocks.
     pub(super) fn is_there(&self) -> bool {
         self.shape.is_some() || self.turn.is_some()
     }
@@ -118,12 +121,12 @@ impl PendingShape {
         self.shape.as_ref()
     }
 
-    /// The offset below which redundancy agrees, for superblocks.
+    /// The resync offset for superblocks, where `now` is the offset before the change.
     pub(super) fn resync_offset(&self, now: u64) -> u64 {
         self.resync_from.map_or(now, |from| from.min(now))
     }
 
-    /// The roles of devices after the change.
+    /// The roles of devices after the change, from the `roles` before it.
     pub(super) fn roles(&self, mut roles: Vec<DeviceRole>) -> Vec<DeviceRole> {
         for role in &mut roles {
             role.slot = match self.joins.get(&role.member) {

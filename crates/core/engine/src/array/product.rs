@@ -1,6 +1,6 @@
 //! Products of facts, written as axes, for the tests of tables. A fact on no axis has its default.
 
-/// An axis: each entry sets a value of one fact, or of several at once.
+/// An axis of a table's test: each entry sets one fact, or several at once.
 pub(super) type Axis<'a, F> = &'a [fn(&mut F)];
 
 macro_rules! set {
@@ -9,7 +9,7 @@ macro_rules! set {
     };
 }
 
-/// The values that a fact may have.
+/// Makes the axis of one fact from its values.
 macro_rules! axis {
     ($($fact:ident).+: $($value:expr),+) => { axis!(@ [$($fact).+] $($value),+) };
     (@ $fact:tt $($value:expr),+) => { &[$(set!($fact $value)),+] };

@@ -39,7 +39,7 @@ pub(super) struct UnrecordedLoss {
     pub(super) why: LossCause,
     /// The member as shards see it in the slot until the loss is recorded.
     view: MemberView,
-    /// The superblock update in flight records the loss.
+    /// Whether the superblock update in flight records the loss.
     in_update: bool,
 }
 
@@ -50,12 +50,12 @@ pub(super) enum LossCause {
     Replaced(MemberId),
 }
 
-/// The operator's purpose for a spare.
+/// A spare's purpose, as the operator or the array chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The wanted slot.
+    /// The slot that the spare shall take.
     pub slot: Slot,
-    /// The spare shall replace the slot's member.
+    /// Whether the spare shall replace the slot's member.
     pub replaces: bool,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Roster {
     untold: BTreeSet<MemberId>,
     /// Spares with a wanted slot.
     wanted: BTreeMap<MemberId, Wish>,
-    /// Spares in `wanted` whose wish comes from the array itself, not from the operator.
+    /// Spares in `wanted` whose purpose the array itself chose, not the operator.
     wanted_by_itself: BTreeSet<MemberId>,
     /// Members that are read only if no other copy exists.
     pub(super) write_mostly: BTreeSet<MemberId>,
@@ -154,7 +154,7 @@ impl Roster {
         Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
     }
 
-    /// Whether the slot has no member with all its data: no member, or a member in recovery.
+    /// Whether the slot is without a member, or its member is in recovery.
     pub(super) fn is_lost(&self, slot: Slot) -> bool {
         self.slots[usize::from(slot.0)].as_ref().is_none_or(|m| m.recovered_sectors != u64::MAX)
     }
@@ -183,21 +183,21 @@ impl Roster {
         self.wanted_by_itself.remove(&spare);
     }
 
-    /// Notes the array's own wish that `spare` replaces the member in `slot`. A slot without a
-    /// member needs the spare more.
+    /// Notes the array's own choice that `spare` shall replace the member in `slot`. It changes
+    /// nothing if a slot without a member needs the spare.
     pub(super) fn wish_by_itself(&mut self, spare: MemberId, slot: Slot) {
         self.wish_to_replace(spare, slot);
         self.wanted_by_itself.insert(spare);
     }
 
-    /// The replacement, present or wished for, of the member in `slot`.
+    /// The replacement of the member in `slot`, or the spare that shall become it.
     pub(super) fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
         let is_it = |wish: &Wish| wish.replaces && wish.slot == slot;
         let wished = self.wanted.iter().find(|(_, wish)| is_it(wish)).map(|(member, _)| *member);
         self.replacements.get(&slot).map(|one| one.id).or(wished)
     }
 
-    /// The slot whose member `member` replaces, or is wished to replace.
+    /// The slot whose member `member` replaces, or shall replace.
     pub(super) fn slot_wanted_to_replace(&self, member: MemberId) -> Option<Slot> {
         let wish = self.wanted.get(&member).filter(|wish| wish.replaces);
         self.slot_to_replace(member).or(wish.map(|wish| wish.slot))
@@ -271,7 +271,8 @@ impl Roster {
         if let Some((member, wish)) = wishes.next() {
             return Some((*member, wish.slot));
         }
-        // A spare with a wish has another use for the operator; a member that only errs can wait.
+        // The operator has another purpose for a spare in `wanted`. A spare that shall only replace
+        // an erring member is free.
         let is_free = |spare: &&MemberId| {
             let replaces = self.wanted.get(spare).is_some_and(|wish| wish.replaces);
             !replaces || self.wanted_by_itself.contains(spare)
@@ -335,12 +336,12 @@ impl Roster {
         }
     }
 
-    /// Notes that shards get the new view.
+    /// Notes that shards get a new view, which shows every member that became up to date.
     pub(super) fn are_told(&mut self) {
         self.untold.clear();
     }
 
-    /// Whether the slot has no member with all its data in the shards' view.
+    /// Whether, as shards see it, the slot is without a member or its member is in recovery.
     pub(super) fn is_lost_to_shards(&self, slot: Slot) -> bool {
         let member = self.slots[usize::from(slot.0)].as_ref();
         self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
@@ -543,7 +544,7 @@ impl Roster {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// The slots as shards may see them.
+    /// The members of slots as shards may see them: a lost member stays until the loss is recorded.
     pub(super) fn published_slots(&self) -> Vec<Option<MemberView>> {
         let numbers = (0u16..).map(Slot).take(self.slots.len());
         let mut slots: Vec<Option<MemberView>> = numbers.map(|slot| self.shown(slot)).collect();

@@ -38,7 +38,7 @@ pub struct SpareSetup {
     pub device_number: u16,
     /// Sectors of the spare's bad-block log; 0 without a log.
     pub bad_log_sectors: u16,
-    /// The spare's superblock takes more than one sector, so that a power cut can tear it.
+    /// Whether the spare's superblock takes more than one sector, so that a power cut can tear it.
     pub tears: bool,
     /// The slot and the event count that the spare had as a member, if it was a member before.
     pub returns: Option<ReturningMember>,
@@ -101,7 +101,7 @@ pub struct JournalSetup {
     pub end_sectors: u64,
     /// The sequence number of a meta block at that end.
     pub end_sequence: u64,
-    /// The journal has entries: superblocks must soon record that it is empty.
+    /// Whether the journal has entries. Superblocks must then soon record that it is empty.
     pub is_used: bool,
 }
 
@@ -125,14 +125,14 @@ pub struct ReshapeSetup {
     pub before: Geometry,
     /// The new shape.
     pub after: Geometry,
-    /// The windows, and the direction.
+    /// The order and size of the windows, and their direction.
     pub plan: ReshapePlan,
     /// The shape that superblocks record, with the recorded position.
     pub shape: ShapeState,
-    /// The places of members' data. The data of other members does not move.
+    /// The places of the data of each member whose data moves.
     pub moves: BTreeMap<MemberId, DataMove>,
-    /// Array sectors from the position on whose copy counts: the window that moved in place when
-    /// the array was last used.
+    /// Array sectors that moved in place when the array was last used, and of which the driver has
+    /// a copy. They begin at the position.
     pub copied: Option<Range<u64>>,
     /// The most sectors of the array in a window; `None` for the default.
     pub window_sectors_max: Option<u64>,
@@ -148,7 +148,7 @@ impl ReshapeSetup {
     }
 }
 
-/// The places of one member's data in both shapes. Sectors count from the lower of the two.
+/// The places of one member's data in both shapes. Sectors count from the lower of the two places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataMove {
     /// First sector of the data in the old shape.
@@ -168,8 +168,7 @@ impl DataMove {
 /// The array as assembly found it.
 #[derive(Clone, Debug)]
 pub struct ArraySetup {
-    /// The places of data and parity on the members; during a reshape those of the shape with more
-    /// slots.
+    /// The geometry; during a reshape the geometry with more slots.
     pub geometry: Geometry,
     /// The reshape under way. Bad blocks then count from the lower of a member's two data areas.
     pub reshape: Option<ReshapeSetup>,

@@ -1,13 +1,14 @@
 //! Changes of the array's shape that superblocks record at once: a reshape begins, ends or turns
-//! round, or a level is taken over. The driver then stops the array and opens it anew: no machine
-//! changes its geometry while it runs.
+//! round, or the array takes over another level. The driver then stops the array and opens it anew:
+//! no machine changes its geometry while it runs.
 //!
 //! ```text
 //!   handle_shape_change ─▶ superblocks have the shape ─▶ Notice::ShapeRecorded ─▶ stop ─▶ open
 //! ```
 //!
-//! Between the record and the stop the array serves as before. That is right, since nothing has
-//! moved at the beginning, everything at the end, and turning round moves nothing.
+//! Between the record and the stop the array serves in its present shape, which stays right until
+//! the stop. At the beginning of a reshape no data has moved, at its end all data has, and a turn
+//! moves none.
 
 use braid_ondisk::Reshape;
 use braid_sim_hooks::{Bug, spoiled};
@@ -24,7 +25,7 @@ impl Array {
     /// Whether the array's shape may change now.
     ///
     /// # Errors
-    /// The reason why not.
+    /// A [`ShapeRefusal`], if it may not.
     pub fn may_change_shape(&self) -> Result<(), ShapeRefusal> {
         let condition = self.condition;
         if condition.read_only {
@@ -47,7 +48,7 @@ impl Array {
     /// Whether a reshape or a take-over may begin now.
     ///
     /// # Errors
-    /// The reason why not.
+    /// A [`ShapeRefusal`], if it may not.
     pub fn may_begin_reshape(&self) -> Result<(), ShapeRefusal> {
         self.may_change_shape()?;
         self.may_begin()
@@ -73,8 +74,8 @@ impl Array {
         }
     }
 
-    /// Has superblocks record a change of shape. [`Notice::ShapeRecorded`] says when they have it.
-    /// The driver has tried the shape on every member's superblock.
+    /// Starts a change of shape. [`Notice::ShapeRecorded`] follows when superblocks record the
+    /// change. Before this call the driver tries the shape on every member's superblock.
     ///
     /// # Errors
     /// The shape cannot change now.
@@ -118,7 +119,7 @@ impl Array {
         Ok(())
     }
 
-    /// Turns the reshape round, if that was asked for and no window moves.
+    /// Turns the reshape round, if the driver requested that and no window is moving.
     pub(super) fn turn_if_at_rest(&mut self) {
         let at_rest = self.reshaper.as_ref().filter(|one| !one.is_moving());
         let Some(reshaper) = at_rest else { return };
@@ -142,7 +143,7 @@ impl Array {
         self.jobs.is_paused()
     }
 
-    /// Called when an update of superblocks is durable.
+    /// Called when an update of superblocks is durable: reports a recorded change of shape.
     pub(super) fn tell_shape(&mut self) {
         let is_recorded = self.tells_all();
         let is_recorded = spoiled(Bug::ShapeReportedEarly, is_recorded, true);

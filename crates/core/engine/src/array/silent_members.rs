@@ -52,7 +52,7 @@ impl Array {
     #[must_use]
     pub fn may_return(&self, member: MemberId) -> bool {
         let may_come = self.may_change_members().is_ok() && self.consistency.are_logs_settled();
-        // Until the loss of the member is recorded, shards still see it as a member.
+        // Until superblocks record the member's loss, shards still see the member.
         self.away.has(member) && may_come && !self.roster.is_unrecorded(member)
     }
 

@@ -88,7 +88,8 @@ impl MemberPace {
         self.mean_ns.filter(|(_, at)| fresh(at)).map(|(mean_ns, _)| mean_ns)
     }
 
-    /// The member's figure; `None` without measurements.
+    /// The member's latency in nanoseconds: the recent mean, or the age of the oldest request if
+    /// that is more; `None` without measurements.
     fn figure_ns(&self, now: Instant) -> Option<u64> {
         let age = self.age_ns();
         match self.mean_ns(now) {
@@ -128,7 +129,7 @@ pub(super) struct SittingOut {
     pub(super) heard: Instant,
 }
 
-/// A member's change of state.
+/// A member begins to sit out, or comes back.
 pub(super) enum SitOutChange {
     Out { latency_ns: u64, siblings_ns: u64 },
     Back { after_ns: u64 },
@@ -153,7 +154,7 @@ impl SittingOut {
         self.members.get(&member).is_some_and(|watched| watched.out.is_some())
     }
 
-    /// The median figure of the other members; `None` without measurements.
+    /// The median latency of the other members that do not sit out; `None` without measurements.
     fn siblings_ns(&self, now: Instant, member: MemberId) -> Option<u64> {
         let others = self.members.iter().filter(|(other, w)| **other != member && w.out.is_none());
         let mut figures: Vec<u64> = others.filter_map(|(_, w)| w.figure_ns(now)).collect();

@@ -30,7 +30,7 @@ impl Array {
         self.step(now);
     }
 
-    /// The current settings.
+    /// The current settings for slow members.
     #[must_use]
     pub fn sit_out(&self) -> SitOut {
         self.sitting_out.settings

@@ -55,7 +55,7 @@ pub struct ShapeState {
     pub member_size_sectors: u64,
     /// The number of slots; during a reshape the new number.
     pub raid_slots: u32,
-    /// The reshape in progress. `data_areas` has the members' moves.
+    /// The reshape in progress. `data_areas` has the places that members' data moves to.
     pub reshape: Option<Reshape>,
     /// Data areas that change. Superblocks of other members keep their data area.
     pub data_areas: Vec<(MemberId, DataArea)>,
@@ -121,7 +121,7 @@ pub struct SuperblockState {
     pub log_counts: Option<LogHome>,
     /// Whether the array has a write-intent bitmap; `None` keeps each superblock's statement.
     pub has_bitmap: Option<bool>,
-    /// Places of members' partial parity logs; empty if no member has one.
+    /// Places of the members' partial parity logs; empty if no member has such a log.
     pub ppls: Arc<[(MemberId, PplPlace)]>,
     /// The write journal.
     pub journal: Option<JournalState>,

@@ -94,7 +94,7 @@ impl Array {
         }
     }
 
-    /// Members of the array whose log must be written.
+    /// Members of the array whose bad-block log must be written.
     pub(super) fn due_bad_blocks(&self) -> impl Iterator<Item = MemberId> {
         self.roster.superblock_targets(false).filter(|member| self.bad_logs.is_due(*member))
     }

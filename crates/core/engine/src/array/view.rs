@@ -40,7 +40,7 @@ pub struct MemberView {
     pub ahead: Arc<MemberRanges>,
     /// The member's bad ranges.
     pub bad_blocks: Arc<BadBlocks>,
-    /// The member is read only if no other copy exists.
+    /// Whether the member is read only if no other copy exists.
     pub is_write_mostly: bool,
 }
 
@@ -87,8 +87,8 @@ pub struct IntentView {
     /// Grows when bits are taken back. A shard reports [`crate::effect::Report::Drained`] when the
     /// writes before that have ended.
     pub revocation: u64,
-    /// The bitmap is lockless: its marks record where no client has written, so the array needs
-    /// clients' trims.
+    /// Whether the bitmap is lockless: its marks record where no client has written, so the array
+    /// needs clients' trims.
     pub is_lockless: bool,
     /// For a lockless bitmap: the bits of sectors in which redundancy agrees only where a client
     /// has written. A client's data can be reconstructed there; parity is never modified by rmw.
@@ -96,7 +96,7 @@ pub struct IntentView {
     pub unsynced: Option<Arc<Bits>>,
 }
 
-/// The array at one epoch.
+/// The state of the array at one epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayView {
     /// Grows with each view.
@@ -124,10 +124,10 @@ pub struct ArrayView {
     pub keeps_journal: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
-    /// The array in the new shape of a reshape, at the same epoch. Its shards get this view, those
-    /// of the old shape the view around it.
+    /// The view for the shards of a reshape's new shape, at the same epoch. The enclosing view is
+    /// for the shards of the old shape.
     pub after: Option<Arc<ArrayView>>,
-    /// Shards write nothing but clients' data: unreadable sectors of members stay as they are.
+    /// Whether shards leave members' unreadable sectors as they are, and write only clients' data.
     pub mends_nothing: bool,
 }
 
@@ -152,7 +152,7 @@ impl ArrayView {
         }
     }
 
-    /// The view of all members: during a reshape that of the shape with more slots.
+    /// The view of all members: during a reshape the view of the shape with more slots.
     #[must_use]
     pub fn of_all_members(&self) -> &Self {
         match &self.after {
@@ -287,7 +287,7 @@ pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<
     while at < end {
         let (row, offset) = (at / chunk, at % chunk);
         if offset == 0 && end - at >= chunk {
-            // Consecutive whole rows make one run.
+            // Whole rows lie next to each other in the array, so they make one run.
             let rows = (end - at) / chunk;
             found.push(row * columns * chunk..(row + rows) * columns * chunk);
             at += rows * chunk;

@@ -12,10 +12,10 @@
 //!   RAID-1 of 4     0 1 │ 2 3        either half starts alone
 //!   RAID-10, near   0 2 │ 1 3        one copy of each in either half
 //!   RAID-6 of 5     0 1 │ 2 3 │ 4    as many as the level can still miss
-//!   RAID-5 of 4,    1 │ 2 │ 3        none can be missed: one at a time, and the one that tears
-//!     0 lost                         is all that needs mending
+//!   RAID-5 of 4,    1 │ 2 │ 3        none can be missed: one at a time, and at most one torn
+//!     0 lost                         superblock has to be mended
 //!   RAID-1 of 2,    0 │ 1            in version 0.90 the old superblock of 1 calls 0 a spare:
-//!     0 holds all now                0 counts as lost until its own says otherwise
+//!     0 holds all now                0 counts as lost until its own superblock is new
 //! ```
 //!
 //! This file does not know bytes, nor whether a table has changed: the caller does.

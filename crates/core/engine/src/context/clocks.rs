@@ -6,9 +6,9 @@
 //! counts only once it is older than the longest such time. The array submits superblock writes and
 //! flushes itself, so they are not measured here.
 //!
-//! A member that sits out gets a small read every [`PROBE_MS`], so that the array notices when it
-//! is well again. The read goes to the place that was read last, or else to the first, into a block
-//! of its own. No request waits for a probe; a shard has one probe at a time.
+//! A member that sits out gets a small read every [`PROBE_MS`], so that the array notices when the
+//! member is well again. The read goes to the place that was read last, or else to the first, into
+//! a block of its own. No request waits for a probe; a shard has one probe at a time.
 //!
 //! While the array does not watch, none of this costs anything.
 
@@ -55,7 +55,7 @@ struct Latencies {
     last_read: Option<(MemberSector, u32)>,
     sits_out: bool,
     is_probed: bool,
-    /// The last report named an old request in flight.
+    /// Whether the last report named an old request in flight.
     was_old: bool,
 }
 

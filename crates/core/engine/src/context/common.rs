@@ -103,7 +103,8 @@ impl Common {
         }
     }
 
-    /// Adopts a new view, and returns the old one. All state by slot follows the new view.
+    /// Adopts a new view of the array, and returns the old one. The state kept for each slot
+    /// follows the new view.
     pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
         self.written.turn(&self.view, &view);
         self.clocks.look(&view);
@@ -280,7 +281,7 @@ impl Common {
         self.releases.extend(self.pieces.let_go(piece));
     }
 
-    /// The families' results that the new view makes final.
+    /// Returns the results of member requests that the new view makes final, for the family.
     pub(crate) fn settle_pairs(&mut self) -> Vec<MemberIoDone> {
         self.pairs.settle(&self.view)
     }
@@ -306,7 +307,8 @@ impl Common {
         self.written.note(slot);
     }
 
-    /// Whether any member needs a flush.
+    /// Whether any member has writes since the last report to the array, so that the next flush
+    /// must include it.
     pub(crate) fn owes_flush(&self) -> bool {
         self.written.is_any()
     }
@@ -376,7 +378,7 @@ impl Common {
     }
 
     /// Reports that a member failed the rewrite of unreadable or distrusted sectors. The sectors
-    /// stay bad, and the member's log names them. A member without space, or write-protected, keeps
+    /// stay bad: the member's log must name them. A member without space, or write-protected, keeps
     /// its old data.
     pub(crate) fn report_unmended(
         &mut self,
@@ -513,7 +515,8 @@ impl Common {
         self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
     }
 
-    /// Called when a new view is in force. Returns the pieces whose answer was held until now.
+    /// Called when a new view of the array is in force. Returns the pieces whose answer was held
+    /// until now.
     pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
         let view = Arc::clone(&self.view);
         let open = view.intent.as_ref().map(|intent| &intent.open);
@@ -530,13 +533,14 @@ impl Common {
         granted
     }
 
-    /// Bits that writes wait for, by the view in force: an older view may have had another bitmap.
+    /// Bits that writes wait for. Computed by the current view, since an older view may have had
+    /// another bitmap.
     fn bits_waited_for(&self) -> Vec<Range<u64>> {
         let extents = self.pieces.waiting_extents();
         extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
     }
 
-    /// Follows a new view's bits.
+    /// Takes over the bitmap's bits from a new view.
     pub(crate) fn note_bits(&mut self, before: Option<&IntentView>) {
         let Some(intent) = self.view.intent.clone() else {
             (self.wanted, self.touched) = (None, None);
@@ -642,8 +646,8 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Reports to the array that the view is in force, and, once it is so, that all writes from
-    /// before a revocation have ended.
+    /// Reports to the array that the view is in force. Then, if all writes from before a revocation
+    /// have ended, reports that too.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {

@@ -50,7 +50,7 @@ impl OrphanRequests {
     }
 }
 
-/// Slots whose members left between two views.
+/// Members that left their slots between two views of the array.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
     members: SmallVec<[(Slot, MemberId); 2]>,
@@ -65,7 +65,7 @@ pub(crate) struct OrphanRequest {
 }
 
 impl Departures {
-    /// The members that left between these views.
+    /// The members that left between the views `old` and `new`.
     pub(crate) fn between(old: &ArrayView, new: &ArrayView) -> Self {
         let mut departures = Self::default();
         for (slot, old) in (0..).map(Slot).zip(&old.slots) {

@@ -104,7 +104,7 @@ impl Pairs {
         }
     }
 
-    /// The family's results that the new view makes final.
+    /// Returns the results of member requests that the new view makes final, for the family.
     pub(super) fn settle(&mut self, view: &ArrayView) -> Vec<MemberIoDone> {
         let due = self.pairs.iter().filter_map(|(id, pair)| {
             let result = pair.result(view)?;

@@ -26,8 +26,8 @@ struct Entry {
     request: RequestId,
     sectors: u32,
     is_write: bool,
-    /// Superblocks, and bits of the bitmap if the array has one, allow writes to the piece's
-    /// region.
+    /// Whether superblocks, and bits of the bitmap if the array has one, allow writes to the
+    /// piece's region.
     has_intent: bool,
     /// The generation in which the piece began. If it differs from [`Pieces::generation`], the
     /// piece began before the last revocation of bits.
@@ -38,7 +38,7 @@ struct Entry {
     /// Number of writes at former members that still name the piece's payload.
     held: u32,
     is_answered: bool,
-    /// A read into the piece's payload was abandoned.
+    /// Whether a read into the piece's payload was abandoned.
     is_left: bool,
     worst: Option<Fault>,
 }
@@ -129,7 +129,7 @@ impl Pieces {
         self.unanswered.iter().map(|(_, extent)| *extent)
     }
 
-    /// Called when bits have been taken back: pieces in flight belong to the earlier generation
+    /// Called when the array has taken bits back: pieces in flight belong to the earlier generation
     /// from now on.
     pub(crate) fn turn_generation(&mut self) {
         assert_eq!(self.writes_before, 0, "bits are taken back when what began before has ended");
@@ -137,7 +137,7 @@ impl Pieces {
         self.writes_before = self.writes;
     }
 
-    /// Whether writes are in flight that began before bits were taken back.
+    /// Whether writes are in flight that began before the array last took bits back.
     pub(crate) fn has_writes_before(&self) -> bool {
         self.writes_before > 0
     }

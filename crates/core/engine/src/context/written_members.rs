@@ -12,7 +12,7 @@ use crate::ids::MemberId;
 
 #[derive(Debug)]
 pub(super) struct WrittenMembers {
-    /// Whether a write has reached each slot of the view in force.
+    /// Whether a write has reached the member in each slot of the current view.
     slots: Vec<bool>,
     /// Members noted under earlier views.
     members: Vec<MemberId>,
@@ -32,7 +32,8 @@ impl WrittenMembers {
         self.slots.contains(&true) || !self.members.is_empty()
     }
 
-    /// Called when a new view is in force: notes so far were made under the view before.
+    /// Called when a new view of the array is in force: the notes so far refer to the slots of the
+    /// view before.
     pub(super) fn turn(&mut self, before: &ArrayView, view: &ArrayView) {
         self.name_members(before);
         self.slots.resize(view.slots.len(), false);

@@ -1,5 +1,5 @@
-//! Carries decisions out: work on an extent continues here, and its effects leave here.
-//! [`super::machine`] begins the work, and abandons its reads.
+//! Carries out the mirror's decisions: this file continues the work on extents, and emits its
+//! effects. [`super::machine`] begins the work, and abandons its reads.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -47,7 +47,7 @@ impl Work {
         let result = spoiled(Bug::CopyErrorIgnored, result, Ok(()));
         match result {
             Ok(()) => self.written += 1,
-            // The bad copy stays bad.
+            // The copy could not be mended, and stays bad.
             Err(_) if self.stage == Stage::Mend => {}
             Err(fault) => {
                 // The member that got the request: another member may have come to its slot
@@ -64,7 +64,7 @@ impl Work {
 }
 
 impl Mirror {
-    /// Continues all work that can go on.
+    /// Continues all work that has become ready.
     pub(super) fn settle(&mut self, common: &mut Common) {
         while let Some(key) = self.ready.pop_front() {
             self.step(common, key);
@@ -138,7 +138,8 @@ impl Mirror {
         self.submit(common, key, (slot, start), operation);
     }
 
-    /// Whether a copy of the extent is on a member that sits out: this read avoids it.
+    /// Whether a copy of the extent is on a member that sits out, so that this read avoids that
+    /// member.
     fn is_around(&self, common: &mut Common, extent: &Extent) -> bool {
         let mut is_around = false;
         for (slot, sector) in self.copies(extent) {

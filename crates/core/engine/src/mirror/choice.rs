@@ -16,7 +16,7 @@ use crate::context::Common;
 use crate::effect::FaultKind;
 
 impl Mirror {
-    /// The best copy that this read has not found unreadable.
+    /// The best copy that this read may still try.
     pub(super) fn choose_copy(&self, common: &Common, work: &Work) -> Option<(Slot, MemberSector)> {
         let sectors = u64::from(work.extent.sectors);
         let agree = copies_agree(common, &work.extent);
@@ -65,9 +65,9 @@ impl Work {
     }
 }
 
-/// Whether all copies of an extent agree in clients' data: they did when the array was started, and
-/// no write was left half done. In sectors that no client has written, by a lockless bitmap, any
-/// copy will do.
+/// Whether clients' data agrees in all copies of an extent: redundancy agrees there, and no write
+/// was left half done. In sectors that no client has written, by a lockless bitmap, any copy will
+/// do.
 fn copies_agree(common: &Common, extent: &Extent) -> bool {
     if planted(Bug::CopiesBelieved) {
         return true;

@@ -1,4 +1,4 @@
-//! Folds the work on an extent into the small value that decisions are made from.
+//! Folds the work on an extent into the facts from which the next step is decided.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, spoiled};
@@ -49,9 +49,9 @@ impl Work {
         self.missed.iter().any(|(slot, member)| common.still_in(*slot, *member))
     }
 
-    /// Unreadable copies that a rewrite may mend; none if the array has begun to refuse writes
-    /// while the work waited for the range. The client waits for the rewrite, so a copy on a member
-    /// that sits out is left to a later read.
+    /// The slots of unreadable copies that a rewrite may mend; none if the array has begun to
+    /// refuse writes while the work waited for the range. The client waits for the rewrite, so a
+    /// copy on a member that sits out is left to a later read.
     pub(super) fn to_mend(&self, common: &Common) -> SmallVec<[Slot; 2]> {
         let may_help = |fault| fault == FaultKind::Media && common.may_repair();
         let bad = self.failed.iter().filter(|(_, fault)| may_help(*fault)).map(|(slot, _)| *slot);

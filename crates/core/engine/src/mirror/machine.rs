@@ -186,8 +186,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Continues writes under a new view, if they waited for superblocks with their begin or their
-    /// answer.
+    /// Continues writes under a new view. These writes waited for superblocks before they began or
+    /// were answered.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
         if self.geometry != *geometry {
             assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
@@ -221,7 +221,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Called when members left: their requests end for the owners. Returns these requests.
+    /// Called when members left: ends their requests for the works that own them. Returns these
+    /// requests.
     pub(crate) fn leave(
         &mut self,
         common: &mut Common,

@@ -14,11 +14,11 @@
 //!
 //! Copies may differ beyond the resync offset of an array that was found dirty, and once writes are
 //! refused. Reads return consistent data all the same: each *sector* is read from the first copy
-//! that has it, in the order of copies, whatever the request. A read is cut where the first copy
-//! changes. A read that fails is repeated in halves. So only sectors that are unreadable themselves
-//! come from the next copy, and are written back from that copy. Where copies may differ, a read
-//! waits for a member that sits out: the other members may hold other data. Data that a client has
-//! read changes only if its copy is lost
+//! that has it, in the order of copies, however large the request. A read is cut where the first
+//! copy changes. A read that fails is repeated in halves. So only sectors that are unreadable
+//! themselves come from the next copy, and are written back from that copy. Where copies may
+//! differ, a read waits for a member that sits out: the other members may hold other data. Data
+//! that a client has read changes only if its copy is lost
 //! [check: what_was_read_from_a_dirty_mirror_reads_the_same_again]. Sectors that this run has
 //! written agree again; the rule makes no exception for them.
 //!

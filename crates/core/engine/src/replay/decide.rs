@@ -1,4 +1,4 @@
-//! Decides the next step of a replay: a pure table over a small value.
+//! Decides the next step of a replay, from a table of facts.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -35,24 +35,25 @@ impl Count {
 pub(super) struct Facts {
     pub(super) phase: Phase,
     pub(super) is_pending: bool,
-    /// A write, a flush, a superblock or a log failed.
+    /// Whether a write, a flush, a superblock or a log failed.
     pub(super) has_failed: bool,
     pub(super) has_step: bool,
-    /// A read of more than one sector failed.
+    /// Whether a read of more than one sector failed.
     pub(super) may_split: bool,
     /// Number of missing columns that were being written.
     pub(super) lacks_written: Count,
     /// Number of missing columns that were kept.
     pub(super) lacks_kept: Count,
-    /// The log has partial parity for the step.
+    /// Whether the log has partial parity for the step.
     pub(super) has_partial: bool,
-    /// The step computes Q, and P is present.
+    /// Whether the step computes Q, and P is present.
     pub(super) has_p: bool,
-    /// P's log has partial parity for the same columns.
+    /// Whether P's log has partial parity for the same columns.
     pub(super) has_p_partial: bool,
-    /// Parity must become durable.
+    /// Whether parity must become durable.
     pub(super) is_durable: bool,
-    /// Superblocks may say clean: all members are present, and the replay left no parity out.
+    /// Whether superblocks may say clean: all members are present, and the replay made all parity
+    /// fit.
     pub(super) may_settle: bool,
 }
 
@@ -103,7 +104,7 @@ pub(super) fn decide(facts: &Facts) -> Decision {
     }
 }
 
-/// The decision once every readable column has been read.
+/// The decision after the replay has read every readable column.
 fn of_columns(facts: &Facts) -> Decision {
     let lacks = (facts.lacks_written, facts.lacks_kept);
     match lacks {

@@ -32,8 +32,8 @@ impl Member {
         sectors.end <= self.recovered_sectors && !self.bad_sectors.iter().any(is_bad)
     }
 
-    /// The sectors to write: without bad sectors, and without those that the member's recovery will
-    /// write.
+    /// The sectors of `sectors` to write: without bad sectors, and without the sectors that the
+    /// member's recovery will write.
     pub(super) fn writable(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
         let mut borders: BTreeSet<u64> = self.borders().collect();
         borders.retain(|border| (sectors.start..sectors.end).contains(border));
@@ -242,7 +242,7 @@ struct Step {
     reads: Vec<ColumnRead>,
     /// How the read of P ended, if the part computes Q.
     p_read: ColumnRead,
-    /// A read of several sectors failed: some of them may be readable.
+    /// Whether a read of several sectors failed: then some of them may be readable.
     may_split: bool,
 }
 
@@ -551,7 +551,8 @@ impl Replay {
             let member = self.members[slot.index()].as_ref();
             member.is_some_and(|member| member.holds(&part.sectors))
         };
-        // Unreadable P supplies no column. If a later read of P succeeds, P may not agree with Q.
+        // An unreadable P supplies no column. If a later read of P succeeds, P may not agree with
+        // Q.
         let lacks_p = part.is_q && *p_read == ColumnRead::Lost && is_there(self.map(part).p_slot());
         let columns = part.columns.iter().zip(reads);
         let lost = columns.filter(|(column, read)| column.is_written && **read == ColumnRead::Lost);

@@ -20,7 +20,7 @@ use braid_ondisk::PplEntry;
 pub struct Column {
     /// The column's slot.
     pub slot: Slot,
-    /// Whether the write covers it.
+    /// Whether the interrupted write covers the column.
     pub is_written: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Part {
     pub sectors: Range<u64>,
     /// The slot of the part's parity.
     pub parity: Slot,
-    /// The part's parity is Q, not P.
+    /// Whether the part's parity is Q, not P.
     pub is_q: bool,
     /// All data columns, in the order of the array.
     pub columns: Vec<Column>,

@@ -34,16 +34,17 @@ pub struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regions {
     sectors: u64,
-    /// Shards of one shape.
+    /// The number of shards of each shape.
     shards: u16,
     after: Option<NewRegions>,
 }
 
-/// The new shape's part in the distribution.
+/// The new shape's regions, and the border between the shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NewRegions {
     sectors: u64,
-    /// Sectors that are in the new shape: below the position, or backwards from the position on.
+    /// The border. Forwards, the sectors below it are in the new shape; backwards, the sectors from
+    /// it on are.
     position: u64,
     backwards: bool,
 }
@@ -95,13 +96,13 @@ impl Regions {
         self.after.is_some()
     }
 
-    /// Where the border stands; `None` if the array is in no reshape.
+    /// The position of the border between the two shapes; `None` if the array is in no reshape.
     #[must_use]
     pub fn border(&self) -> Option<u64> {
         self.after.map(|after| after.position)
     }
 
-    /// The distribution when the border stands at `position`.
+    /// The distribution over shards after the border between the two shapes moves to `position`.
     ///
     /// # Panics
     /// If the array is in no reshape.
@@ -127,7 +128,8 @@ impl Regions {
         whole_rows(geometry, least)
     }
 
-    /// The shard that owns a sector, and the number of sectors from that sector on that it owns.
+    /// The shard that owns a sector, and the number of sectors from that sector on that the same
+    /// shard owns.
     fn owner_of(&self, sector: u64) -> (ShardIndex, u64) {
         let (is_after, in_side) =
             self.after.map_or((false, u64::MAX), |after| after.side_of(sector));

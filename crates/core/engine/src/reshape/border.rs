@@ -8,8 +8,9 @@
 //!
 //! Requests are counted in generations; a new one begins with each [`Border::hold`]. While a window
 //! moves, its writes wait. Its reads go to the old shape, unless the window is in place: then its
-//! writes overwrite what is read. A reader may be slow; so the next window begins only when all
-//! requests of earlier generations have ended, and none can read sectors that were given up.
+//! reads wait too, because its writes overwrite the old data. A reader may be slow. So the next
+//! window begins only when all requests of earlier generations have ended: none of them can then
+//! read a place that this window overwrites.
 //!
 //! A request waits for one window at most: after each window all waiting requests begin.
 //! [check: a_request_waits_for_one_window]
@@ -68,7 +69,7 @@ impl Border {
         self.failed = Some(sectors);
     }
 
-    /// Notes that an admitted request has ended. True if [`Self::is_passed`] holds since.
+    /// Notes that an admitted request has ended. True if this makes [`Self::is_passed`] true.
     pub fn leave(&mut self, BorderTicket(generation): BorderTicket) -> bool {
         let count = self.in_flight.get_mut(&generation).expect("it was admitted");
         *count -= 1;

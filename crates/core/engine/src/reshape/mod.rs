@@ -12,7 +12,8 @@
 //! sectors as a client would: it reads them from the old shape's shards, and writes them to those
 //! of the new shape. So reads of lost members, parity and losses are handled where they always are.
 //!
-//! A reshape begins and ends when the array is opened: superblocks say what it is then.
+//! A reshape begins and ends only when the array is opened anew: superblocks then record the
+//! changed shape.
 
 mod border;
 mod plan;

@@ -1,8 +1,9 @@
-//! The windows of a reshape: how many sectors may move before superblocks must say so.
+//! The windows of a reshape: how many sectors may move before superblocks must record the new
+//! position.
 //!
 //! A window is a run of the array's sectors that is read in the old shape and written in the new
-//! one. Nothing that superblocks still place in the old shape may be overwritten. So a window ends
-//! where its writes would reach the first sector that is not yet recorded as moved.
+//! one. No write may overwrite a sector that superblocks still place in the old shape. So a window
+//! ends before its writes would reach the first such sector.
 //!
 //! ```text
 //!   one member, forwards; data moves `gap` sectors towards the start
@@ -28,7 +29,7 @@ use std::ops::Range;
 use braid_geometry::{Geometry, StripeGeometry};
 use braid_sim_hooks::{Bug, spoiled};
 
-/// A reshape of one shape to another, as far as the places of data go.
+/// The two shapes of a reshape, its gap and its direction, from which its windows are computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapePlan {
     before: StripeGeometry,
@@ -44,7 +45,7 @@ pub struct ReshapeWindow {
     pub moved: Range<u64>,
     /// Sectors to write as zeroes in the new shape. They follow `moved`.
     pub zeroed: Range<u64>,
-    /// The writes overwrite the sectors that are read.
+    /// Whether the window's writes overwrite the sectors that it reads.
     pub in_place: bool,
 }
 
@@ -63,7 +64,7 @@ impl ReshapeWindow {
 /// Why a reshape has no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReshapeFault {
-    /// Only shapes with parity are moved.
+    /// A shape has no parity: only arrays with parity are reshaped by moving data.
     #[error("only arrays with parity are reshaped by moving data")]
     Family,
     /// In this direction a window overwrites data that later windows read.
@@ -86,7 +87,8 @@ impl ReshapePlan {
             return Err(ReshapeFault::Family);
         };
         let plan = Self { before: *before, after: *after, gap_sectors, backwards };
-        // Writes fall behind reads forwards if a row holds more, backwards if it holds less.
+        // Forwards, writes stay behind reads if the new rows hold no less data than the old rows;
+        // backwards, if no more.
         let (old, new) = (before.data_slots(), after.data_slots());
         let falls_behind = if backwards { new <= old } else { new >= old };
         if !falls_behind || gap_sectors < 0 {
@@ -101,7 +103,7 @@ impl ReshapePlan {
         self.backwards
     }
 
-    /// Array sectors after which rows of both shapes begin together.
+    /// The distance, in array sectors, between sectors at which rows of both shapes begin.
     #[must_use]
     pub fn unit_sectors(&self) -> u64 {
         let (one, other) = (row(&self.before), row(&self.after));
@@ -116,7 +118,7 @@ impl ReshapePlan {
         end_of(&self.before, unit).max(end_of(&self.after, unit)).max(chunk.into())
     }
 
-    /// Sectors that both shapes have.
+    /// The number of array sectors that both shapes have.
     #[must_use]
     pub fn size_sectors(&self) -> u64 {
         self.before.capacity_sectors().min(self.after.capacity_sectors())
@@ -141,7 +143,7 @@ impl ReshapePlan {
         }
     }
 
-    /// The place one unit behind `position`, as the reshape goes.
+    /// The position one unit after `position`, in the direction of the reshape.
     pub(crate) fn one_unit_ahead(&self, position: u64) -> u64 {
         let unit = self.unit_sectors();
         match self.backwards {
@@ -150,13 +152,14 @@ impl ReshapePlan {
         }
     }
 
-    /// Whether nothing is left to move or to zero.
+    /// Whether no sector is left to move or to zero at `position`.
     #[must_use]
     pub fn is_over(&self, position: u64) -> bool {
         if self.backwards { position == 0 } else { position >= self.last() }
     }
 
-    /// Sectors written up to `position`, and the sectors that a whole reshape writes.
+    /// The number of sectors written up to `position`, and the number that the whole reshape
+    /// writes.
     #[must_use]
     pub fn progress(&self, position: u64) -> (u64, u64) {
         match self.backwards {

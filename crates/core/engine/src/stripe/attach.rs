@@ -50,8 +50,8 @@ impl Stripes {
         let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
         let is_durable = work.kind.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
-        // Bytes that are not in the journal are lost with the cache device, even if the array is
-        // whole.
+        // In an array with a journal no write is answered early. If the journal's device failed,
+        // the array would take no more writes, and lose the write although all members are present.
         let may = !is_durable
             && !work.lacks_intent
             && !common.view.keeps_journal

@@ -98,7 +98,7 @@ pub(super) struct Attachment {
     pub(super) kind: WriteKind,
     pub(super) run: Run,
     pub(super) is_answered: bool,
-    /// Superblocks do not yet record that the write's region may be written (I3).
+    /// Whether superblocks do not record yet that the write's region may be written (I3).
     pub(super) lacks_intent: bool,
     /// The epoch of the dirty reference that the write holds ([`super::epochs`]), for its own bytes
     /// or for older bytes that it covers. `None` if the write carries no answered bytes.

@@ -14,7 +14,7 @@ use crate::sectors::{Extent, SectorSet};
 pub(super) struct EntireSlots(Box<[bool]>);
 
 impl EntireSlots {
-    /// Before the first view: no slot is entire.
+    /// For the time before the first view of the array: no slot counts as entire.
     pub(super) fn of_none(slots: u16) -> Self {
         Self(vec![false; usize::from(slots)].into_boxed_slice())
     }
@@ -54,7 +54,7 @@ pub(super) struct ColumnCoverage<'a> {
     /// Sectors whose content is in the column's block.
     pub(super) valid: SectorSet,
     pub(super) unreadable: SectorSet,
-    /// The work reads sectors even if the member's bad-block log names them.
+    /// Whether the batch or the read tries sectors that the member's bad-block log names.
     pub(super) tries_named: bool,
 }
 

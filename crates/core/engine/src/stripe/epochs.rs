@@ -25,11 +25,11 @@ pub(super) struct DirtyEpochs {
     older: u64,
     current: u64,
     round: Option<u64>,
-    /// Number of references that the newest round found.
+    /// Number of dirty references that the newest round found.
     found: u64,
-    /// Number of references taken in this epoch.
+    /// Number of dirty references taken in this epoch.
     taken: u64,
-    /// The last epoch with references ended with few of them.
+    /// Whether the last epoch that had references had only few.
     was_short: bool,
 }
 

@@ -169,7 +169,7 @@ impl Index {
             let (was_full, last) = (line.is_full(), line.used() - 1);
             line.set(place, (line.bands[last], line.stripes[last]));
             line.set(last, (NO_BAND, 0));
-            // No entry was pushed past a line that had room.
+            // If the line had room, no entry was pushed past it, and none need move back.
             let Some((from, moved)) = was_full.then(|| self.passed(gap)).flatten() else {
                 return stripe;
             };

@@ -1,6 +1,6 @@
-//! The machine of levels with parity: passes events to the owners, and the results of one owner to
-//! the next. A TRIM reaches members only if zeroing is fast and the TRIM covers whole bands; other
-//! TRIMs change nothing.
+//! The machine of levels with parity: passes events to the parts of a shard, and the results of one
+//! part to the next. A TRIM reaches members only if zeroing is fast and the TRIM covers whole
+//! bands; other TRIMs change nothing.
 
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Mark, reached};
@@ -53,7 +53,7 @@ pub(crate) struct Stripes {
     pub(super) lacking_intent: u32,
     /// Stripes that may wait for superblocks, to acknowledge a write or to begin a batch.
     awaiting_view: Vec<u32>,
-    /// The epoch of the view in which [`Report::HeldUp`] was last sent.
+    /// The epoch of the array's view in which [`Report::HeldUp`] was last sent.
     held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,

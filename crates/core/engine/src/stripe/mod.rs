@@ -6,7 +6,7 @@
 //! unit's height over all slots. A band has at most one stripe, so all changes of its parity happen
 //! in one place, one after the other.
 //!
-//! Each owner has its own fields. [`machine`] passes events and results to them:
+//! Each part has its own fields. [`machine`] passes events and results to the parts:
 //!
 //! ```text
 //!                          ┌─ pool        which stripe a band has, which have memory

@@ -44,7 +44,7 @@ pub(super) struct ColumnFacts {
     pub(super) loaded: SectorSet,
     /// Sectors that the batch touches (data columns only).
     pub(super) touched: SectorSet,
-    /// The operator accepted the risk: lost sectors may be solved for by parity in doubt.
+    /// Whether the operator accepted the risk that parity in doubt supplies lost sectors.
     pub(super) is_accepted: bool,
 }
 
@@ -53,7 +53,8 @@ impl ColumnFacts {
         self.loaded.union(self.readable)
     }
 
-    /// Narrows `set` to the sectors that are like `sector`: all at hand, or all not at hand.
+    /// Narrows `set` to the sectors that are like `sector`: all readable or in memory, or none of
+    /// them.
     fn alike(&self, set: SectorSet, sector: SectorSet) -> SectorSet {
         let at_hand = self.at_hand();
         if at_hand.contains(sector) { set.common(at_hand) } else { set.without(at_hand) }
@@ -253,7 +254,7 @@ impl Plan {
 #[derive(Debug)]
 pub(super) struct FilledPlan {
     pub(super) recipe: Recipe,
-    /// The epoch of the view under which the plan was made.
+    /// The epoch of the array's view under which the plan was made.
     pub(super) epoch: u64,
 }
 
@@ -293,7 +294,7 @@ impl Planner {
         self.planned()
     }
 
-    /// A plan by `rule`. The plan computes no parity.
+    /// A plan that `rule` makes from the facts that `tell` sets. Such a plan computes no parity.
     pub(super) fn plan_by(
         &mut self,
         tell: impl FnOnce(&mut StripeFacts),

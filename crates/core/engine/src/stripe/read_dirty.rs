@@ -48,8 +48,7 @@ impl Stripes {
         (range, data_index): ((u32, u32), u16),
     ) {
         let geometry = self.geometry;
-        // Start of the sectors, without dirty ones among them, that the member must still be asked
-        // for.
+        // Start of the clean sectors for which the member must still be asked.
         let mut clean_from = range.0;
         let mut from = range.0;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {

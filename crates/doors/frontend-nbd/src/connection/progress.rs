@@ -13,9 +13,9 @@ use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
 #[derive(Debug)]
 pub(super) struct Progress {
     now: Instant,
-    /// Since when the incoming payload has moved no stride.
+    /// Since when less than a stride of the incoming payload has moved.
     receiving_since: Option<Instant>,
-    /// Since when the outgoing replies have moved no stride.
+    /// Since when less than a stride of the outgoing replies has moved.
     sending_since: Option<Instant>,
     asked_at: Instant,
     stride: Stride,

@@ -155,7 +155,7 @@ impl Superblock {
         head.device.data_size = U64::new(shape.data_size_sectors);
         if let Some(reshape) = shape.reshape {
             features = features.with(Features::RESHAPE);
-            // If the number of slots changes, the sign of the change gives the direction.
+            // If the number of slots changes, its sign gives the direction of the reshape.
             if reshape.delta_disks == 0 && reshape.backwards {
                 features = features.with(Features::RESHAPE_BACKWARDS);
             }

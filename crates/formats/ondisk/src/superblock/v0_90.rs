@@ -111,7 +111,7 @@ struct ReshapeRaw {
     new_layout: U32,
     new_chunk_bytes: U32,
     reserved: [U32; 13],
-    /// The word for our stamp. md writes zero here in every update.
+    /// The word that holds braid's stamp. md writes zero here in every update.
     stamp: U32,
 }
 
@@ -365,7 +365,7 @@ pub(super) fn swap_words(mut uuid: [u8; 16]) -> [u8; 16] {
     uuid
 }
 
-/// The words of a superblock in the other byte order.
+/// Copies a superblock's bytes with each word in the other byte order.
 pub(super) fn turned(bytes: &[u8]) -> Vec<u8> {
     let mut words = bytes.to_vec();
     let (whole, _) = words.as_chunks_mut::<4>();
@@ -527,7 +527,8 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
         patch_descriptor(descriptor, number, *role, slots);
     }
     if let Some(own) = whole.disks.get_mut(own_number) {
-        // An unused descriptor names device 0 in slot 0: mdadm would take it for a clone.
+        // An unused descriptor has number 0 and slot 0: mdadm would take the member for a clone of
+        // device 0.
         if own.number != whole.this_disk.number {
             own.number = whole.this_disk.number;
             own.raid_disk = whole.this_disk.number;

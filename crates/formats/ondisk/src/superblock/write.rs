@@ -231,7 +231,8 @@ impl Superblock {
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);
-        // Update times lose microseconds that look like a stamp, since they would be believed.
+        // Microseconds that look like a stamp are taken out of the time, since a reader would
+        // believe the stamp.
         let (update_time, _) = Timestamp::from_v1_stamped(self.state.update_time.to_v1());
         head.state.update_time = U64::new(update_time.to_v1());
         let resync_offset = U64::new(update.resync_offset);

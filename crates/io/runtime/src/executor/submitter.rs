@@ -316,7 +316,8 @@ impl Device<Item> for Submitter<'_> {
     }
 }
 
-/// Whether `next` writes directly after `io`, in the same way, so that both form one vector.
+/// Whether `next` writes to the sectors right after `io`, equally durably, so that both form one
+/// vector.
 pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
     let as_write = |io: &MemberIo| match io.operation {
         MemberOperation::Write { durable, .. } => Some(durable),

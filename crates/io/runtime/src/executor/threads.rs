@@ -73,7 +73,7 @@ fn transfer(core: &Core, member: &MemberHandle, (shard, io): &Item) -> Result<()
     }
 }
 
-/// Moves adjacent parts of one kind in one call.
+/// Carries out a flight's adjacent parts, which are of one kind, in one call.
 fn vector(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), MemberError> {
     let (offset_bytes, _) = member.range(&flight.first().1);
     let span = |(shard, io): &Item| (&core.shard(*shard).memory, span_of(io, member.range(io).1));

@@ -63,9 +63,10 @@ pub(crate) struct MemberHandle {
     pub(crate) part_lists: PartLists,
     pub(crate) traffic: Traffic,
     data_offset_bytes: u64,
-    /// First sector of the data in the old and the new shape of a reshape, from that offset.
+    /// First sector of the data in the old and in the new shape of a reshape, counted from the
+    /// lower of the two.
     starts_of_data: [u64; 2],
-    /// The member's slot in the last view that had the member.
+    /// The member's slot in the last view of the array that still had the member.
     slot: Mutex<Option<u16>>,
     superblock: Mutex<Superblock>,
 }
@@ -179,7 +180,8 @@ impl MemberHandle {
         }
     }
 
-    /// First sector of the data in one shape of a reshape, from the lower of the two.
+    /// First sector of the data in the old or the new shape of a reshape, counted from the lower of
+    /// the two.
     pub(crate) fn start_of_data(&self, is_after: bool) -> u64 {
         self.starts_of_data[usize::from(is_after)]
     }
@@ -206,7 +208,7 @@ impl MemberHandle {
         (looks > 0).then(|| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Checks whether an operation has ended since the last look.
+    /// Checks whether the member has ended an operation since the last check.
     pub(crate) fn look(&self) {
         self.admission.look(self.array_operations.flushes());
     }
@@ -318,8 +320,8 @@ impl MemberHandle {
     }
 }
 
-/// Whether operations on a device never wait. In models such operations may wait, for more
-/// schedules.
+/// Whether operations on a device never wait. In models they may wait even on memory, so that
+/// models explore more schedules.
 pub(crate) fn is_memory(device: &dyn Member) -> bool {
     device.is_memory() && !cfg!(shuttle)
 }

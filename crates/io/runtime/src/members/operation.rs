@@ -33,7 +33,7 @@ pub(crate) enum Operation {
     },
     /// Checks whether the device still exists: [`braid_member::Member::has_vanished`].
     Look,
-    /// A flush and a read of the superblock of a member that was away and shall come back.
+    /// Flush a member that was away and shall come back, and read its superblock.
     Rejoin,
 }
 

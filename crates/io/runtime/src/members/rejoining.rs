@@ -19,7 +19,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 const DOUBLINGS_MAX: u32 = 10;
 
 enum Stage {
-    /// No operation was in flight for this many looks in a row.
+    /// This many checks in a row found no operation in flight.
     Calm(u32),
     /// The member is being flushed, and its superblock read.
     Asked(Option<Box<Superblock>>),
@@ -29,7 +29,7 @@ enum Stage {
     Over,
 }
 
-/// The step that follows a look at the member.
+/// The step that follows a check of the member.
 pub(crate) enum Next {
     Wait,
     /// Ask the device, if the member is away and may come back now.
@@ -94,7 +94,7 @@ impl Rejoining {
         *self.stage.lock().expect("noting does not panic") = Stage::Over;
     }
 
-    /// Whether further looks at the member are needed for its return.
+    /// Whether the member must be checked further, since it may still return.
     pub(crate) fn is_waiting(&self) -> bool {
         !matches!(*self.stage.lock().expect("looking does not panic"), Stage::Over)
     }

@@ -60,7 +60,7 @@ pub(crate) enum Route {
     Line,
 }
 
-/// The findings of the last look at a member.
+/// The numbers that the last look at a member found.
 #[derive(Debug, Default)]
 struct LastLook {
     was_out: bool,
@@ -168,8 +168,8 @@ impl<W> RingAdmission<W> {
         self.kept.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether to call [`Self::next`]. To be checked after a request was kept and after one has
-    /// left.
+    /// Whether to call [`Self::next`]. Check this after a request was put in line, and after one
+    /// has left the member.
     pub(crate) fn has_kept(&self) -> bool {
         self.kept.load(Ordering::SeqCst) > 0 && !flaw::has(Flaw::LineForgotten)
     }
@@ -323,7 +323,7 @@ mod tests {
             (Some((7, Route::Threads)), Route::Threads)
         );
         assert_eq!(admission.silent_looks(), (1, 1));
-        // After one request has ended, the member is not yet trusted again.
+        // One ended request alone does not make the member trusted again.
         admission.leave();
         (1..CALM_LOOKS).for_each(|_| admission.look(0));
         assert_eq!(admission.route(), Route::Threads);

@@ -95,7 +95,8 @@ impl Core {
         let member = self.members.load().get(id).map(Arc::clone).expect("it is registered");
         member.threads.stop();
         member.threads.join();
-        // Drain again, since a thread may have given an operation from its queue to a ring.
+        // Drain again, since a thread may have moved an operation from the member's queue to a
+        // ring.
         let _whole_patience = self.drain_member(id, Duration::MAX);
         self.unregister_files(&member);
         self.members.remove(id);

@@ -75,7 +75,7 @@ pub(super) struct Side {
 }
 
 struct Backup {
-    /// The side's name in messages.
+    /// The backup's name in messages.
     label: String,
     place: BackupPlace,
     metadata: ReshapeBackup,
@@ -132,7 +132,7 @@ impl UnfinishedReshape {
         (&side.probed, &side.plan)
     }
 
-    /// The sides that hold some of the array's sectors.
+    /// The shapes (before and after) that hold some of the array's sectors.
     fn needed(&self) -> impl Iterator<Item = &Side> {
         let is_needed = |side: &&Side| !self.reshaping.on(side.side).is_empty();
         self.sides.iter().filter(is_needed)
@@ -359,7 +359,8 @@ impl UnfinishedReshape {
         rows.chain(of_sides).fold(0, u64::saturating_add)
     }
 
-    /// A checksum over all sources, which changes if any source does.
+    /// A checksum over the members, the backups and the recorded position. It changes if one of
+    /// them changes.
     fn mark(&self, members: &[&Disk]) -> u64 {
         let mut sum = 0_u32;
         let mut marks: Vec<u64> = members.iter().map(|disk| disk.mark).collect();

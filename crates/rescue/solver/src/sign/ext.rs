@@ -259,8 +259,9 @@ pub(crate) enum InodeClaim {
     Directory(Option<u32>, u64, Option<usize>),
     /// A file's last block, and the file's bytes in it.
     Tail(u64, usize),
-    /// A file with block lists: its list of blocks and its list of lists, the number of further
-    /// blocks before its last, and its bytes in the last.
+    /// A file whose last block is in a block list. The first field has the blocks of its list of
+    /// blocks and of its list of lists. The others are the last block's index in the lists, and
+    /// the file's bytes in that block.
     Lists([u64; 2], u64, usize),
 }
 

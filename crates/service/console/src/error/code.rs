@@ -153,7 +153,7 @@ pub enum Code {
     SeveralServed = 83,
     /// There is no history of such an array.
     NoHistory = 84,
-    /// A state that the command waited for did not come in time.
+    /// Events cannot be sent to this address, which breaks a rule for hooks.
     HookInvalid = 85,
     /// The awaited state did not come in time.
     WaitedInVain = 86,

@@ -61,12 +61,12 @@ pub(super) fn ground(volume: &Volume) -> Ground {
     }
 }
 
-/// The number of slots; during a reshape of the shape with more.
+/// The number of slots; during a reshape, the number in the shape with more slots.
 fn slot_count(view: &ArrayView) -> u16 {
     u16::try_from(view.slots.len()).expect("slots are numbered by u16")
 }
 
-/// The array's state in a word, by this view.
+/// The array's state in one word, as its view shows it.
 pub(crate) fn state_of(view: &ArrayView) -> State {
     let is_in_sync = |slot: SlotNumber| {
         view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
@@ -106,8 +106,8 @@ impl Facts {
         }
     }
 
-    /// The array's name in commands: its own name if that finds it, else the path of its control
-    /// socket.
+    /// The array's name in commands: its own name if commands find the array by it, else the path
+    /// of its control socket.
     pub(super) fn word(&self) -> String {
         // Without a control socket no command finds the array; its name at least identifies it.
         let is_found = self.control.is_empty()
@@ -138,7 +138,8 @@ impl Facts {
             uuid: self.uuid.clone(),
             level: geometry.level().name().to_owned(),
             layout: match geometry.level() {
-                // Superblocks may keep the layout of a RAID-0 open.
+                // The superblocks of a RAID-0 may leave its layout open, so this is the layout from
+                // the start.
                 Level::Raid0 | Level::Linear => self.layout.clone(),
                 level => layout_name(level, geometry.layout()),
             },

@@ -11,8 +11,8 @@
 //! reverts it.
 //!
 //! A change takes up to three steps in this order ([`Steps`]): drop logs; make or drop a bitmap;
-//! make logs. All are judged before the first. Between two steps the array keeps what both leave: a
-//! bitmap or nothing.
+//! make logs. All are judged before the first. Between two steps the array keeps only a bitmap, or
+//! nothing.
 //!
 //! Invariants
 //! - a refused change or a dry run changes nothing
@@ -364,7 +364,7 @@ struct RefusalContext<'a> {
 }
 
 impl RefusalContext<'_> {
-    /// Refuses a bitmap file that exists already, or makes no sense for the policy.
+    /// Refuses a bitmap file that exists already, or that the requested policy does not use.
     fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
         if is_moved && path.symlink_metadata().is_ok() {
             let there = OpenError::AlreadyExists { path: path.to_path_buf() };
@@ -469,7 +469,7 @@ impl RefusalContext<'_> {
         }
     }
 
-    /// The refusal to make a journal by this setting: a journal needs its own device.
+    /// The refusal to make a write journal by this setting: a journal needs its own device.
     fn journal(&self) -> CliError {
         let error = self.stays(Code::ConsistencyStays);
         let error = error.because("a write journal needs a device of its own");

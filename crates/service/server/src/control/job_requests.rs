@@ -60,7 +60,7 @@ fn begin_due(running: &ArrayParts, over: &AtomicBool) {
     let is_over = || over.load(Ordering::SeqCst);
     while !is_over() {
         if matches!(running.board.check_due(now_seconds()), Due::Since(_)) {
-            // If the request is refused now, it is made again later.
+            // If the array refuses the check now, a later turn requests it again.
             let _ = ask(running, JobRequest::Check, false);
         }
         running.board.wait_for_check(LOOK_EVERY, is_over);

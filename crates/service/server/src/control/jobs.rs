@@ -98,8 +98,8 @@ fn begun(
         _ if ground.missing_count > 0 => Err(Not::Whole),
         (Some(kind), _) => Err(Not::Finished(kind)),
         _ if snapshot.is_paused => Err(Not::GoingOn),
-        // Refuse: a check in its place would be reported as interrupted to the client that waits
-        // for it.
+        // A repair is refused while a plain check runs. Otherwise the client that waits for the
+        // check would hear that it was interrupted.
         (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
         (None, Some(_)) => Ok(JobEffect::Nothing),
         (None, None) if will_wait => Ok(JobEffect::Waits),

@@ -43,7 +43,7 @@ use braid_console::error::code::Code;
 /// the member cannot be removed.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Interval between looks.
+/// Interval of looking whether superblocks record the failure.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A member's standing in the array.
@@ -252,7 +252,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The one member that the request names, if it sets no other field.
+    /// The one member that the request names. An error if the request also sets another field.
     fn one<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
         match wanted.destroy.is_empty() && wanted.with.is_none() {
             true => self.only(wanted),
@@ -260,7 +260,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The one member that the request names; other fields may be set.
+    /// The one member that the request names, whether or not it sets other fields.
     fn only<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
         match wanted.members.as_slice() {
             [one] => Ok(one),

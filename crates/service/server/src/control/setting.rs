@@ -55,7 +55,7 @@ pub(super) enum SetError {
 const SIZES: [&str; 6] =
     ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling", consistency::CHUNK];
 
-/// A value in the words of `braid serve`.
+/// The value as the option of `braid serve` spells it.
 fn words(key: &str, value: &SettingValue) -> String {
     match value {
         SettingValue::Number(bytes) if SIZES.contains(&key) => format!("{bytes}B"),

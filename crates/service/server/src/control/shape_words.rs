@@ -1,4 +1,4 @@
-//! Shapes, and a reshape under way, as the control API says them.
+//! Words of the control API for shapes, and for a reshape under way.
 
 use braid_control::model::{Reshape, Shape};
 use braid_geometry::{Geometry, SECTOR_BYTES, layout_name};

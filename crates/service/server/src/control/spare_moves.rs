@@ -91,7 +91,8 @@ impl Answers {
         }
         let all = running::all().running;
         for offer in offers(&self.facts.uuid, group, &all) {
-            // The queries took time, so look again.
+            // The queries to other arrays took time, so check again whether this array lacks a
+            // member.
             let Ok(running) = self.running() else { return SpareNeed::Content };
             if lack() != Lack::Member {
                 break;

@@ -45,7 +45,7 @@ pub(crate) struct Board {
     /// Path of the saved state; `None` for a read-only array. The lock is held during a write.
     file: Mutex<Option<PathBuf>>,
     changed: Condvar,
-    /// Origin of monotonic times.
+    /// The moment from which the board counts monotonic times.
     start: Instant,
 }
 
@@ -99,7 +99,7 @@ impl Board {
         self.noted().schedule.every_seconds
     }
 
-    /// When the next check is due, given the time.
+    /// When the next check is due, given the current time.
     pub(crate) fn check_due(&self, now_seconds: u64) -> Due {
         self.noted().schedule.due(now_seconds)
     }
@@ -145,7 +145,8 @@ impl Board {
 
     /// Makes the waiting thread examine the schedule again.
     pub(crate) fn wake(&self) {
-        // A thread that has examined the schedule and does not wait yet holds this lock.
+        // The waiting thread holds this lock from its look at the schedule until it waits. Taking
+        // the lock makes sure that the thread gets the signal.
         drop(self.noted());
         self.changed.notify_all();
     }

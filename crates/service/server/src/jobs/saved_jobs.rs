@@ -35,7 +35,7 @@ pub(crate) fn path_of(state_dir: &Path, uuid: &str) -> PathBuf {
 }
 
 impl SavedJobs {
-    /// Reads the file; a missing or unreadable file gives the default.
+    /// Reads the file. If the file is missing or unreadable, the jobs have their defaults.
     pub(crate) fn read(path: &Path) -> Self {
         let text = read_text(path, FILE_BYTES_MAX).ok();
         let value = text.and_then(|text| serde_json::from_str(&text).ok());

@@ -36,7 +36,7 @@ pub(crate) enum Due {
 impl Schedule {
     pub(crate) const KEY: &str = "check-every";
 
-    /// When the next check is due, given the time.
+    /// When the next check is due, given the current time.
     pub(crate) fn due(&mut self, now_seconds: u64) -> Due {
         // The clock was ahead when this time was noted.
         self.counted_from = self.counted_from.min(now_seconds);

@@ -54,7 +54,8 @@ impl Clients {
         }
     }
 
-    /// Ends serving: a shared server withdraws the export, and stops with the last one.
+    /// Ends the serving of this array. A shared server withdraws the array's export, and stops with
+    /// its last export.
     pub(crate) fn stop(self, deadline: Duration) -> StopReport {
         match self {
             Self::Own(server) => server.stop(deadline),

@@ -1,5 +1,5 @@
-//! The next action for members' volatile caches: a pure table from facts to one action. The first
-//! row that fits is taken. [check: the_tables_keep_their_promises]
+//! Decides the next action for members' volatile caches, from a table of facts. The first row that
+//! fits is taken. [check: the_tables_keep_their_promises]
 
 use crate::array::order::{Activity, Closing, FlushPurpose, SharedFacts, Turn, Writes};
 
@@ -17,20 +17,20 @@ pub(in crate::array) enum Round {
     #[default]
     None,
     UnderWay,
-    /// The round has ended, and no flush has used its result yet.
+    /// The round has ended, and no flush relies on it yet.
     Over,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// Clients' flushes wait for a round to begin.
+    /// Whether clients' flushes wait for a round to begin.
     pub(in crate::array) flush_wanted: bool,
-    /// The round for earlier flushes of clients.
+    /// The state of the round for earlier flushes of clients.
     pub(in crate::array) round: Round,
-    /// The last flush is done, in an array whose superblocks record no intent.
+    /// Whether the last flush is done, in an array whose superblocks record no intent.
     pub(in crate::array) last_flush_done: bool,
-    /// The last round, in which the shards of a broken array write back.
+    /// The state of the last round, in which the shards of a broken array write back.
     pub(in crate::array) last_round: Round,
 }
 

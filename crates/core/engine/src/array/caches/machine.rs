@@ -27,7 +27,8 @@ pub(in crate::array) struct Caches {
     round: u64,
     running: Vec<RequestId>,
     failed: bool,
-    /// An acknowledged write of an unknown client was lost, so every later flush fails.
+    /// Whether an acknowledged write of an unknown client was lost, so that every later flush
+    /// fails.
     lost: bool,
     /// Members that have been written since their last flush began.
     unflushed: Set<MemberId>,
@@ -163,8 +164,8 @@ impl Caches {
         out.push(ArrayEffect::WriteBack { round: *round });
     }
 
-    /// Begins the last round of a broken array: its shards' remaining writes may be of use, and
-    /// name memory.
+    /// Begins the last round of a broken array. Its shards still hold writes, whose data may be of
+    /// use and whose memory must be released.
     pub(in crate::array) fn begin_last_round(&mut self, shards: u16, out: &mut Outbox) {
         self.last_round = true;
         self.write_back(shards, out);

@@ -251,7 +251,7 @@ impl Consistency {
         out.publish();
     }
 
-    /// Has the next superblocks name the bitmap, or none.
+    /// Makes the next superblocks name the new bitmap, or none.
     fn change_bitmap(&mut self, context: &ConsistencyContext<'_>, out: &mut Outbox) {
         let made = self.bitmap_change.begin(self.intent.is_some());
         reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
@@ -313,7 +313,7 @@ impl Consistency {
         if self.logs.parity().is_some() {
             self.log_change.is_lost();
         } else if self.log_change.is_wanted() {
-            // The file's log takes part in no more changes.
+            // The requested log would lie in the lost file, so the request is dropped.
             self.log_change.is_over();
         }
         out.change();

@@ -9,7 +9,7 @@
 //!      │                       │                its file cannot be written,             │ (1)
 //!      │                       │                whatever the stage                      │
 //!      │                       └──────── another is to follow ◀─────────────────────────┤
-//!      └──────────────────────────────── none is ◀──────────────────────────────────────┘
+//!      └──────────────────────────────── none follows ◀─────────────────────────────────┘
 //! ```
 //!
 //! (1): no request of the old bitmap is in flight.
@@ -57,9 +57,9 @@ enum Stage {
     /// Superblocks must name the new bitmap.
     MadeToBeSaid,
     /// Superblocks must name no bitmap, or, for a bitmap file, count more events than the file.
-    /// Then the array carries out the wish.
+    /// Then the array makes the new bitmap, if the wish asks for one.
     ToBeLeft(Wish),
-    /// Superblocks name no bitmap. Next the array carries out the wish.
+    /// Superblocks name no bitmap. Next the array makes the new bitmap, if the wish asks for one.
     Left(Wish),
 }
 

@@ -1,4 +1,5 @@
-//! The rest of the array as consistency sees it: durable superblocks, members, waiting updates.
+//! The rest of the array, as consistency sees it: durable superblocks, the members, and the update
+//! that waits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Folds consistency's state into the small value that decisions are made from.
+//! Folds consistency's state into the facts from which consistency decides.
 
 use braid_sim_hooks::{Bug, spoiled};
 use smallvec::SmallVec;

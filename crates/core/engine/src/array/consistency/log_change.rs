@@ -89,7 +89,7 @@ impl LogChange {
         matches!(self, Self::GivenUp | Self::Left)
     }
 
-    /// Whether logs exist that superblocks must name.
+    /// Whether logs were created that superblocks must name.
     pub(super) fn is_made(&self) -> bool {
         matches!(self, Self::Made)
     }

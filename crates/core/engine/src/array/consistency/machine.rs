@@ -137,7 +137,7 @@ impl Consistency {
         self.intent.as_ref().and_then(Intent::doubt)
     }
 
-    /// For a lockless bitmap: the bits whose sectors a job must make agree, and the bits whose
+    /// The bits of a lockless bitmap: those whose sectors a job must make agree, and those whose
     /// sectors no check compares.
     pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         self.intent.as_ref().and_then(Intent::lazy)
@@ -179,8 +179,8 @@ impl Consistency {
         self.missed_since(events).is_some() && self.are_logs_settled()
     }
 
-    /// Whether a device may become a spare. Its room for a log may have been checked before the
-    /// array created logs.
+    /// Whether a device may become a spare. The array may have created logs since the caller chose
+    /// the device's place for a log, so the place is checked here.
     pub(in crate::array) fn may_come(&self, newcomer: &SpareSetup) -> bool {
         let has_place =
             self.logs.parity().is_none() || self.file.is_some() || newcomer.parity_log.is_some();
@@ -301,7 +301,8 @@ impl Consistency {
             self.bitmap_change.is_said();
             self.log_change.is_said();
         }
-        // A sweep may wait for shards that wait for bits.
+        // A sweep may wait for shards whose writes wait for bits. Without the file, no write waits
+        // for bits.
         let is_left = self.bitmap_change.is_left() && self.file.is_some();
         if let Some(intent) = self.intent.as_mut().filter(|_| is_left) {
             intent.holds_nobody_up();

@@ -73,7 +73,8 @@ impl Array {
         in_file.map_or(0, Intent::area_sectors)
     }
 
-    /// Creates, replaces or drops the bitmap. The change is done when [`Self::is_bitmap_settled`].
+    /// Creates, replaces or drops the bitmap. The change is done when [`Self::is_bitmap_settled`]
+    /// returns true.
     ///
     /// # Errors
     /// If the array has no bitmap to drop, needs its bitmap, takes no writes, or keeps another log.
@@ -117,7 +118,7 @@ impl Array {
     }
 
     /// Creates parity logs at these places, all of one kind and one for each member; or drops them.
-    /// The change is done when [`Self::are_logs_settled`].
+    /// The change is done when [`Self::are_logs_settled`] returns true.
     ///
     /// # Errors
     /// If the array has no logs to drop, needs its logs, takes no writes, or keeps another log.
@@ -139,7 +140,7 @@ impl Array {
     }
 
     /// Adds a write journal, on a device that is not in the array. The change is done when
-    /// [`Self::are_logs_settled`], unless the device has failed meanwhile.
+    /// [`Self::are_logs_settled`] returns true, unless the device has failed meanwhile.
     ///
     /// # Errors
     /// If the array takes no writes, keeps another log, or is not whole. Nothing is changed.

@@ -24,7 +24,7 @@ pub struct JobAllowance {
 pub struct ClassFlow {
     /// Sectors that jobs requested.
     pub begun_sectors: u64,
-    /// Sectors that came back.
+    /// Requested sectors that shards have worked off, done or not.
     pub ended_sectors: u64,
 }
 
@@ -67,7 +67,7 @@ impl RemainingAllowance {
         self.rest = self.rest.map(|_| JobAllowance::default());
     }
 
-    /// The sectors that are left; `None` without a limit.
+    /// The unused sectors of the allowance; `None` without a limit.
     pub(in super::super) fn sectors(&self) -> Option<u64> {
         self.rest.map(|rest| rest.idle_sectors.saturating_add(rest.owed_sectors))
     }
@@ -76,8 +76,8 @@ impl RemainingAllowance {
         self.rest.is_none_or(|rest| rest != JobAllowance::default())
     }
 
-    /// Takes `sectors` from the allowance, and returns their class. Work larger than the rest goes
-    /// whole.
+    /// Takes `sectors` from the allowance, and returns their class. A work larger than the rest is
+    /// allowed whole.
     pub(in super::super) fn take(&mut self, sectors: u64) -> Class {
         let Some(rest) = &mut self.rest else { return Class::Idle };
         let (class, of) = match rest.owed_sectors {

@@ -18,7 +18,7 @@ pub(super) struct Cursor {
     /// the other maps.
     ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
-    /// Runs that came back undone, and must be repeated.
+    /// Runs whose work came back undone and must be repeated.
     again: BTreeMap<u64, u64>,
 }
 
@@ -97,7 +97,7 @@ impl Cursor {
         }
     }
 
-    /// Notes that the run at `start` came back undone, and is not repeated.
+    /// Notes that the run at `start`, whose work came back undone, is not repeated.
     pub(super) fn is_given_up(&mut self, start: u64) {
         self.again.remove(&start).expect("it came back undone");
     }

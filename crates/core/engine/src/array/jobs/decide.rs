@@ -19,7 +19,7 @@
 //! *On*: the job goes on. *Out*: its work is out. *May*: the allowance is not used up. *Save*:
 //! there is progress to save; *due*: a save is due.
 //!
-//! - (1) Begin if a job is due. Otherwise Wait until something is amiss.
+//! - (1) Begin if a job is due. Otherwise Wait until one is.
 //! - (2) It is at the end, and the logs are behind.
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
@@ -30,7 +30,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_there: bool,
     /// The job is still the due job, and allowed.
     pub(in super::super) goes_on: bool,
-    /// Shards have work of the job in flight.
+    /// Whether shards have work of the job in flight.
     pub(in super::super) is_out: bool,
     /// More work is due, and shards have room for it.
     pub(in super::super) has_more: bool,

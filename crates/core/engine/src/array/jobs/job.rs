@@ -53,14 +53,14 @@ pub(super) enum Saving {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: JobKind,
-    /// The job sends no notices. It checks only the ranges in bad-block logs, or resyncs sectors
-    /// that were never made to agree. Such resyncs are frequent.
+    /// Whether the job sends no notices. Such a job checks only the ranges in bad-block logs, or
+    /// resyncs sectors that were never made to agree. Such resyncs are frequent.
     pub(super) is_quiet: bool,
     /// The job retries ranges in bad-block logs that the other members cannot supply.
     pub(super) retries: bool,
     /// Sectors to retry, in the job's unit, because a first request failed.
     pub(super) to_try: BTreeSet<u64>,
-    /// The ranges of a check of bad-block logs only, in the job's unit.
+    /// If the job checks only the ranges in bad-block logs: these ranges, in the job's unit.
     pub(super) only: Vec<Range<u64>>,
     /// Ranges that a quiet resync failed to make agree, in the job's unit.
     pub(super) failed: Vec<Range<u64>>,
@@ -72,7 +72,7 @@ pub(super) struct Job {
     pub(super) works: BTreeMap<WorkId, WorkInFlight>,
     pub(super) saving: Saving,
     pub(super) saved: u64,
-    /// The progress at the job's end was saved.
+    /// Whether the progress at the job's end was saved.
     pub(super) is_saved_whole: bool,
     pub(super) save_at: Instant,
     pub(super) repeat_at: Option<Instant>,
@@ -124,7 +124,7 @@ impl Job {
         }
     }
 
-    /// Repeats work that came back undone: a band in blocks, and a block in sectors.
+    /// Repeats undone work in smaller parts: a band by blocks, a block by sectors.
     pub(super) fn divide(&mut self, start: u64, sectors: u64) {
         let block = u64::from(BLOCK_SECTORS);
         self.cursor.is_divided(start, if sectors > block { block } else { 1 });
@@ -171,7 +171,7 @@ impl Job {
         Some(start)
     }
 
-    /// The first of the job's ranges at or after `start`.
+    /// The first range of `only` that ends after `start`.
     pub(super) fn named_from(&self, start: u64) -> Option<&Range<u64>> {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
@@ -241,7 +241,8 @@ impl Job {
                 let at = MemberSector(start);
                 let lacks =
                     self.targets.iter().map(|id| context.roster.lacks_next(*id, at, sectors));
-                // By now members may hold the sectors of repeated work.
+                // If the work is repeated, members may hold all of it by now. Its length then stays
+                // the same.
                 lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
             }
             _ => sectors,

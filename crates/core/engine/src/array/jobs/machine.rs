@@ -57,7 +57,7 @@ pub(in super::super) struct UnmadeSector {
     pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
 }
 
-/// A job's progress that counts from now on.
+/// A job's progress that members have flushed, so that it counts from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum SavedProgress {
     /// Redundancy agrees below this offset; `u64::MAX` for everywhere.
@@ -84,7 +84,8 @@ pub(in super::super) struct Jobs {
     wanted: Option<(JobKind, bool)>,
     allowance: RemainingAllowance,
     flow: JobFlow,
-    /// The kind of a job that failed: no job of that kind begins before the array's state changes.
+    /// The kind of a job that failed. No job of that kind begins before members come or go, or the
+    /// operator resumes jobs.
     refused: Option<JobKind>,
     /// Members were filled, so the ranges in other members' bad-block logs may be computable now.
     remakes: bool,
@@ -417,8 +418,8 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // Parity still supplies a client's data there: that data is not lost because the other
-        // sectors disagree.
+        // The run stays unsynced: parity still supplies the sectors that clients wrote. They would
+        // be lost if the run's other sectors, which disagree, made all of it bad.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);
@@ -461,7 +462,8 @@ impl Jobs {
             }
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
-                // All undone work waits, including earlier work that was not repeated yet.
+                // All undone work waits for one time, including earlier work that was not repeated
+                // yet.
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!                       Begin                        every sector done, saved
-//!   what is amiss ───────────────▶ a cursor moves ──────────────────────────────▶ completed
+//!   no job, but need ─────────────▶ a cursor moves ──────────────────────────────▶ completed
 //!   (chosen anew each time)            │    ▲                │ a target is lost, the array stops,
-//!                                 Work │    │ WorkDone       │ nothing can be made of it
+//!                                 Work │    │ WorkDone       │ a range stays unreadable
 //!                                      ▼    │                ▼
 //!                                    shards: bands        aborted; what was saved counts
 //! ```
@@ -15,7 +15,7 @@
 //! | recovery | member sectors     | members not recovered yet | each target's `recovery_offset` |
 //! | replace  | member sectors     | replacements              | each target's `recovery_offset` |
 //! | check    | as resync          | nothing                   | nothing                       |
-//! | repair   | as resync          | what is known to be wrong | nothing                       |
+//! | repair   | as resync          | sectors known to be wrong | nothing                       |
 //!
 //! # Invariants
 //! - A saved offset is never ahead of the data on members: it is taken from the cursor when a flush
@@ -32,8 +32,8 @@
 //! A range that cannot be computed costs its sectors, and not the job: the job repeats the range by
 //! blocks, and then by sectors. If a sector still cannot be computed, the bad-block logs of the
 //! members that lack it name the sector ([`super::bad_logs`]). When that is durable the job repeats
-//! the sector once more, and then goes on beyond it. A resync does the same for parity
-//! that cannot be made to agree, or for every copy. So no later read believes sectors in doubt.
+//! the sector once more, and then goes on beyond it. A resync does the same for parity that cannot
+//! be made to agree, or for every copy. So no later read believes sectors in doubt.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
 //! Checks and repairs rewrite ranges that logs name and the other members can supply. So does a
@@ -116,7 +116,7 @@ pub struct JobProgress {
     pub kind: JobKind,
     /// The job's offset when it began, in the job's own unit (see the module's table).
     pub from: u64,
-    /// The offset below which all is done.
+    /// The offset below which the job is done.
     pub done: u64,
     /// The offset at which the job is complete.
     pub end: u64,

@@ -1,6 +1,6 @@
-//! The next action of work that no client asked for: erring members, slots without a member,
-//! bad-block logs and the job. A pure table from facts to one action. The first row that fits is
-//! taken. [check: the_tables_keep_their_promises]
+//! Decides the next action of work that no client asked for: erring members, slots without a
+//! member, bad-block logs and the job. The first row that fits is taken.
+//! [check: the_tables_keep_their_promises]
 
 use braid_sim_hooks::{Bug, spoiled};
 

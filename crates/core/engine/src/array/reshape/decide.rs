@@ -1,10 +1,10 @@
-//! The next step of a reshape: a pure table from facts to one action. The first row that fits is
-//! taken. [check: the_table_has_an_end_for_each_wait]
+//! Decides the next step of a reshape, from a table of facts. The first row that fits is taken.
+//! [check: the_table_has_an_end_for_each_wait]
 //!
 //! | stage      | action  | when                          | a Wait ends with              |
 //! |------------|---------|-------------------------------|-------------------------------|
 //! | rest       | Hold    | it goes on, and is allowed    | allowance, operator, members  |
-//! | rest       | End     | nothing is left               |                               |
+//! | rest       | End     | no window is left             |                               |
 //! | passing    | Wait    |                               | earlier requests end          |
 //! | passed     | Flush   |                               |                               |
 //! | flushing   | Wait    |                               | the flush                     |
@@ -16,7 +16,8 @@
 //! | recording  | Release | superblocks have the position | superblocks                   |
 //! | recording  | GiveUp  | the array is broken           |                               |
 //!
-//! A window that has begun is completed, whatever allowance and operator say: clients wait for it.
+//! A window that has begun is completed, even if the allowance is used up or an operator pauses the
+//! reshape: clients wait for the window.
 
 use crate::array::order::Turn;
 
@@ -25,37 +26,38 @@ pub(in crate::array) enum Stage {
     /// No window moves.
     #[default]
     Rest,
-    /// The window's writers are held; requests from before still run.
+    /// New writes to the window wait; requests from before still run.
     Passing,
     Passed,
-    /// Acknowledged writes are on their way to the members.
+    /// Members receive and flush the acknowledged writes, before the window moves.
     FlushingBefore,
-    /// A copy of the window is being made.
+    /// The driver makes a copy of the window.
     Keeping,
     Moving,
-    /// Moved sectors are on their way from members' caches.
+    /// Members flush the moved sectors.
     FlushingAfter,
     Flushed,
-    /// Superblocks are to have the new position.
+    /// Superblocks must record the new position.
     Recording,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// The array takes writes, every loss is recorded, and no operator has paused or stopped it.
+    /// Whether the reshape may go on: the array takes writes, superblocks record every loss, and no
+    /// operator has paused or stopped the array.
     pub(in crate::array) goes_on: bool,
     pub(in crate::array) is_allowed: bool,
-    /// All is moved, and recorded.
+    /// Whether all sectors have moved, and superblocks record that.
     pub(in crate::array) is_over: bool,
-    /// The end was reported.
+    /// Whether the reshape's end was reported.
     pub(in crate::array) is_ended: bool,
-    /// A piece of the window is left, and not too many are out.
+    /// Whether a piece of the window is left, and fewer than the most pieces are in flight.
     pub(in crate::array) has_more: bool,
     pub(in crate::array) is_out: bool,
-    /// A step of the window failed.
+    /// Whether a step of the window failed.
     pub(in crate::array) has_failed: bool,
-    /// Superblocks have every change.
+    /// Whether superblocks record every change.
     pub(in crate::array) is_recorded: bool,
     /// Superblocks get no more changes.
     pub(in crate::array) is_broken: bool,
@@ -63,19 +65,19 @@ pub(in crate::array) struct Facts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Choose a window, and hold its writers.
+    /// Choose a window, and let its writes wait.
     Hold,
-    /// Flush as for a client.
+    /// Flush members, as for a client's flush.
     Flush,
-    /// Move the next piece.
+    /// Move the next piece of the window.
     Move,
-    /// Have superblocks record the new position.
+    /// Have superblocks record the position after the window.
     Record,
-    /// Move the border, and let the window's writers begin.
+    /// Move the border beyond the window, and let the waiting writes begin.
     Release,
-    /// Let the window's writers begin in the old shape: the window failed.
+    /// Give the failed window up: the waiting writes begin in the old shape.
     GiveUp,
-    /// Report the end.
+    /// Report the reshape's end.
     End,
 }
 

@@ -15,24 +15,27 @@ use crate::request::Fault;
 use crate::reshape::{ReshapePlan, ReshapeWindow};
 use crate::work::Class;
 
-/// Sectors of a piece, about: enough for members to stream, few enough to keep several in memory.
+/// Approximate sectors of a piece: enough for members to stream, few enough to keep several pieces
+/// in memory.
 const PIECE_SECTORS: u64 = 4096;
-/// Pieces in flight at once, at most.
+/// The most pieces in flight.
 const PIECES_OUT_MAX: usize = 8;
-/// The least and the most sectors of a window, about.
+/// The approximate least and most sectors of a window.
 const WINDOW_SECTORS_MIN: u64 = 8192;
 const WINDOW_SECTORS_MAX: u64 = 1 << 18;
-/// The most sectors of a window in place, which is copied twice.
+/// The most sectors of a window that moves in place: its data is copied first, so it is written
+/// twice.
 const IN_PLACE_SECTORS_MAX: u64 = 1 << 15;
-/// Events are reported at each fifth of the way.
+/// The reshape reports progress after each of this many equal parts.
 const PARTS: u64 = 5;
 
 /// The state of the array that decides whether a reshape goes on.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct ReshapeContext {
-    /// The array takes writes, every loss is recorded, and it neither stops nor rests.
+    /// Whether the array takes writes, superblocks record every loss, and the array neither stops
+    /// nor pauses jobs.
     pub(in crate::array) goes_on: bool,
-    /// Superblocks have every change.
+    /// Whether superblocks record every change.
     pub(in crate::array) is_recorded: bool,
     /// Superblocks get no more changes.
     pub(in crate::array) is_broken: bool,
@@ -61,7 +64,7 @@ pub(in crate::array) struct Reshaper {
     refused: bool,
     is_begun: bool,
     is_ended: bool,
-    /// Fifths of the way that were reported.
+    /// The number of fifths that were reported.
     passed: u64,
     written: u64,
     allowance: RemainingAllowance,
@@ -71,7 +74,8 @@ pub(in crate::array) struct Reshaper {
 }
 
 impl Reshaper {
-    /// The reshape at the position that superblocks record.
+    /// Starts at the position that superblocks record. If the driver has the copy `copied` of a
+    /// window, that window moves first, and its change of the border is returned.
     pub(in crate::array) fn new(
         plan: ReshapePlan,
         (shape, window_sectors_max): (ShapeState, Option<u64>),
@@ -100,7 +104,8 @@ impl Reshaper {
             stuck: None,
             window_sectors_max: window_sectors_max.unwrap_or(WINDOW_SECTORS_MAX),
         };
-        // The window may be overwritten in part: nothing is read there before it has moved.
+        // The copied window may be partly overwritten on members, so no client reads it before it
+        // has moved.
         let change = copied.map(|moved| {
             let window = reshaper.plan.window_in_place(moved);
             reshaper.is_copied = true;
@@ -124,7 +129,7 @@ impl Reshaper {
         }
     }
 
-    /// The shape for superblocks.
+    /// The shape that superblocks shall record.
     pub(in crate::array) fn shape(&self) -> &Arc<ShapeState> {
         &self.shape
     }
@@ -139,17 +144,17 @@ impl Reshaper {
         self.position.min(self.plan.size_sectors())
     }
 
-    /// Whether a window has begun and is not over.
+    /// Whether a window is on its way: chosen, and neither recorded nor given up.
     pub(in crate::array) fn is_moving(&self) -> bool {
         self.stage != Stage::Rest || self.stuck.is_some()
     }
 
-    /// Whether the flush that is asked for comes before the window moves.
+    /// Whether the flush in flight is the one before the window moves.
     pub(in crate::array) fn is_before_move(&self) -> bool {
         self.stage == Stage::FlushingBefore
     }
 
-    /// Whether the sectors that the array serves are all in the new shape, and recorded so.
+    /// Whether all sectors of the array are in the new shape, and superblocks record that.
     pub(in crate::array) fn is_over(&self) -> bool {
         self.plan.is_over(self.position)
     }
@@ -162,7 +167,8 @@ impl Reshaper {
         self.flow
     }
 
-    /// Called when members have come or gone, or the operator resumes jobs.
+    /// Allows the next window after a failed one. Called when members have come or gone, or the
+    /// operator resumes jobs.
     pub(in crate::array) fn try_again(&mut self) {
         self.refused = false;
     }
@@ -186,7 +192,8 @@ impl Reshaper {
         }
     }
 
-    /// Chooses the next window. Returns the border's change, and whether the reshape begins.
+    /// Chooses the next window. Returns the change of the border, and whether this is the first
+    /// window.
     pub(in crate::array) fn hold(&mut self) -> (BorderChange, bool) {
         assert_eq!(self.stage, Stage::Rest, "one window at a time");
         if let Some(window) = self.stuck.take() {
@@ -218,7 +225,7 @@ impl Reshaper {
         BorderChange { position: self.position, held: Some(held), failed: None }
     }
 
-    /// Notes that all requests from before the window have ended.
+    /// Notes that all requests from before this window have ended.
     pub(in crate::array) fn passed(&mut self) {
         assert_eq!(self.stage, Stage::Passing, "requests were waited for");
         self.stage = Stage::Passed;
@@ -232,7 +239,8 @@ impl Reshaper {
         };
     }
 
-    /// Takes the result of the flush. Returns the sectors that must be copied before they move.
+    /// Takes the result of a flush. Returns the sectors that must be copied before they move, if
+    /// any.
     pub(in crate::array) fn flushed(&mut self, result: Result<(), Fault>) -> Option<Range<u64>> {
         self.fault = self.fault.or(result.err());
         let window = self.window.as_ref().expect("a window is flushed");
@@ -247,14 +255,14 @@ impl Reshaper {
         copied.filter(|_| self.stage == Stage::Keeping)
     }
 
-    /// Takes the result of the copy.
+    /// Takes the result of the copy of the window.
     pub(in crate::array) fn kept(&mut self, result: Result<(), Fault>) {
         assert_eq!(self.stage, Stage::Keeping, "a copy was asked for");
         self.fault = self.fault.or(result.err());
         self.stage = Stage::Moving;
     }
 
-    /// The next piece to move: whole rows of the new shape.
+    /// Returns the next piece of the window to move: whole rows of the new shape.
     pub(in crate::array) fn next_piece(&mut self) -> MovedPiece {
         let window = self.window.as_ref().expect("a window moves");
         let start = self.left.start;
@@ -271,14 +279,14 @@ impl Reshaper {
         }
     }
 
-    /// Takes the result of a piece.
+    /// Takes the result of the piece that begins at `start`.
     pub(in crate::array) fn moved(&mut self, start: u64, result: Result<(), Fault>) {
         assert!(self.out.remove(&start), "the piece was out");
         let result = spoiled(Bug::FailedPieceMoved, result, Ok(()));
         self.fault = self.fault.or(result.err());
     }
 
-    /// Puts the position behind the window into the shape that superblocks record.
+    /// Puts the position after the window into the shape that superblocks shall record.
     pub(in crate::array) fn record(&mut self) {
         assert_eq!(self.stage, Stage::Flushed, "a position counts when it was flushed");
         let window = self.window.as_ref().expect("a window is recorded");
@@ -293,7 +301,7 @@ impl Reshaper {
         self.stage = Stage::Recording;
     }
 
-    /// The border after the window, which superblocks have.
+    /// Ends the window, whose position superblocks record by now. Returns the change of the border.
     pub(in crate::array) fn release(&mut self) -> BorderChange {
         assert_eq!(self.stage, Stage::Recording, "superblocks have the window's end");
         let reshape = self.shape.reshape.expect("an array in a reshape says so");
@@ -331,7 +339,7 @@ impl Reshaper {
         self.stage = Stage::Rest;
     }
 
-    /// Whether another fifth of the way is passed since the last call.
+    /// Whether the reshape has passed another fifth since the last call.
     pub(in crate::array) fn passes(&mut self) -> bool {
         let (done, end) = self.plan.progress(self.position);
         let parts = done * PARTS / end.max(1);
@@ -340,7 +348,7 @@ impl Reshaper {
         is_news
     }
 
-    /// Notes that the end is reported.
+    /// Notes that the reshape's end is reported.
     pub(in crate::array) fn end(&mut self) -> JobEnd {
         self.is_ended = true;
         JobEnd::Completed

@@ -1,18 +1,19 @@
-//! The array's reshape: one window after the other, each recorded before its writers go on.
+//! The array's reshape, window by window. Superblocks record each window before its waiting writes
+//! begin.
 //!
 //! ```text
 //!   Hold ─▶ passed ─▶ Flush ─▶ (copy) ─▶ Move .. Move ─▶ Flush ─▶ Record ─▶ Release ─▶ Hold ..
 //!   the driver:  earlier requests end                      superblocks: the new position
 //! ```
 //!
-//! The first flush brings writes that were answered early to the members: later they would be
-//! written where data of the new shape lies by then. The second flush comes before the record: a
+//! The first flush brings writes that were acknowledged early to the members. If such a write came
+//! later, it would overwrite data of the new shape. The second flush comes before the record: a
 //! recorded position says that all sectors up to it are durable in the new shape.
 //!
 //! Invariants
-//! - superblocks have a position only after a flush of all that lies before it
+//! - superblocks record a position only after a flush of all moved sectors before it
 //!   `[check: a_reshape_survives_a_crash_before_any_effect]`;
-//! - a window that fails changes nothing that clients read: they go on in the old shape
+//! - a window that fails changes no data that clients read: clients go on in the old shape
 //!   `[check: arrays_that_change_their_shape_keep_what_clients_wrote]`.
 
 mod decide;

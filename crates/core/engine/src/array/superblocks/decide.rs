@@ -1,5 +1,5 @@
-//! The next update of superblocks, and whether writes may begin: a pure table from facts to one
-//! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
+//! Decides the next update of superblocks, and whether writes may begin, from a table of facts. The
+//! first row that fits is taken. [check: the_tables_keep_their_promises]
 
 use crate::array::consistency::LogChangeStage;
 use crate::array::order::{Activity, Closing, SharedFacts, Turn};
@@ -92,7 +92,8 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     // at once, or with the next update if that is near.
     let is_followed = !is_open || shared.stopping && on_disk == Activity::Active;
     let says_again = shared.to_say_again && (shared.flush_ended || !is_followed);
-    // Draining writes may wait for room in the journal; once they have it, the gate closes again.
+    // Writes that the closing gate waits for may need room in the journal. Superblocks record its
+    // new tail now; then the closing goes on.
     let frees_room = shared.tail_unsaid && closing == Closing::Draining;
     let tells = facts.unsaved && may_write && (is_open || frees_room);
     let stops = shared.stops && may_write && on_disk == Activity::Active;

@@ -54,9 +54,9 @@ enum RecordProgress {
 /// An update in flight. The members in `later` follow when all in `missing` have it durably.
 #[derive(Debug)]
 struct Update {
-    /// The update's first superblock was submitted.
+    /// Whether the update's first superblock was submitted.
     has_begun: bool,
-    /// A power cut can tear the update's superblocks.
+    /// Whether a power cut can tear the update's superblocks.
     may_tear: bool,
     missing: BTreeSet<MemberId>,
     later: BTreeSet<MemberId>,
@@ -64,7 +64,7 @@ struct Update {
     becomes: Activity,
     /// The kind of the update, as far as it matters for logs; fixed when the update begins.
     news: News,
-    /// The update repeats the one before, with one event more.
+    /// Whether the update repeats the one before, with one event more.
     again: bool,
     /// [`Outbox::changes`] when the update began.
     changes: u64,
@@ -74,8 +74,8 @@ struct Update {
     last: BTreeSet<MemberId>,
     /// Members that the update records in slots, and that shards do not know yet.
     newcomers: Vec<MemberId>,
-    /// When the update began, the bitmap file was no longer written: the update counts more events
-    /// than the file.
+    /// Whether the bitmap file was no longer written when the update began: then the update counts
+    /// more events than the file.
     leaves_file: bool,
     /// Whether the driver's record has the update's loss, if the driver keeps a record.
     record: RecordProgress,
@@ -101,7 +101,7 @@ pub(in crate::array) struct UpdateResult {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) losses: Vec<UnrecordedLoss>,
     pub(in crate::array) newcomers: Vec<MemberId>,
-    /// The update repeated the last one, except for losses and newcomers.
+    /// Whether the update repeated the last one, except for losses and newcomers.
     pub(in crate::array) is_again: bool,
     pub(in crate::array) leaves_file: bool,
     /// Members that superblocks record as up to date since this update.
@@ -112,7 +112,7 @@ pub(in crate::array) struct UpdateResult {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct StageFacts {
     pub(in crate::array) broken: bool,
-    /// The update waits for bitmaps or logs.
+    /// Whether the update waits for bitmaps or logs.
     pub(in crate::array) is_held_up: bool,
     pub(in crate::array) journal: Option<MemberId>,
 }
@@ -124,14 +124,15 @@ pub(in crate::array) struct Superblocks {
     events: Events,
     on_disk: Activity,
     update: Option<Update>,
-    /// Superblocks take more than one sector, so that a power cut can tear them.
+    /// Whether superblocks take more than one sector, so that a power cut can tear them.
     tear: bool,
-    /// The driver keeps a record, outside the members, of the members that are in the array.
+    /// Whether the driver keeps a record, outside the members, of the members that are in the
+    /// array.
     keeps_record: bool,
-    /// The last update of this run was written once, and must be written a second time.
+    /// Whether the last update of this run was written once, and must be written a second time.
     said_once: bool,
-    /// The array was found dirty without some of its members, and no superblock records their
-    /// absence yet.
+    /// Whether the array was found dirty without some of its members, and no superblock records
+    /// their absence yet.
     absent: bool,
     /// The count of changes that superblocks record ([`Outbox::changes`]).
     changes: u64,
@@ -382,8 +383,8 @@ impl Superblocks {
         update
     }
 
-    /// Drops an update that is out of date. No view has been published: the next update records the
-    /// remaining losses.
+    /// Drops an update that is out of date. No view without the lost members exists yet: the next
+    /// update records the remaining losses.
     pub(in crate::array) fn drop_update(&mut self, consistency: &mut Consistency) {
         self.end(consistency);
     }

@@ -25,7 +25,7 @@ use super::super::decide::Range;
 pub(super) enum Phase {
     Read,
     Compared,
-    /// Lacking copies were written.
+    /// The copies that lack data were written.
     Written,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Facts {
     pub(super) range: Range,
     pub(super) phase: Phase,
     pub(super) copies: Copies,
-    /// Wrong copies have been written, and not read again yet. Only meaningful in
+    /// Whether wrong copies have been written, and not read again yet. Only meaningful in
     /// [`Phase::Written`].
     pub(super) to_look: bool,
 }

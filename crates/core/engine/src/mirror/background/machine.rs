@@ -60,19 +60,19 @@ struct WorkEntry {
     /// Requests in flight at members that have left. They may still use the entry's blocks.
     orphans: u32,
     copies: SmallVec<[Copy; 4]>,
-    /// Sectors where the first copy that was read is wrong and a later copy is right; with the
-    /// place of that later copy.
+    /// Sectors where the first copy that was read is wrong and a later copy is right, each with the
+    /// index of the right copy.
     right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and the wrong copy is unknown.
     tied: SectorSet,
-    /// The run is being read for the second time: its copies keep their findings.
+    /// Whether the run is being read for the second time. Then its copies keep their findings.
     is_again: bool,
     /// Sectors that were written, over all runs.
     written: u32,
     /// Sectors that differed, over all runs.
     differing: u32,
     is_missed: bool,
-    /// A run could not be made to agree or filled, and was reported.
+    /// Whether a run could not be made to agree or filled, and was reported.
     is_unmade: bool,
 }
 
@@ -127,7 +127,8 @@ impl WorkEntry {
         self.copies.iter_mut().find(|copy| copy.slot == slot).expect("a copy of the run")
     }
 
-    /// Whether copies of the run agree, leaving out members in recovery.
+    /// Whether redundancy agrees in the run: then its copies are equal, except on members in
+    /// recovery.
     fn agrees(&self, common: &Common) -> bool {
         let sectors = self.at..self.at + u64::from(self.sectors);
         common.view.agrees(sectors) && common.view.gate != Gate::Broken
@@ -137,7 +138,7 @@ impl WorkEntry {
         let sectors = u64::from(self.sectors);
         let holds = |member: &MemberView| member.holds(copy.start, sectors);
         let can_be = match self.task() {
-            // A retry reads ranges in spite of logs.
+            // A retry also reads ranges that bad-block logs name.
             Task::Retry => common.view.member(copy.slot).is_some_and(holds),
             _ => common.view.readable(copy.slot, copy.start, sectors).is_some(),
         };
@@ -161,7 +162,8 @@ impl WorkEntry {
         }
     }
 
-    /// Whether an earlier copy than those that were read failed, but may be readable in part.
+    /// Whether the run must be repeated in halves, because a copy that it should use failed but may
+    /// be readable in part.
     fn is_divisible(&self, common: &Common) -> bool {
         let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
@@ -239,7 +241,7 @@ impl WorkEntry {
         }
         self.differing += found.iter().map(|set| set.sectors()).sum::<u32>();
         if !self.agrees(common) {
-            // The copies were never in agreement here, so none is known to be wrong.
+            // The copies need not agree here, so a copy that differs is not known to be wrong.
             return self.tied = differs;
         }
         let voted = computation.voted().expect("copies are voted on");
@@ -454,7 +456,7 @@ impl Background {
         }
     }
 
-    /// The index of the believed copy: the first that was read, in the order of copies.
+    /// The index of the believed copy: the first copy that was read, in md's order.
     fn believed(&self, number: u32) -> usize {
         let copies = &self.entries[number as usize].copies;
         let is_read = |copy: &Copy| copy.state == State::Read;

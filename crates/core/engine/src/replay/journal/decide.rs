@@ -1,10 +1,10 @@
-//! Decides the next step in the replay of a journal: a pure table over a small value.
+//! Decides the next step in the replay of a journal, from a table of facts.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Between,
     Base,
-    /// The missing part of the base is computed.
+    /// The missing columns of the base (the stripe before its new data) are computed.
     Solve,
     Take,
     Make,
@@ -32,20 +32,20 @@ pub(super) enum Job {
 pub(super) struct Facts {
     pub(super) phase: Phase,
     pub(super) is_pending: bool,
-    /// A failure that redundancy does not make up for.
+    /// Whether a member failed a request, and redundancy does not make up for it.
     pub(super) has_failed: bool,
     pub(super) job: Option<Job>,
-    /// A column of the base is unknown, and can still be read.
+    /// Whether a column of the base is unknown, and can still be read.
     pub(super) wants_column: bool,
-    /// A kept column is missing.
+    /// Whether a column that the journal does not have is missing.
     pub(super) lacks_kept: bool,
-    /// The known columns of the base suffice to compute it.
+    /// Whether the known columns of the base suffice to compute the missing ones.
     pub(super) can_solve: bool,
-    /// Members must be written, not memory.
+    /// Whether the replay writes members, and not only memory.
     pub(super) is_durable: bool,
-    /// The journal has stripes to replay.
+    /// Whether the journal has stripes to replay.
     pub(super) has_stripes: bool,
-    /// No server needs the journal any more once members are flushed.
+    /// Whether no server needs the journal any more once members are flushed.
     pub(super) may_restart: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Decision {
     Fetch,
     Solve,
     Take,
-    /// The stripe stays in the journal.
+    /// Leave the stripe in the journal.
     Leave,
     Make,
     Keep,
@@ -105,7 +105,7 @@ fn between(facts: &Facts) -> Decision {
     }
 }
 
-/// The next step for a pending stripe's base.
+/// The next step for the base of a pending stripe: the stripe's old columns.
 fn of_base(facts: &Facts) -> Decision {
     match () {
         () if facts.wants_column => Decision::Fetch,

@@ -20,7 +20,8 @@ pub struct Setup<'a> {
     pub geometry: StripeGeometry,
     /// The members, by slot.
     pub members: Vec<Option<Member>>,
-    /// A missing member counts in superblocks: it would come back as valid, without this replay.
+    /// Whether superblocks still count a missing member, so that it would come back as valid,
+    /// without this replay.
     pub may_return: bool,
     /// The journal's content.
     pub log: &'a JournalLog,
@@ -210,7 +211,7 @@ impl Replay {
     /// adds.
     ///
     /// # Panics
-    /// If the number of members is not that of slots.
+    /// If `setup` does not have one member entry for each slot.
     pub fn new(setup: Setup<'_>) -> Result<Self, ReplayError> {
         let Setup { geometry, members, may_return, log, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
@@ -463,7 +464,8 @@ impl Replay {
         self.ask(Phase::Take, loads);
     }
 
-    /// Leaves the stripe's new data in the journal, and the members as the stripe was committed.
+    /// Leaves the stripe's new data in the journal, and the stripe on the members in its committed
+    /// state.
     fn leave(&mut self) {
         let pending = std::mem::take(&mut self.stripes[self.current].pending);
         let (row, map) = self.row();

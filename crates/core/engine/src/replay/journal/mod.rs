@@ -1,8 +1,8 @@
 //! Replay of a write journal: brings the members of a RAID-4, -5 or -6 to its journal's state.
 //!
-//! `braid_ondisk::JournalLog` has followed the journal. This machine decides the reads,
-//! computations and writes, and a driver does them ([`run()`] is the one interpreter). No machine
-//! of the array exists yet, and no client.
+//! `braid_ondisk::JournalLog` has read the journal. This machine decides the reads, computations
+//! and writes, and a driver does them ([`run()`] is the one interpreter). No machine of the array
+//! exists yet, and no client.
 //!
 //! It does not choose the journal that counts (assembly), nor write one while clients write.
 //!
@@ -57,8 +57,8 @@
 //!   in mid replay come [check: a_journal_keeps_every_sector].
 //! - Parity is made only of columns that are present or could be computed
 //!   [check: parity_is_made_of_all_data].
-//! - Members are written when the journal has parity for it, durably; the tail moves after they
-//!   were flushed [check: the_order_is_kept].
+//! - A stripe is written to members only when its parity is durable in the journal; the tail moves
+//!   after the members were flushed [check: the_order_is_kept].
 //! - An entry that the array cannot have is an error, and nothing is written
 //!   [check: entries_that_the_array_cannot_have_are_refused].
 

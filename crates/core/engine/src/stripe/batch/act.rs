@@ -1,6 +1,6 @@
-//! Carries decisions out: advances a batch and emits its effects. [`super::steps`] builds the
-//! batch's computation and notes the new state of the blocks. [`super::stripe`] changes the queue
-//! between batches.
+//! Carries out the actions of a batch: advances the batch, and emits its effects. [`super::steps`]
+//! builds the batch's computation and notes the new state of the blocks. [`super::stripe`] changes
+//! the queue between batches.
 
 use std::ops::Range;
 

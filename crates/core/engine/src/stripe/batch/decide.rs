@@ -73,7 +73,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) intent: bool,
     /// Only meaningful in [`Phase::Ready`]: the stripe has a frame, or can get one.
     pub(super) memory: bool,
-    /// A member that missed this batch's write is still in the view.
+    /// Whether a member that missed this batch's write is still in the array's view.
     pub(super) missed: bool,
     /// Only meaningful in [`Phase::Compute`]: the state of the batch's log entries.
     pub(super) logged: LogState,

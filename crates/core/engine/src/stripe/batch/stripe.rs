@@ -63,7 +63,7 @@ pub(super) enum NewParity {
 pub(super) struct Column {
     pub(super) state: ColumnState,
     pub(super) out: u32,
-    /// The place of new parity; of a parity column only.
+    /// The place of the column's new parity; only meaningful for a parity column.
     pub(super) fresh: NewParity,
     /// Sectors of the stripe unit that the batch writes.
     pub(super) touched: SectorSet,
@@ -244,7 +244,7 @@ impl Stripe {
         self.batch.is_some()
     }
 
-    /// The part of the band that the batch writes; `None` without a batch.
+    /// Whether the batch writes the whole band or only a part; `None` without a batch.
     pub(in super::super) fn width(&self) -> Option<Width> {
         let width = |batch: &Batch| if batch.is_full { Width::Full } else { Width::Part };
         self.batch.as_ref().map(width)
@@ -436,7 +436,8 @@ impl Stripe {
         self.batch.as_ref().expect("a batch is under way").window
     }
 
-    /// Whether a member that missed the write is still in the view, so that its loss is unrecorded.
+    /// Whether a member that missed the write is still in the array's view, so that its loss is
+    /// unrecorded.
     pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
         self.slots().any(|slot| {
             let missed = self.column(slot).missed.map(|(member, _)| member);

@@ -182,7 +182,7 @@ impl Reconstruct {
         let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
         note(origin, steps, context);
         if computation.steps.is_empty() {
-            // All columns were read, or solved for in place.
+            // No step is left: all columns were read, or solved for in place.
             return context.common.recycle(computation);
         }
         self.reads[place as usize].outstanding += 1;
@@ -383,7 +383,8 @@ impl Reconstruct {
             (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
                 context.common.note_written(slot);
                 read.work.is_missed = true;
-                // A sound member that does not take a write fails the work, and stays in the array.
+                // If a sound member does not take a write, the work fails, and the member stays in
+                // the array.
                 let is_in = context.common.still_in(slot, fault.cause.member);
                 if !fault.kind.spares_member() && is_in {
                     context.common.report_failed(fault);

@@ -42,7 +42,7 @@ pub(super) enum RemainingWork {
     /// Columns are wrong or unreadable, and must be computed from the other columns.
     Columns,
     /// Columns must be computed from the other columns, but not yet: a batch that has begun, or
-    /// another read that writes, may rely on the wrong ones.
+    /// another read that writes, may rely on the wrong columns.
     Behind,
     /// Members must be written.
     Writes,
@@ -92,8 +92,8 @@ pub(super) enum Action {
     Refuse,
 }
 
-/// The table's first line, decided without other facts: most events of a read end one of several
-/// requests.
+/// The first line of [`decide`], which needs no other fact. Most events of a read only end one of
+/// several requests, so callers ask this first.
 pub(super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then_some(Action::Wait)
 }

@@ -49,7 +49,7 @@ pub(in super::super) enum Outcome {
     Anew(Band, ClientRead),
     /// The read asks its own members, however long that takes.
     Insists(Band, ClientRead),
-    /// The band's stripe may have waited for the read.
+    /// Wake the band's stripe, which may have waited for the read.
     Wake(BandKey),
 }
 

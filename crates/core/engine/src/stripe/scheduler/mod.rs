@@ -80,7 +80,7 @@ pub(super) enum Admission {
     AfterFullWrites,
 }
 
-/// The part of its stripe that a batch writes.
+/// How much of its stripe a batch writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     Full,
@@ -175,7 +175,7 @@ pub(super) struct Scheduler {
     is_late: bool,
     /// Number of stripes that were sent off and whose batch is not over.
     sent_off: u32,
-    /// Stripes to look at, first come, first served.
+    /// Stripes whose next action must be decided, first come, first served.
     ready: VecDeque<u32>,
     bypass: Bypass,
     writers: Writers,

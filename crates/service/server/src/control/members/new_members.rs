@@ -187,7 +187,7 @@ impl Candidate {
         !self.old.is_empty() || self.out.is_some()
     }
 
-    /// The sectors that hold current data of the array; empty if the device keeps none.
+    /// The sectors on which the device holds current data of the array; empty if it holds none.
     fn kept(&self) -> Range<u64> {
         self.found.as_ref().filter(|_| self.kept_sectors > 0).map_or(0..0, data_area)
     }
@@ -392,7 +392,7 @@ fn check_names(
     for name in &wanted.destroy {
         let what = match keys_of(name, &things).len() {
             1 => continue,
-            // The name of a stale copy is accepted, although it need not be given.
+            // The user may name a stale copy, although nothing requires that.
             0 if is_welcome(name) => continue,
             0 => format!("there is no \"{name}\" on these devices to destroy"),
             _ => format!("\"{name}\" is the name of several different things on these devices"),

@@ -46,14 +46,14 @@ pub(super) struct Lockless {
     opened: Bits,
     /// Unwritten or unsynced runs, as shards know them.
     shown: Arc<Bits>,
-    /// Runs that became unwritten since the bitmap write in flight was made.
+    /// Runs that became unwritten since the bitmap write in flight began.
     recalled: Bits,
     trimmed_marks: TrimmedMarks,
 }
 
 impl Lockless {
-    /// `says` are the set bits: none is unwritten. Runs of set bits beyond the resync offset are
-    /// resynced.
+    /// `says` are the set bits; their runs are not unwritten. Runs of set bits beyond the resync
+    /// offset are resynced.
     pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
         let none = Bits::none(says.sectors(), says.sectors_each());
         let mut marks = marks;
@@ -206,7 +206,7 @@ impl Lockless {
     }
 }
 
-/// The shortest range that contains both.
+/// The shortest range that contains both ranges.
 pub(super) fn around(one: Range<u64>, other: Range<u64>) -> Range<u64> {
     match (one.is_empty(), other.is_empty()) {
         (true, _) => other,

@@ -53,7 +53,7 @@ enum AreaContent {
     Void,
     /// The bitmap, under a superblock that says *stale*.
     Made,
-    /// The bitmap as it was believed last, or newer.
+    /// The bitmap that was believed last, or a newer one.
     Sound,
 }
 

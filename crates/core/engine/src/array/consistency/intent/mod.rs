@@ -23,8 +23,8 @@
 //! gets a new count before superblocks do ([`Intent::is_behind`]). A bitmap that is not believed is
 //! made anew in two writes: all bits under a superblock that says *stale*, and then the superblock
 //! alone. A write that is cut short may leave the first sector new and the others old, and the old
-//! ones show no doubt [check: a_bitmap_that_is_made_over_a_stale_one_is_not_believed_by_halves]. A
-//! new member gets the whole bitmap before any superblock says that it is in. Until superblocks
+//! sectors show no doubt [check: a_bitmap_that_is_made_over_a_stale_one_is_not_believed_by_halves].
+//! A new member gets the whole bitmap before any superblock says that it is in. Until superblocks
 //! name a bitmap that was made while the array runs, no write waits for it
 //! ([`super::bitmap_change`]).
 //!

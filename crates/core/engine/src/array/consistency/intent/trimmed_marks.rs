@@ -44,7 +44,7 @@ impl TrimmedMarks {
         }
     }
 
-    /// Marks `mark` as trimmed if the ranges cover all its sectors in the array.
+    /// Marks `mark` as trimmed if the trimmed ranges cover all its sectors in the array.
     pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
         let has = |range: &Range<u64>| {
             let found = self.ranges.range(..=range.start).next_back();
@@ -56,7 +56,8 @@ impl TrimmedMarks {
         }
     }
 
-    /// Forgets the trims of a mark, because a client writes to it again or it became unwritten.
+    /// Forgets the trims under a mark. Either a client writes to sectors under the mark again, or
+    /// the mark became unwritten.
     pub(super) fn forget(&mut self, mark: u64, sectors: &[Range<u64>]) {
         self.marks.clear(mark);
         sectors.iter().for_each(|range| self.remove(range));

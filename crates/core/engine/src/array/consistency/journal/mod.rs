@@ -28,8 +28,8 @@
 //! server left there may be valid. A member that is missing then, without the replayed data, is out
 //! by the same superblocks; so the journal's own comes last, when all others are durable.
 //!
-//! The journal does not hold jobs' writes, nor does md's: they never change a block of a record to
-//! something else than the record has.
+//! The journal does not hold jobs' writes, nor does md's: jobs never change a block that a record
+//! covers to other content than the record's.
 //!
 //! # Invariants
 //! - No band is written before its blocks are durable, nor once the journal's device has failed

@@ -324,8 +324,8 @@ impl ParityLogs {
         is_own && counts
     }
 
-    /// Notes that an update of superblocks is durable: logs have the content that the update
-    /// needed.
+    /// Notes that an update of superblocks is durable. Before it, logs got the content that the
+    /// update needed.
     pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");

@@ -20,26 +20,26 @@
 //!                         └──── asked for, has room ───────┴─────────────────────┘
 //! ```
 //!
-//! At Over, the log flushes when there is no room. While nothing is asked for it stays so, and
-//! costs no flush.
+//! At Over, members are flushed when a waiting batch has no room. While no batch waits, the log
+//! stays at Over and costs no flush.
 //!
 //! An old record does no harm: a later write to its rows first needs a newer record.
 //!
-//! # When they are kept
+//! # When logs hold records
 //! At the next start, an array with readable logs is believed to agree except in the rows that the
 //! logs name. So while any part of the array needs a resync, logs hold no record at all, and shards
 //! log nothing. Logs are made when the array turns active or clean and agrees everywhere: then no
 //! unlogged write is in flight. From then on, until they say clean, superblocks stamp our own log
 //! as counting (`ParityLogs::will_count` decides that). If a replay could not read all that it
-//! needed, superblocks take that back before a log is emptied.
+//! needed, superblocks take the stamp back before a log is emptied.
 //!
 //! # Invariants
 //! - I3: no band is written before its entries are durable, and the loss of a member that failed to
 //!   write them [check: the_table_is_total, a_member_that_is_withheld_loses_nothing_that_was_kept].
-//! - No record is written over one that counts, and none stops counting before its bands are
+//! - No record overwrites a record that counts, and no record stops counting before its bands are
 //!   flushed [check: members_are_flushed_once_a_lap_of_the_log],
 //!   [check: a_log_of_one_record_is_written_over_after_a_flush].
-//! - None is written while the loss of a member that failed the flush is in no superblock
+//! - No record is written while superblocks lack the loss of a member that failed the flush
 //!   [check: the_table_is_total].
 //! - The data that partial parity stands for is flushed
 //!   [check: rows_are_logged_with_other_columns_after_a_flush].
