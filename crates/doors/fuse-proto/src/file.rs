@@ -68,7 +68,7 @@ impl File {
         Self { size_bytes, read_only, owner, accessed, modified, changed, request_bytes_max }
     }
 
-    /// Takes the array's size, which a change of shape makes larger.
+    /// Takes the array's size, which a change of shape makes larger or smaller.
     pub fn set_size(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes;
     }

@@ -8,7 +8,7 @@ use crate::volume::Volume;
 
 /// A range of sectors that doors serve, with requests in bytes.
 pub trait Disk: Send + Sync + 'static {
-    /// The disk's size now. A change of the array's shape makes it larger.
+    /// The disk's size now. A change of the array's shape makes it larger or smaller.
     fn size_bytes(&self) -> u64;
 
     /// Whether writes are refused.

@@ -9,7 +9,7 @@ use braid_assembly::AssembledArray;
 use braid_elevator::Slice;
 use braid_engine::array::{
     Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, Notice,
-    ReadErrors,
+    ReadErrors, ShapeRefusal,
 };
 use braid_engine::request::{self, ByteOperation, ByteRequest, Denial, RequestLimits, ShardIndex};
 use braid_engine::{CacheMode, Counters, Patience, ReadErrorLimit, Shard, SitOut, Tuning};
@@ -29,7 +29,7 @@ use crate::options::Options;
 use crate::pending_request::{Client, OutcomeReceiver, Resumption};
 use crate::scheduling::{ElevatorState, Scheduling};
 use crate::scratch::DriveScratch;
-use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedUpdate;
@@ -51,9 +51,14 @@ pub struct Volume {
     pub(crate) opened: ArcSwap<Opened>,
     /// Requests that clients sent while the array was being opened anew.
     parked: Mutex<VecDeque<(ClientRequest, OutcomeReceiver)>>,
-    /// Locked while a call stops the array or opens it anew.
-    changing: Mutex<()>,
+    /// Held while the array is stopped or opened anew, and while its end or its shape changes.
+    pub(crate) changing: Mutex<()>,
+    /// The sector at which the array ends for clients; [`WHOLE`] for its own end.
+    ends_at_sector: AtomicU64,
 }
+
+/// The array ends for clients where its geometry ends.
+const WHOLE: u64 = u64::MAX;
 
 /// A member of an array whose machines have stopped.
 pub struct StoppedMember {
@@ -127,9 +132,11 @@ impl Opened {
         self.core.drive(Machine::Array);
     }
 
-    fn request_limits(&self) -> RequestLimits<'_> {
+    fn request_limits(&self, ends_at_sector: u64) -> RequestLimits<'_> {
         let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
-        RequestLimits { geometry: &self.geometry, read_only, zero_is_fast }
+        let sectors = self.geometry.capacity_sectors().min(ends_at_sector);
+        let size_bytes = sectors * SECTOR_BYTES;
+        RequestLimits { geometry: &self.geometry, size_bytes, read_only, zero_is_fast }
     }
 
     /// Waits for requests in flight, flushes, and leaves the superblocks clean if possible.
@@ -168,17 +175,49 @@ impl Opened {
 impl Volume {
     pub(crate) fn new(opened: Opened) -> Self {
         let (parked, changing) = Default::default();
-        Self { opened: ArcSwap::from_pointee(opened), parked, changing }
+        let ends_at_sector = AtomicU64::new(WHOLE);
+        Self { opened: ArcSwap::from_pointee(opened), parked, changing, ends_at_sector }
     }
 
     pub(crate) fn core(&self) -> Arc<Core> {
         Arc::clone(&self.opened.load().core)
     }
 
-    /// Size in bytes, as md would show it.
+    /// Size in bytes, as clients see it.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
-        self.opened.load().geometry.capacity_sectors() * SECTOR_BYTES
+        self.opened.load().request_limits(self.ends_at()).size_bytes
+    }
+
+    /// Size in bytes of the whole array, as md would show it. Clients may see less
+    /// ([`Self::end_at`]).
+    #[must_use]
+    pub fn whole_size_bytes(&self) -> u64 {
+        self.opened.load().request_limits(WHOLE).size_bytes
+    }
+
+    /// The sector at which the array ends for clients; `None` for its own end.
+    #[must_use]
+    pub fn end_sector(&self) -> Option<u64> {
+        Some(self.ends_at()).filter(|sector| *sector != WHOLE)
+    }
+
+    /// Lets the array end at a sector for clients, or with `None` at its own end. Nothing changes
+    /// on members. Requests that began before are not cut.
+    ///
+    /// # Errors
+    /// A change of shape is being recorded: it may take the sectors behind the end.
+    pub fn end_at(&self, sector: Option<u64>) -> Result<(), ShapeRefusal> {
+        let _one = self.changing.lock().expect("setting does not panic");
+        if self.look_at_array(Array::may_change_shape) == Err(ShapeRefusal::Changing) {
+            return Err(ShapeRefusal::Changing);
+        }
+        self.ends_at_sector.store(sector.unwrap_or(WHOLE), Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn ends_at(&self) -> u64 {
+        self.ends_at_sector.load(Ordering::SeqCst)
     }
 
     /// Whether writes are refused.
@@ -212,7 +251,8 @@ impl Volume {
     pub fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let operation = ByteOperation::WriteZeroes { may_punch: true, fast: true, durable: false };
         let request = ByteRequest { operation, offset, length };
-        request::check(&request, self.opened.load().request_limits()) != Err(Denial::NotFast)
+        request::check(&request, self.opened.load().request_limits(self.ends_at()))
+            != Err(Denial::NotFast)
     }
 
     /// The counters of all shards.
@@ -580,7 +620,7 @@ impl Volume {
             return drive(core, |machines| core.flush(Resumption::Flush(client), machines));
         };
         log::asked(&request);
-        if let Err(denial) = request::check(&request, opened.request_limits()) {
+        if let Err(denial) = request::check(&request, opened.request_limits(self.ends_at())) {
             let denial = denied(denial);
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });

@@ -84,6 +84,8 @@ pub enum Denial {
 pub struct RequestLimits<'a> {
     /// The array's geometry.
     pub geometry: &'a Geometry,
+    /// Bytes that clients may use: all of the array, or less if the operator has it end earlier.
+    pub size_bytes: u64,
     /// The array was opened for reading only.
     pub read_only: bool,
     /// Every member zeroes ranges without writing them out.
@@ -95,8 +97,7 @@ pub struct RequestLimits<'a> {
 /// # Errors
 /// The first reason to refuse the request.
 pub fn check(request: &ByteRequest, limits: RequestLimits<'_>) -> Result<(), Denial> {
-    let size_bytes = limits.geometry.capacity_sectors() * SECTOR_BYTES;
-    if request.offset.checked_add(request.length).is_none_or(|end| end > size_bytes) {
+    if request.offset.checked_add(request.length).is_none_or(|end| end > limits.size_bytes) {
         return Err(Denial::OutOfRange);
     }
     if request.operation != ByteOperation::Read && limits.read_only {

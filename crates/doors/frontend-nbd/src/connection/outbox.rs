@@ -333,6 +333,10 @@ impl Outbox {
         let Outcome { result, payload } = outcome;
         match (result, slot.kind) {
             (Err(RequestError::Dropped), _) => self.breach(slot, "the request was dropped", at),
+            // The client knows a later end than the export has now.
+            (Err(error @ RequestError::OutOfRange), Kind::Write { .. }) => {
+                self.fail(slot, ErrorCode::NoSpace, &error.to_string(), at);
+            }
             (Err(error), _) => self.fail(slot, error_code(error), &error.to_string(), at),
             (Ok(()), Kind::Read { length }) => match payload {
                 Some(payload) if payload.len() == length as usize => {

@@ -44,7 +44,9 @@ impl World {
         self.note(word, [id.0, request.offset, request.length]);
         let side = &self.engine.machines.shards[0];
         let zero_is_fast = side.view.zero_is_fast;
-        let limits = RequestLimits { geometry: &self.geometry, read_only: false, zero_is_fast };
+        let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
+        let geometry = &self.geometry;
+        let limits = RequestLimits { geometry, size_bytes, read_only: false, zero_is_fast };
         let denial = check(&request, limits);
         if request.operation == ByteOperation::Read && denial.is_ok() {
             payload.resize(request.length as usize, 0x77);
