@@ -45,9 +45,13 @@ pub(crate) fn recorded_facts(
         ForeignKind::Btrfs => btrfs(from(snippets, 65536)).map(|facts| ("btrfs", facts)),
         ForeignKind::Lvm2 => lvm(from(snippets, foreign.offset)).map(|facts| ("lvm2", facts)),
         ForeignKind::Luks => {
-            let version = be16(from(snippets, foreign.offset), 6);
-            let name = if version == Some(1) { "luks1" } else { "luks2" };
-            Some((name, RecordedFacts { is_encrypted: true, ..RecordedFacts::default() }))
+            let bytes = from(snippets, foreign.offset);
+            let is_first = be16(bytes, 6) == Some(1);
+            let name = if is_first { "luks1" } else { "luks2" };
+            let size_bytes = if is_first { None } else { luks2(bytes) };
+            let facts =
+                RecordedFacts { size_bytes, is_encrypted: true, ..RecordedFacts::default() };
+            Some((name, facts))
         }
         ForeignKind::Bitlocker => {
             Some(("bitlocker", RecordedFacts { is_encrypted: true, ..RecordedFacts::default() }))
@@ -100,6 +104,36 @@ fn btrfs(bytes: &[u8]) -> Option<RecordedFacts> {
     let (devices, size_bytes) = (le64(bytes, 136)?, le64(bytes, 209)?);
     let devices = (devices > 1).then_some(devices);
     Some(RecordedFacts { size_bytes: Some(size_bytes), devices, ..RecordedFacts::default() })
+}
+
+/// LUKS2: the end of its segments, from the JSON text behind the binary header. `None` if a segment
+/// reaches to the end of its device, as most do.
+fn luks2(bytes: &[u8]) -> Option<u64> {
+    const BINARY_BYTES: usize = 4096;
+    let header = usize::try_from(be64(bytes, 8)?).ok()?;
+    let text = bytes.get(BINARY_BYTES..header.min(bytes.len()))?;
+    let text = text.split(|byte| *byte == 0).next()?;
+    let (_, rest) = std::str::from_utf8(text).ok()?.split_once("\"segments\":{")?;
+    let mut depth = 1_usize;
+    let end = rest.find(|letter: char| {
+        match letter {
+            '{' => depth = depth.saturating_add(1),
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    })?;
+    let segments = rest.get(..end)?;
+    let numbers = |key: &str| -> Option<Vec<u64>> {
+        let found = segments.split(key).skip(1);
+        found.map(|value| value.split('"').next()?.parse().ok()).collect()
+    };
+    let (starts, sizes) = (numbers("\"offset\":\"")?, numbers("\"size\":\"")?);
+    if starts.len() != sizes.len() {
+        return None;
+    }
+    let ends = starts.iter().zip(&sizes).map(|(start, size)| start.checked_add(*size));
+    ends.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
 /// An LVM physical volume: the header follows the label, the size follows the UUID.

@@ -105,6 +105,35 @@ fn lvm_and_luks_are_recognised_by_their_headers() {
         let found = &contents(&bytes).volumes[0].signatures[0];
         assert_eq!(found.name, name);
         assert!(found.facts.is_encrypted);
+        assert_eq!(found.facts.size_bytes, None);
         assert_eq!(found.uuid.as_deref(), Some("6dd0ae44-0000-4000-8000-0123456789ab"));
     }
+}
+
+/// JSON as cryptsetup writes it; most volumes end with their device, and say `dynamic`.
+#[test]
+fn luks2_says_its_end_if_it_has_one() {
+    let end = |segments: &str| {
+        let json = format!(
+            r#"{{"keyslots":{{"0":{{"area":{{"offset":"32768","size":"258048"}}}}}},"tokens":{{}},"segments":{{{segments}}},"digests":{{"0":{{"size":"1"}}}}}}"#
+        );
+        let mut bytes = vec![0; 4 << 20];
+        bytes[..8].copy_from_slice(b"LUKS\xba\xbe\0\x02");
+        bytes[8..16].copy_from_slice(&16384_u64.to_be_bytes());
+        bytes[4096..4096 + json.len()].copy_from_slice(json.as_bytes());
+        contents(&bytes).volumes[0].signatures[0].facts.size_bytes
+    };
+    let crypt = |offset: &str, size: &str| {
+        format!(
+            r#"{{"type":"crypt","offset":"{offset}","size":"{size}","integrity":{{"type":"none"}}}}"#
+        )
+    };
+    let one = |offset, size| format!(r#""0":{}"#, crypt(offset, size));
+    assert_eq!(end(&one("16777216", "1048576")), Some(17_825_792));
+    assert_eq!(end(&one("16777216", "dynamic")), None);
+    assert_eq!(end(&one("16777216", &u64::MAX.to_string())), None, "no end is that far");
+    let two = format!(r#"{},"1":{}"#, one("4096", "512"), crypt("16777216", "dynamic"));
+    assert_eq!(end(&two), None, "one of two reaches to the end");
+    assert_eq!(end(r#""0":{"type":"crypt","offset":"16777216"}"#), None);
+    assert_eq!(end(""), None, "it has no segments");
 }
