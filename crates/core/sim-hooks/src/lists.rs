@@ -305,6 +305,12 @@ named! {
         BorderWrongSide = "border-wrong-side",
         /// Reshape: a window is one unit longer than the gap has room for.
         WindowTooLong = "window-too-long",
+        /// Reshape: backwards, a window is one unit longer than the gap has room for.
+        WindowTooLow = "window-too-low",
+        /// Reshape: members beyond the new slots become spares before their data has moved.
+        SlotsEndEarly = "slots-end-early",
+        /// Reshape: an array loses sectors that clients still use.
+        SmallerThanUsed = "smaller-than-used",
         /// Reshape: the new part of a larger array is not written with zeroes.
         NewPartUnwritten = "new-part-unwritten",
         /// Reshape: the recorded position is one unit ahead of what moved.

@@ -13,7 +13,9 @@
 use std::time::Instant;
 
 use braid_engine::array::{Array, DataArea, MemberId, ReshapeLook, ShapeChange, ShapeRefusal};
-use braid_engine::reshape::{ShapeMember, ShapeProposal, ShapeWish, WishError, propose};
+use braid_engine::reshape::{
+    ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose,
+};
 use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::{Superblock, SuperblockError};
 
@@ -82,6 +84,8 @@ impl Volume {
     /// # Errors
     /// The wanted shape cannot be reached, or the array takes no change now. Then nothing changed.
     pub fn begin_reshape(&self, wish: &ShapeWish) -> Result<ShapeProposal, ReshapeError> {
+        // The array's end stays where it was found until the change is on its way.
+        let _one = self.changing.lock().expect("a change of shape does not panic");
         let known = self.known_members();
         let proposal = self.proposal(wish, &known)?;
         if let Some(copy) = &self.core().window_copy {
@@ -188,9 +192,12 @@ impl Volume {
                 device_bytes: *device_bytes,
             })
             .collect();
-        let bitmap_sectors = self.look_at_array(Array::bitmap_sectors);
-        let can_copy = self.core().window_copy.is_some();
-        propose(&members, (bitmap_sectors, can_copy), wish)
+        let limits = ShapeLimits {
+            bitmap_sectors: self.look_at_array(Array::bitmap_sectors),
+            can_copy: self.core().window_copy.is_some(),
+            used_sectors: self.size_bytes() / SECTOR_BYTES,
+        };
+        propose(&members, limits, wish)
     }
 
     /// The members of the array that have a superblock of it, spares included.
@@ -218,9 +225,9 @@ impl Volume {
         };
         if let Some(shape) = begun {
             for (id, superblock, bytes) in self.known_members() {
-                // A superblock may refuse fewer slots than its roles use. Such a change is not
-                // tried, since the roles change with it.
-                if shape.raid_slots < superblock.array.raid_slots {
+                // Fewer slots are no error of their own: the roles change with them. A reshape
+                // keeps the old roles until its end.
+                if shape.raid_slots < superblock.array.raid_slots && shape.reshape.is_none() {
                     continue;
                 }
                 superblock.with_shape(&shape.of_member(id, &superblock), bytes)?;

@@ -13,7 +13,7 @@ use braid_member::MemberError;
 use braid_member::layer::{Fault, Operation};
 use braid_runtime::{
     ClientRequest, JobEnd, JobKind, JobRequest, LogKind, LogRefusal, Notice, OpenError, OpenMember,
-    Options, Payload, Reassembled, StoppedMember, Volume, WindowCopy,
+    Options, Payload, Reassembled, ShapeRefusal, StoppedMember, Volume, WindowCopy,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -237,6 +237,43 @@ fn without_room_the_first_windows_are_copied() {
     });
     assert!(read(&running.volume, 0, content.len()) == content);
     running.check();
+}
+
+#[test]
+fn an_array_loses_members_while_it_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (level, slots, left, chunk) in [
+        (Level::Raid5, 4, 3, 8),
+        (Level::Raid5, 6, 4, 16),
+        (Level::Raid4, 5, 3, 16),
+        (Level::Raid6, 6, 4, 32),
+    ] {
+        let array = Array::with_spares(level, (slots, 0), chunk);
+        let running = Running::open_with(&array, &with_copies(&folder, &array));
+        let mut content = fill(&running);
+        let refused = running.volume.begin_reshape(&more(left)).expect_err("clients use all of it");
+        assert!(refused.to_string().contains("clients use"), "{refused}");
+        let data = |slots: u16| u64::from(slots - if level == Level::Raid6 { 2 } else { 1 });
+        let end = content.len() as u64 / data(slots) * data(left);
+        running.volume.end_at(Some(end / 512)).expect("nothing is being changed");
+        assert_eq!(running.volume.size_bytes(), end);
+        assert_eq!(running.volume.whole_size_bytes(), content.len() as u64);
+        content.truncate(usize::try_from(end).expect("small"));
+        let content = while_written(&running.volume, content, || {
+            let proposal = running.volume.begin_reshape(&more(left)).expect("it may");
+            assert!(proposal.is_in_place(), "there is no room behind the data");
+            let changing = running.volume.end_at(None);
+            assert_eq!(changing, Err(ShapeRefusal::Changing), "it would show what is lost");
+            running.reopen();
+            running.await_reshape();
+        });
+        let spares = running.volume.waiting().len();
+        assert_eq!((running.volume.geometry().slots(), spares), (left, usize::from(slots - left)));
+        assert_eq!(running.volume.whole_size_bytes(), end);
+        assert!(read(&running.volume, 0, content.len()) == content, "{level}");
+        running.check();
+        assert!(running.volume.stop().clean);
+    }
 }
 
 #[test]

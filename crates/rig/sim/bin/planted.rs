@@ -67,6 +67,8 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::ReplaySettlesDegraded, "replays"),
     (Bug::ReplaySkippedDegraded, "replays"),
     (Bug::ShapeReportedEarly, "reshape"),
+    (Bug::SlotsEndEarly, "reshape"),
+    (Bug::SmallerThanUsed, "reshape"),
     (Bug::SpareKeepsShape, "reshape"),
     (Bug::StaleCacheFile, "answered"),
     (Bug::TornBeginKept, "reshape"),
@@ -79,6 +81,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::VoteOfTwo, "repair"),
     (Bug::WeakEvidenceBelieved, "repair"),
     (Bug::WindowTooLong, "reshape"),
+    (Bug::WindowTooLow, "reshape"),
     (Bug::WindowUnheld, "reshape"),
 ];
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::jobs::JobKind;
 use super::update::{DataArea, DeviceRole, ShapeState};
@@ -76,9 +77,13 @@ pub(super) struct PendingShape {
 }
 
 impl PendingShape {
-    /// A change to `shape`. Members of slots that `shape` lacks become spares.
+    /// A change to `shape`. Members of slots that it lacks become spares; while it begins a
+    /// reshape, members keep the slots of the old shape.
     pub(super) fn to(shape: ShapeState) -> Self {
-        let kept_slots = Some(u16::try_from(shape.raid_slots).unwrap_or(u16::MAX));
+        let lost = shape.reshape.map_or(0, |reshape| reshape.delta_disks.min(0).unsigned_abs());
+        let lost = spoiled(Bug::SlotsEndEarly, lost, 0);
+        let kept = shape.raid_slots.saturating_add(lost);
+        let kept_slots = Some(u16::try_from(kept).unwrap_or(u16::MAX));
         Self { shape: Some(Arc::new(shape)), kept_slots, ..Self::default() }
     }
 

@@ -21,4 +21,6 @@ mod wish;
 
 pub use border::{Border, BorderTicket};
 pub use plan::{ReshapeFault, ReshapePlan, ReshapeWindow};
-pub use wish::{COPIED_SECTORS_MAX, ShapeMember, ShapeProposal, ShapeWish, WishError, propose};
+pub use wish::{
+    COPIED_SECTORS_MAX, ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose,
+};

@@ -124,6 +124,14 @@ impl ReshapePlan {
         self.before.capacity_sectors().min(self.after.capacity_sectors())
     }
 
+    /// Whether the shortest windows overwrite what they read somewhere. At the array's start reads
+    /// and writes are nearest to each other.
+    #[must_use]
+    pub fn has_in_place(&self) -> bool {
+        let nearest = if self.backwards { self.unit_sectors().min(self.size_sectors()) } else { 0 };
+        self.window(nearest, 0).is_some_and(|window| window.in_place)
+    }
+
     /// The position at which a reshape begins.
     #[must_use]
     pub fn first(&self) -> u64 {
@@ -168,10 +176,12 @@ impl ReshapePlan {
         }
     }
 
-    /// The end of a piece of about `sectors` that begins at `start`: whole rows of the new shape.
+    /// The end of a piece of about `sectors` that begins at `start`: a border of rows of the new
+    /// shape. A reshape that goes back may begin within a row.
     #[must_use]
     pub fn piece_end(&self, start: u64, sectors: u64) -> u64 {
-        start + (sectors / row(&self.after)).max(1) * row(&self.after)
+        let row = row(&self.after);
+        ((start + sectors) / row).max(start / row + 1) * row
     }
 
     /// The end of the new shape's last row that holds a sector of both shapes.
@@ -246,6 +256,7 @@ impl ReshapePlan {
         let chunk = u64::from(self.after.chunk_sectors());
         let rows = u64::try_from(from).map_or(0, |from| from.div_ceil(chunk));
         let fits = rows.saturating_mul(row(&self.after)).div_ceil(unit).saturating_mul(unit);
+        let fits = spoiled(Bug::WindowTooLow, fits, fits.saturating_sub(unit));
         let in_place = fits >= position;
         let lowest = (position - 1) / unit * unit;
         let lowest = lowest.saturating_sub(most - unit);
@@ -389,6 +400,31 @@ mod tests {
         let in_place: Vec<_> =
             windows(&plan, 0).into_iter().take_while(|window| window.in_place).collect();
         assert_eq!(in_place.len(), 3, "until reads are a unit ahead of writes");
+    }
+
+    #[test]
+    fn fewer_members_need_a_copy_at_the_end_of_the_way_only() {
+        let (more, less) = (geometry(Level::Raid5, 8, 5, 960), geometry(Level::Raid5, 8, 4, 960));
+        let plan = |gap| ReshapePlan::new((&more, &less), gap, true).expect("a plan");
+        let of = |plan: &ReshapePlan| -> Vec<bool> {
+            windows(plan, 0).iter().map(|window| window.in_place).collect()
+        };
+        let step = plan(0).gap_of_unit().cast_signed();
+        assert!(!plan(step).has_in_place() && of(&plan(step)).iter().all(|in_place| !in_place));
+        let in_place = of(&plan(0));
+        assert!(plan(0).has_in_place() && !in_place[0], "{in_place:?}");
+        assert!(in_place.is_sorted() && in_place.ends_with(&[true]), "{in_place:?}");
+    }
+
+    #[test]
+    fn pieces_end_where_rows_of_the_new_shape_do() {
+        let (less, more) = (geometry(Level::Raid5, 8, 3, 80), geometry(Level::Raid5, 8, 4, 80));
+        let plan = ReshapePlan::new((&less, &more), 0, false).expect("a plan");
+        for (start, sectors, end) in
+            [(0, 1, 24), (0, 50, 48), (24, 47, 48), (160, 9, 168), (160, 60, 216)]
+        {
+            assert_eq!(plan.piece_end(start, sectors), end, "{start} {sectors}");
+        }
     }
 
     #[test]

@@ -4,10 +4,16 @@
 //!   more members, other chunk, other layout   a reshape: data moves; see `plan`
 //!   5 to 6, 6 to 5, 4 to 5, 5 to 4, 1 to 5    a take-over: only superblocks change
 //!   larger members                            superblocks change, and the new part is synced
+//!   smaller members                           superblocks change
 //! ```
 //!
 //! In a reshape the data of each member also moves towards the start of its device, if there is
-//! room between the metadata and the data. Then windows overwrite nothing that is still needed.
+//! room between the metadata and the data. Then windows overwrite nothing that is still needed. A
+//! reshape to fewer members runs from the array's end to its start, and its data moves the other
+//! way, into the room behind it.
+//!
+//! A shape that holds less is only proposed if clients do not use the sectors that it lacks: the
+//! operator has the array end earlier for them before.
 //!
 //! A take-over keeps every byte: a RAID-6 with one of md's `*_6` layouts is a RAID-5 whose last
 //! member holds Q. A RAID-5 of two members is a RAID-1.
@@ -85,10 +91,19 @@ impl ShapeProposal {
     /// Whether windows overwrite what they read, and must be copied before.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
-        self.plan
-            .as_ref()
-            .is_some_and(|plan| plan.window(plan.first(), 0).is_some_and(|window| window.in_place))
+        self.plan.as_ref().is_some_and(ReshapePlan::has_in_place)
     }
+}
+
+/// The state of the array and its driver that bounds a change of shape.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeLimits {
+    /// The length of each member's bitmap.
+    pub bitmap_sectors: u64,
+    /// The driver can copy windows, so that data also moves where a member has no free space.
+    pub can_copy: bool,
+    /// The array's sectors that clients use.
+    pub used_sectors: u64,
 }
 
 /// Why an array does not get the wanted shape.
@@ -122,11 +137,11 @@ pub enum WishError {
         /// Spares of the array.
         there: usize,
     },
-    /// The new shape holds less than the old one.
-    #[error("the new shape holds {after} sectors, the array {before}")]
+    /// The new shape holds less than clients use.
+    #[error("the new shape holds {after} sectors, and clients use {used}")]
     Smaller {
-        /// Sectors of the array now.
-        before: u64,
+        /// Sectors of the array that clients use.
+        used: u64,
         /// Sectors of the new shape.
         after: u64,
     },
@@ -139,12 +154,14 @@ pub enum WishError {
         chunk: u32,
     },
     /// The device of a member has no room to move data, and no copy can be kept.
-    #[error("{needed} sectors are needed before each member's data, and {there} are free")]
+    #[error("{needed} sectors are needed {side} each member's data, and {there} are free")]
     NoRoom {
         /// Sectors by which data must move.
         needed: u64,
-        /// The fewest free sectors before a member's data.
+        /// The fewest free sectors on that side of a member's data.
         there: u64,
+        /// Where room is needed: before the data, or behind it.
+        side: &'static str,
     },
     /// Members are not larger than the part that is used.
     #[error("members have room for {fits} sectors, and {wanted} are wanted")]
@@ -189,17 +206,16 @@ fn has_far_copies(layout: u32) -> bool {
     layout & FAR_COPIES > 1 << 8 && layout & OFFSET == 0
 }
 
-/// The way to the wanted shape. `bitmap_sectors` is the length of each member's bitmap. If the
-/// driver `can_copy` windows, data also moves where a member has no free space before it.
+/// The way to the wanted shape.
 ///
 /// # Errors
 /// The reason why there is none.
 pub fn propose(
     members: &[ShapeMember<'_>],
-    (bitmap_sectors, can_copy): (u64, bool),
+    limits: ShapeLimits,
     wish: &ShapeWish,
 ) -> Result<ShapeProposal, WishError> {
-    let asker = Proposer::new(members, (bitmap_sectors, can_copy), wish);
+    let asker = Proposer::new(members, limits, wish);
     let is_level = wish.level.is_some_and(|level| level != asker.before.level);
     let is_size = wish.member_size_sectors.is_some();
     let is_shape = asker.wanted_shape() != asker.before;
@@ -214,19 +230,14 @@ pub fn propose(
 
 struct Proposer<'a> {
     members: &'a [ShapeMember<'a>],
-    bitmap_sectors: u64,
-    can_copy: bool,
+    limits: ShapeLimits,
     wish: ShapeWish,
     newest: &'a Superblock,
     before: Shape,
 }
 
 impl<'a> Proposer<'a> {
-    fn new(
-        members: &'a [ShapeMember<'a>],
-        (bitmap_sectors, can_copy): (u64, bool),
-        wish: &ShapeWish,
-    ) -> Self {
+    fn new(members: &'a [ShapeMember<'a>], limits: ShapeLimits, wish: &ShapeWish) -> Self {
         let newest = members.iter().filter(|one| one.slot.is_some()).map(|one| one.superblock);
         let newest = newest.max_by_key(|one| one.state.events).expect("an array has a member");
         let array = &newest.array;
@@ -238,7 +249,7 @@ impl<'a> Proposer<'a> {
             slots,
             array.member_size_sectors,
         );
-        Self { members, bitmap_sectors, can_copy, wish: *wish, newest, before }
+        Self { members, limits, wish: *wish, newest, before }
     }
 
     fn seated(&self) -> impl Iterator<Item = &'a ShapeMember<'a>> {
@@ -330,51 +341,46 @@ impl<'a> Proposer<'a> {
         Ok(self.say(after, new_slots, None))
     }
 
-    /// More sectors of each member.
+    /// More sectors of each member, or fewer.
     fn resize(&self) -> Result<ShapeProposal, WishError> {
+        let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
+        let unit = u64::from(chunk_sectors).max(TAKEN_OVER_CHUNK_SECTORS.into());
+        let wanted = self.wish.member_size_sectors.expect("a size is wanted");
+        let used = self.newest.array.member_size_sectors;
+        let fits = self.members.iter().map(room).min().unwrap_or(0);
+        let fits = fits - fits % unit;
+        let size = if wanted == u64::MAX { fits } else { wanted - wanted % unit };
+        if size == used {
+            return Err(WishError::NoChange);
+        }
+        let of = |sectors| Shape::uniform(level, layout, chunk_sectors, slots, sectors);
+        let (after, old) = (of(size), Geometry::new(&self.before)?);
+        let geometry = Geometry::new(&after)?;
+        match &old {
+            Geometry::Direct(_) => return Err(WishError::Family(level)),
+            Geometry::Mirror(_) if level == Level::Raid10 && has_far_copies(layout) => {
+                return Err(WishError::FarCopies);
+            }
+            Geometry::Mirror(_) | Geometry::Stripe(_) => {}
+        }
+        if size < used {
+            self.check_smaller(&old, &geometry)?;
+            return Ok(self.say(after, 0, None));
+        }
         let version = self.newest.version;
         if !matches!(version, Version::V1_1 | Version::V1_2) {
             return Err(WishError::Version(version));
         }
-        let unit = u64::from(self.before.chunk_sectors).max(TAKEN_OVER_CHUNK_SECTORS.into());
-        let room = |one: &ShapeMember<'_>| {
-            let sectors = one.device_bytes / braid_geometry::SECTOR_BYTES;
-            sectors.saturating_sub(one.superblock.device.data_offset_sectors)
-        };
-        let fits = self.members.iter().map(room).min().unwrap_or(0);
-        let fits = fits - fits % unit;
-        let wanted = self.wish.member_size_sectors.expect("a size is wanted");
-        let size = if wanted == u64::MAX { fits } else { wanted - wanted % unit };
-        let used = self.newest.array.member_size_sectors;
-        if size == used {
-            return Err(WishError::NoChange);
-        }
-        if size < used {
-            let of = |sectors| {
-                let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
-                Geometry::new(&Shape::uniform(level, layout, chunk_sectors, slots, sectors))
-            };
-            let (before, after) =
-                (of(used)?.capacity_sectors(), of(size.max(1))?.capacity_sectors());
-            return Err(WishError::Smaller { before, after });
-        }
         if size > fits {
             return Err(WishError::MemberSize { wanted: size, fits });
         }
-        if self.before.level == Level::Raid10 && has_far_copies(self.before.layout) {
-            return Err(WishError::FarCopies);
-        }
-        let grown = u128::from(self.bitmap_sectors) * u128::from(size);
+        let grown = u128::from(self.limits.bitmap_sectors) * u128::from(size);
         let needed = u64::try_from(grown.div_ceil(u128::from(used.max(1)))).unwrap_or(u64::MAX);
         let there = self.members.iter().map(|one| one.superblock.room_for_bitmap()).min();
         let there = there.unwrap_or(0);
-        if self.bitmap_sectors > 0 && needed > there {
+        if self.limits.bitmap_sectors > 0 && needed > there {
             return Err(WishError::BitmapRoom { needed, there });
         }
-        let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
-        let after = Shape::uniform(level, layout, chunk_sectors, slots, size);
-        let geometry = Geometry::new(&after)?;
-        let old = Geometry::new(&self.before)?;
         // md's unit of resync: sectors of each member, on RAID-10 of the array.
         let resync_from = match level {
             Level::Raid10 => old.capacity_sectors(),
@@ -393,70 +399,59 @@ impl<'a> Proposer<'a> {
         Ok(proposal)
     }
 
+    /// Whether clients use no more than a shape holds.
+    fn check_smaller(&self, old: &Geometry, new: &Geometry) -> Result<(), WishError> {
+        let after = new.capacity_sectors();
+        let used = old.capacity_sectors().min(self.limits.used_sectors);
+        let used = spoiled(Bug::SmallerThanUsed, used, 0);
+        if after < used { Err(WishError::Smaller { used, after }) } else { Ok(()) }
+    }
+
     /// Another shape whose data moves.
     fn reshape(&self) -> Result<ShapeProposal, WishError> {
         let (before, after) = (self.before.clone(), self.wanted_shape());
         let old = Geometry::new(&before)?;
         let new = Geometry::new(&after)?;
-        let is_stripe = |geometry: &Geometry| matches!(geometry, Geometry::Stripe(_));
-        if !is_stripe(&old) || !is_stripe(&new) {
+        let (Geometry::Stripe(old_stripe), Geometry::Stripe(new_stripe)) = (&old, &new) else {
             return Err(WishError::Family(before.level));
-        }
-        let (before_sectors, after_sectors) = (old.capacity_sectors(), new.capacity_sectors());
-        if after_sectors < before_sectors {
-            return Err(WishError::Smaller { before: before_sectors, after: after_sectors });
-        }
+        };
         let used = self.newest.array.member_size_sectors;
         let chunk = after.chunk_sectors;
         if chunk != before.chunk_sectors && !used.is_multiple_of(u64::from(chunk)) {
             return Err(WishError::Remainder { used, chunk });
         }
-        let needed = usize::from(after.slots.saturating_sub(before.slots));
-        let spares = self.spares();
-        if spares.len() < needed {
-            return Err(WishError::TooFewSpares { needed, there: spares.len() });
-        }
-        // md moves the data of all members by as much: spares with the most room come first.
-        let mut spares = spares;
-        spares.sort_by_key(|one| std::cmp::Reverse(self.free_before(one)));
-        let joining: Vec<_> = spares.into_iter().take(needed).collect();
+        self.check_smaller(&old, &new)?;
+        let joining = self.joining(after.slots)?;
         let slots = (before.slots..).map(Slot);
         let joins: BTreeMap<MemberId, Slot> = joining.iter().map(|one| one.id).zip(slots).collect();
-        let unmoved = ReshapePlan::new((&old, &new), 0, false);
-        let unmoved = unmoved.map_err(|_| WishError::Family(before.level))?;
-        let step = unmoved.gap_of_unit();
-        let in_shape = || self.seated().chain(joining.iter().copied());
-        let room = in_shape().map(|one| self.free_before(one)).min().unwrap_or(0);
-        let room = match room.saturating_sub(LEFT_FREE_SECTORS) / step {
-            0 => room,
-            steps => steps * step,
-        };
-        let gap = room.min(GAP_SECTORS_MAX.max(step)) / step * step;
-        if gap == 0 && !self.can_copy {
-            return Err(WishError::NoRoom { needed: step, there: room });
-        }
-        let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), false);
+        // md goes backwards if the array loses slots.
+        let backwards = new_stripe.data_slots() < old_stripe.data_slots();
+        let gap = self.gap((&old, &new), &joining, backwards)?;
+        let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), backwards);
         let plan = plan.map_err(|_| WishError::Family(before.level))?;
         if gap == 0 && plan.unit_sectors() > COPIED_SECTORS_MAX {
             return Err(WishError::WindowTooLong { sectors: plan.unit_sectors() });
         }
         let area = |one: &ShapeMember<'_>| {
             let device = &one.superblock.device;
-            let new_offset_sectors = (gap > 0).then(|| device.data_offset_sectors - gap);
+            let offset = device.data_offset_sectors;
+            let moved = if backwards { offset + gap } else { offset - gap };
+            let new_offset_sectors = (gap > 0).then_some(moved);
             let kept = new_offset_sectors.filter(|_| one.slot.is_some());
             let new_offset_sectors = spoiled(Bug::NewcomerStaysPut, new_offset_sectors, kept);
             DataArea {
-                offset_sectors: device.data_offset_sectors,
+                offset_sectors: offset,
                 size_sectors: device.data_size_sectors,
                 new_offset_sectors,
             }
         };
-        let data_areas = in_shape().map(|one| (one.id, area(one))).collect();
+        let in_shape = self.seated().chain(joining.iter().copied());
+        let data_areas = in_shape.map(|one| (one.id, area(one))).collect();
         let shape = ShapeState {
             level: before.level,
             layout: before.layout,
             chunk_sectors: before.chunk_sectors,
-            member_size_sectors: self.newest.array.member_size_sectors,
+            member_size_sectors: used,
             raid_slots: u32::from(after.slots),
             reshape: Some(Reshape {
                 position_sectors: plan.first(),
@@ -465,12 +460,63 @@ impl<'a> Proposer<'a> {
                 new_layout: after.layout,
                 new_chunk_sectors: after.chunk_sectors,
                 new_data_offset_sectors: None,
-                backwards: false,
+                backwards,
             }),
             data_areas,
         };
         let change = ShapeChange::Begin { shape, joins, resync_from: None };
-        Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used: needed })
+        Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used: joining.len() })
+    }
+
+    /// The spares that fill new slots. md moves the data of all members by as much, so those with
+    /// the most room come first.
+    fn joining(&self, slots: u16) -> Result<Vec<&'a ShapeMember<'a>>, WishError> {
+        let needed = usize::from(slots.saturating_sub(self.before.slots));
+        let mut spares = self.spares();
+        if spares.len() < needed {
+            return Err(WishError::TooFewSpares { needed, there: spares.len() });
+        }
+        spares.sort_by_key(|one| std::cmp::Reverse(self.free_before(one)));
+        spares.truncate(needed);
+        Ok(spares)
+    }
+
+    /// The sectors by which each member's data moves.
+    fn gap(
+        &self,
+        (old, new): (&Geometry, &Geometry),
+        joining: &[&ShapeMember<'_>],
+        backwards: bool,
+    ) -> Result<u64, WishError> {
+        let unmoved = ReshapePlan::new((old, new), 0, backwards);
+        let unmoved = unmoved.map_err(|_| WishError::Family(self.before.level))?;
+        let step = unmoved.gap_of_unit();
+        let (room, side) = if backwards {
+            (self.seated().map(|one| self.free_behind(one)).min(), "behind")
+        } else {
+            let in_shape = self.seated().chain(joining.iter().copied());
+            (in_shape.map(|one| self.free_before(one)).min(), "before")
+        };
+        let there = room.unwrap_or(0);
+        let left_free = if backwards { 0 } else { LEFT_FREE_SECTORS };
+        let steps = match there.saturating_sub(left_free) / step {
+            0 => there / step,
+            steps => steps,
+        };
+        let gap = (steps * step).min(GAP_SECTORS_MAX.max(step)) / step * step;
+        if gap == 0 && !self.limits.can_copy {
+            return Err(WishError::NoRoom { needed: step, there, side });
+        }
+        Ok(gap)
+    }
+
+    /// Free sectors behind a member's data.
+    fn free_behind(&self, one: &ShapeMember<'_>) -> u64 {
+        let device = &one.superblock.device;
+        // Metadata 0.90 has no data offset that could move.
+        let movable = one.superblock.version.is_v1();
+        let used = self.newest.array.member_size_sectors;
+        if movable { device.data_size_sectors.saturating_sub(used) } else { 0 }
     }
 
     /// Free sectors before a member's data, behind all metadata.
@@ -479,7 +525,14 @@ impl<'a> Proposer<'a> {
         let data = superblock.device.data_offset_sectors;
         let start = superblock.device.super_offset_sectors;
         let after_superblock = if start < data { start + AFTER_SUPERBLOCK_SECTORS } else { 0 };
-        let free_from = superblock.first_free_sector(self.bitmap_sectors).max(after_superblock);
+        let free_from = superblock.first_free_sector(self.limits.bitmap_sectors);
+        let free_from = free_from.max(after_superblock);
         data.saturating_sub(free_from)
     }
+}
+
+/// Sectors of a member's device from the start of its data on.
+fn room(one: &ShapeMember<'_>) -> u64 {
+    let sectors = one.device_bytes / braid_geometry::SECTOR_BYTES;
+    sectors.saturating_sub(one.superblock.device.data_offset_sectors)
 }

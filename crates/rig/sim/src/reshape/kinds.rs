@@ -4,6 +4,9 @@
 //!   │ superblock │ free: the gap │ data, in the old shape │        spares: no data
 //! ```
 //!
+//! An array that gets fewer members has the gap behind its data. Its clients use the sectors that
+//! the new shape has.
+//!
 //! Free sectors and spares are full of [`SPARE_BYTE`], so that a sector which the reshape forgets
 //! does not read as zeroes.
 
@@ -46,6 +49,12 @@ const CHANGES: &[Row] = &[
     (Level::Raid5, (3, 16), (4, 8, None), 176),
     (Level::Raid5, (3, 8), (5, 16, None), 176),
     (Level::Raid6, (4, 8), (5, 16, Some(1)), 128),
+    (Level::Raid5, (4, 8), (3, 8, None), 136),
+    (Level::Raid5, (6, 8), (4, 8, None), 128),
+    (Level::Raid4, (5, 8), (3, 8, None), 136),
+    (Level::Raid6, (6, 8), (5, 8, None), 136),
+    (Level::Raid6, (6, 8), (4, 16, Some(1)), 144),
+    (Level::Raid5, (5, 16), (3, 8, None), 176),
 ];
 
 /// A change of shape on disks of a certain size.
@@ -59,6 +68,8 @@ pub(super) struct Change {
     first_number: u16,
     /// Free sectors before the data of each disk, in addition to those of metadata.
     free_sectors: Vec<u64>,
+    /// Free sectors behind the data of each disk, in addition to [`END_SECTORS`].
+    behind_sectors: Vec<u64>,
 }
 
 impl Change {
@@ -72,7 +83,16 @@ impl Change {
 
     /// The smallest change: RAID-5 from 3 to 4 members.
     pub(super) fn smallest(is_long: bool) -> Self {
-        let row = (Level::Raid5, (3, 8), (4, 8, None), 96);
+        Self::small((Level::Raid5, (3, 8), (4, 8, None), 96), is_long)
+    }
+
+    /// The smallest change to fewer members: RAID-5 from 4 to 3. The new shape ends within a row of
+    /// the old one.
+    pub(super) fn smallest_shrink(is_long: bool) -> Self {
+        Self::small((Level::Raid5, (4, 8), (3, 8, None), 80), is_long)
+    }
+
+    fn small(row: Row, is_long: bool) -> Self {
         let first_number = if is_long { LONG_FROM } else { 0 };
         Self::of(row, (1, Version::V1_2, first_number), |_| 0)
     }
@@ -90,12 +110,28 @@ impl Change {
             version,
             first_number,
             free_sectors: Vec::new(),
+            behind_sectors: Vec::new(),
         };
         let (old, new) = (change.geometry_before(), change.geometry_after());
-        let plan = ReshapePlan::new((&old, &new), 0, false).expect("the new shape holds as much");
+        let shrinks = change.shrinks();
+        let plan = ReshapePlan::new((&old, &new), 0, shrinks).expect("a direction that md takes");
         let gap = plan.gap_of_unit() * steps;
-        change.free_sectors = (0..change.disk_count()).map(|disk| gap + more(disk)).collect();
+        let disks = 0..change.disk_count();
+        let (before, behind) = if shrinks { (0, gap) } else { (gap, 0) };
+        change.free_sectors = disks.clone().map(|disk| before + more(disk)).collect();
+        change.behind_sectors = disks.map(|disk| behind + more(disk)).collect();
         change
+    }
+
+    /// Whether the new shape holds less.
+    pub(super) fn shrinks(&self) -> bool {
+        self.geometry_after().capacity_sectors() < self.geometry_before().capacity_sectors()
+    }
+
+    /// Sectors that clients use: those that both shapes have.
+    pub(super) fn size(&self) -> u64 {
+        let (before, after) = (self.geometry_before(), self.geometry_after());
+        before.capacity_sectors().min(after.capacity_sectors())
     }
 
     pub(super) fn wish(&self) -> ShapeWish {
@@ -165,7 +201,8 @@ impl Change {
     }
 
     fn sectors(&self, disk: u16) -> u64 {
-        self.data_offset(disk) + self.member_sectors + END_SECTORS
+        let behind = END_SECTORS + self.behind_sectors[usize::from(disk)];
+        self.data_offset(disk) + self.member_sectors + behind
     }
 
     fn superblock(&self, disk: u16) -> Superblock {

@@ -17,7 +17,7 @@ use braid_engine::array::{
 };
 use braid_engine::open::levelling;
 use braid_engine::request::Operation;
-use braid_engine::reshape::{ShapeMember, WishError, propose};
+use braid_engine::reshape::{ShapeLimits, ShapeMember, WishError, propose};
 use braid_engine::{CacheConfig, CacheMode, Instant, Tuning};
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::Superblock;
@@ -88,7 +88,7 @@ impl World {
         }
         plan.missing.iter().for_each(|disk| disks[*disk].ills.gone = true);
         Self {
-            model: Model::new(geometry.capacity_sectors()),
+            model: Model::new(change.size()),
             change,
             plan,
             disks,
@@ -107,9 +107,9 @@ impl World {
         }
     }
 
-    /// Sectors that clients use: those of the old shape.
+    /// Sectors that clients use.
     pub(super) fn size(&self) -> u64 {
-        self.change.geometry_before().capacity_sectors()
+        self.change.size()
     }
 
     /// Lives the whole life. The run ends early if assembly rightly refuses the array.
@@ -353,7 +353,7 @@ impl World {
             }
             Err(error) => panic!("no such reshape: {error}"),
         };
-        self.tally.count("begun");
+        self.tally.count(if self.change.shrinks() { "begun-to-shrink" } else { "begun" });
         self.change_shape(run, change).expect("it may begin");
         Stage::Asked
     }
@@ -431,7 +431,7 @@ impl World {
     fn change_shape(&mut self, run: &mut Running, change: ShapeChange) -> Result<(), ShapeRefusal> {
         let is_backwards = self.asked;
         let asked_for = match &change {
-            ShapeChange::Begin { .. } => Some(false),
+            ShapeChange::Begin { shape, .. } => shape.reshape.map(|reshape| reshape.backwards),
             ShapeChange::Finish { .. } => None,
             ShapeChange::TurnRound { .. } => Some(!is_backwards.unwrap_or(false)),
         };
@@ -465,7 +465,15 @@ impl World {
                 }
             })
             .collect();
-        let proposal = propose(&members, (0, false), &self.change.wish())?;
+        let used_sectors = self.size();
+        let limits = ShapeLimits { bitmap_sectors: 0, can_copy: false, used_sectors };
+        if self.change.shrinks() {
+            let all = ShapeLimits { used_sectors: u64::MAX, ..limits };
+            let refused = propose(&members, all, &self.change.wish()).map(|_| ());
+            let is_refused = matches!(refused, Err(WishError::Smaller { .. }));
+            assert!(is_refused, "clients would lose sectors that they use: {refused:?}");
+        }
+        let proposal = propose(&members, limits, &self.change.wish())?;
         let ShapeChange::Begin { shape, .. } = &proposal.change else {
             unreachable!("a reshape begins")
         };
@@ -489,7 +497,8 @@ impl World {
 
     pub(super) fn read_all(&mut self, run: &mut Running) {
         let regions = run.gate.regions;
-        let size = if regions.is_reshaping() {
+        // Before a reshape to fewer members no client reads what only the old shape has.
+        let size = if regions.is_reshaping() || self.goal.is_none() {
             self.size()
         } else {
             let view = &run.machines.shards[0].view;

@@ -95,7 +95,10 @@ fn smallest(seed: u64) -> (Change, Plan) {
     let turns = if seed % 4 < 2 { Vec::new() } else { vec![72] };
     let (writes_back, late_superblocks) = (seed % 3 == 2, seed % 8 >= 4);
     let plan = Plan { turns, writes_back, late_superblocks, clients: 4, ..Plan::quiet() };
-    (Change::smallest(seed % 2 == 1), plan)
+    let is_long = seed % 2 == 1;
+    let is_shrink = seed % 16 >= 8;
+    let smallest = if is_shrink { Change::smallest_shrink } else { Change::smallest };
+    (smallest(is_long), plan)
 }
 
 /// The smallest array's life with a crash before an effect: a kill, and some power cuts.
@@ -141,7 +144,7 @@ pub fn tell() {
     (0..4).for_each(|seed| _ = explore_bad_row(seed));
     (0..8).for_each(explore_unreadable);
     (0..200).for_each(|seed| _ = explore(seed));
-    (0..8).for_each(explore_torn_updates);
+    (0..16).for_each(explore_torn_updates);
 }
 
 /// A life in which one row cannot be read at first, so that a window fails.

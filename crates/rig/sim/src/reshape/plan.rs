@@ -65,7 +65,7 @@ impl Plan {
     }
 
     pub(super) fn any(change: &Change, random: &mut Random) -> Self {
-        let size = change.geometry_before().capacity_sectors();
+        let size = change.size();
         let mut plan = Self {
             clients: 1 + random.below(6) as usize,
             steps_before: random.below(400),

@@ -10,6 +10,8 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
     (0..4).for_each(explore_unreadable);
     for name in [
         "asked-to-finish",
+        "begun",
+        "begun-to-shrink",
         "disk-dies",
         "ended-right",
         "held-at-the-border",
@@ -33,6 +35,8 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
 fn a_reshape_survives_a_crash_before_any_effect() {
     let mut total = explore_crashes(0, (0, 12));
     total.add(&explore_crashes(3, (1, 12)));
+    total.add(&explore_crashes(8, (2, 12)));
+    total.add(&explore_crashes(11, (3, 12)));
     assert!(total.of("crash-points") > 100, "{:?}", total.counts);
 }
 
