@@ -32,12 +32,19 @@ pub(crate) struct GrowArgs {
     /// The size of a chunk.
     #[arg(long, value_name = "SIZE")]
     chunk: Option<String>,
-    /// The number of slots; spares of the array fill new ones.
+    /// The number of slots; spares of the array fill new ones, and members of lost ones become
+    /// spares.
     #[arg(long, value_name = "N")]
     members: Option<u16>,
     /// The size to use of each member, or max, after members became larger.
     #[arg(long, value_name = "SIZE|max")]
     size: Option<String>,
+    /// Where the array ends for clients, before it gets smaller; max takes it back.
+    #[arg(long, value_name = "SIZE|max")]
+    array_size: Option<String>,
+    /// Name of content on the array that may be cut off behind its new end; once for each.
+    #[arg(long, value_name = "NAME")]
+    cut: Vec<String>,
     /// Name of a thing on the devices that may be destroyed; once for each.
     #[arg(long, value_name = "NAME")]
     destroy: Vec<String>,
@@ -58,12 +65,13 @@ pub(crate) struct RevertArgs {
 
 pub(crate) fn grow(args: &GrowArgs, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
-    let GrowArgs { level, layout, chunk, members: slots, size, devices, .. } = args;
+    let GrowArgs { level, layout, chunk, members: slots, size, array_size, devices, .. } = args;
     let is_nothing = level.is_none() && layout.is_none() && chunk.is_none() && size.is_none();
-    if is_nothing && slots.is_none() && devices.is_empty() {
+    if is_nothing && slots.is_none() && array_size.is_none() && devices.is_empty() {
         let error = CliError::new(Code::Usage, "nothing to grow was named").about(&args.array);
-        let error =
-            error.because("name devices, or one of --level, --layout, --chunk, --members, --size");
+        let error = error.because(
+            "name devices, or one of --level, --layout, --chunk, --members, --size, --array-size",
+        );
         return Err(error.remedy(Risk::Look, "See the words", "braid grow --help"));
     }
     let chunk_bytes = chunk.as_ref().map(|word| {
@@ -83,6 +91,8 @@ pub(crate) fn grow(args: &GrowArgs, globals: &Globals) -> Result<Exit, CliError>
         chunk_bytes: chunk_bytes.transpose()?,
         members: *slots,
         size: size.clone(),
+        array_size: array_size.clone(),
+        cut: args.cut.clone(),
         join,
     };
     let answer = ask(&running, &wanted, args.dry_run)?;
@@ -99,6 +109,8 @@ pub(crate) fn revert(args: &RevertArgs, globals: &Globals) -> Result<Exit, CliEr
         chunk_bytes: None,
         members: None,
         size: None,
+        array_size: None,
+        cut: Vec::new(),
         join: None,
     };
     let answer = ask(&running, &wanted, args.dry_run)?;
@@ -165,10 +177,16 @@ fn lines(answer: &ShapeAnswer, word: &str) -> Vec<String> {
     }
     if answer.gap_bytes > 0 {
         let gap = format_size(answer.gap_bytes);
-        lines.push(format!("  data moves {gap} towards the start of each member: no backup file"));
+        let is_less = answer.after.size_bytes < answer.before.size_bytes;
+        let side = if is_less { "end" } else { "start" };
+        lines.push(format!("  data moves {gap} towards the {side} of each member: no backup file"));
     }
     lines.extend(answer.notes.iter().map(|note| format!("  {note}")));
-    if !answer.dry_run {
+    if answer.kind == ShapeChangeKind::ArraySize {
+        if answer.after.size_bytes < answer.before.size_bytes {
+            lines.push(format!("  take it back:  braid grow {word} --array-size max"));
+        }
+    } else if !answer.dry_run {
         lines.push(format!("  see its progress:  braid status {word}"));
         lines.push(format!("  wait for the end:  braid wait {word} --for idle"));
         if answer.kind == ShapeChangeKind::Reshape {

@@ -28,7 +28,7 @@ const fn change(
     Habit { risk: Risk::Change, ..look(words, command, what) }
 }
 
-const HABITS: [Habit; 26] = [
+const HABITS: [Habit; 25] = [
     change(
         &[
             "assemble",
@@ -84,14 +84,9 @@ const HABITS: [Habit; 26] = [
     ),
     look(&["build", "init", "initialize", "make", "new"], "braid create --help", "Make an array"),
     look(
-        &["resize", "expand", "extend", "reshape", "size"],
+        &["resize", "expand", "extend", "reshape", "size", "shrink"],
         "braid grow --help",
-        "Give an array more members, another level, chunk or layout, or larger members",
-    ),
-    look(
-        &["shrink"],
-        "braid help mdadm",
-        "Not supported; the kernel's md does it while braid does not serve the array",
+        "Give an array more or fewer members, another size, level, chunk or layout",
     ),
     look(&["monitor", "follow", "watch", "tail"], "braid events -f", "See what happens"),
     look(&["log", "logs", "journal"], "braid history NAME", "See what happened"),

@@ -19,43 +19,43 @@ use crate::reshape::fixture::Fixture;
 use crate::reshape::{fixtures, stamped};
 
 /// A client's patience with one request; a window holds writes back for a moment.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A pace at which a test sees the middle of a reshape, from the server's start.
-const SLOW: [&str; 2] = ["--job-ceiling", "1M"];
+pub(crate) const SLOW: [&str; 2] = ["--job-ceiling", "1M"];
 /// Bytes of each write of a client.
 const WRITE_BYTES: usize = 24 << 10;
 
-fn reshape(array: &Array) -> Value {
+pub(crate) fn reshape(array: &Array) -> Value {
     status(array, "tank")["reshape"].take()
 }
 
-fn moved(array: &Array) -> Option<u64> {
+pub(crate) fn moved(array: &Array) -> Option<u64> {
     reshape(array)["moved_bytes"].as_u64()
 }
 
 /// Waits until the reshape has moved data, and is still under way.
-fn wait_for_progress(array: &Array, moved_before: u64) {
+pub(crate) fn wait_for_progress(array: &Array, moved_before: u64) {
     wait_until("the reshape to move", Duration::from_secs(60), || {
         moved(array).is_some_and(|moved| moved > moved_before)
     });
 }
 
-fn wait_for_the_end(array: &Array) {
+pub(crate) fn wait_for_the_end(array: &Array) {
     done(array, &["wait", "tank", "--for", "idle", "--timeout", "120"]);
     assert_eq!(reshape(array), Value::Null, "nothing is under way");
 }
 
 /// Makes jobs so slow that a test sees the middle of a reshape.
-fn slow(array: &Array) {
+pub(crate) fn slow(array: &Array) {
     done(array, &["set", "tank", "job-ceiling=2M"]);
 }
 
-fn fast(array: &Array) {
+pub(crate) fn fast(array: &Array) {
     done(array, &["set", "tank", "job-ceiling=none"]);
 }
 
 /// Writes a few stretches, each answered and flushed, and notes them in `content`.
-fn write_some(served: &ServerProcess, content: &mut [u8], random: &mut fastrand::Rng) {
+pub(crate) fn write_some(served: &ServerProcess, content: &mut [u8], random: &mut fastrand::Rng) {
     let mut client = Client::connect(&served.socket, PATIENCE);
     for _ in 0..6 {
         let at = random.usize(0..content.len() - WRITE_BYTES) / 512 * 512;
@@ -66,13 +66,13 @@ fn write_some(served: &ServerProcess, content: &mut [u8], random: &mut fastrand:
     client.flush();
 }
 
-fn assert_content(array: &Array, served: &ServerProcess, wanted: &[u8], when: &str) {
+pub(crate) fn assert_content(array: &Array, served: &ServerProcess, wanted: &[u8], when: &str) {
     let found = served.read_all(array);
     assert!(found.len() >= wanted.len(), "{when}: the array shrank");
     assert_same(&found[..wanted.len()], wanted, when);
 }
 
-fn slots(array: &Array) -> usize {
+pub(crate) fn slots(array: &Array) -> usize {
     let one = status(array, "tank");
     let rows = one["slots"].as_array().expect("rows");
     rows.iter().filter(|row| row["slot"].is_number()).count()

@@ -111,6 +111,7 @@ mod run_command;
 mod settings;
 mod several_arrays;
 mod shortages;
+mod shrink;
 mod signals;
 mod solve;
 mod spare_groups;

@@ -80,6 +80,7 @@ impl ServedArray for Fake {
         };
         Ok(Array {
             reshape: None,
+            whole_size_bytes: None,
             version: VERSION,
             name: "tank".into(),
             uuid: "0:0:0:0".into(),

@@ -23,6 +23,12 @@ pub fn log_note(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join(FOLDER).join(uuid)
 }
 
+/// The file with the bytes at which an array ends for clients, if that is before its own end.
+#[must_use]
+pub fn end_note(state_dir: &Path, uuid: &str) -> PathBuf {
+    state_dir.join(FOLDER).join(format!("{uuid}.array-size"))
+}
+
 /// UUIDs of the members' arrays whose window in place such a file knows.
 #[must_use]
 pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<[u8; 16]> {

@@ -7,6 +7,7 @@
 
 mod array;
 pub(crate) mod consistency;
+mod content_end;
 mod job_requests;
 mod jobs;
 mod members;

@@ -155,6 +155,9 @@ impl OpenArray {
             options.cache.mode = CacheMode::WriteThrough;
         }
         let volume = listeners.open(ready, &options, delivery, keeper.notifier())?;
+        if keeps_answered {
+            listeners.shape.end_as_noted(&volume);
+        }
         delivery.started(&started, &volume);
         let mut opened = StopOnDrop(Some(Self { volume, keeper, answered }));
         let Some(Self { volume, keeper, answered }) = &mut opened.0 else {

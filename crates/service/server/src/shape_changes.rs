@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Parity logs name sectors by their place in one shape, so they rest during a change. A file in
-//! the state folder says which log the array gets back, also after a restart.
+//! the state folder says which log the array gets back, also after a restart. Another one says
+//! where the array ends for clients, if that is before its own end.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
@@ -20,6 +21,7 @@ use braid_console::error::code::Code;
 use braid_console::state::{make_folders, remove_files, write_whole};
 use braid_discovery::probe::probe_member;
 use braid_discovery::{refusal, window_copies};
+use braid_geometry::SECTOR_BYTES;
 use braid_runtime::{
     JobEnd, JobKind, LogError, LogKind, LogRefusal, MemberId, Notice, OpenError, OpenMember,
     Reassembled, ReshapeError, StoppedMember, Volume,
@@ -73,6 +75,7 @@ pub(super) type Hear = Arc<dyn Fn(Notice) + Send + Sync>;
 pub(super) struct ShapeChanges {
     reporter: Arc<Reporter>,
     log_note: PathBuf,
+    end_note: PathBuf,
     copy: PathBuf,
     stopper: Mutex<Option<Stopper>>,
     /// The number of times that the array was opened anew.
@@ -97,9 +100,10 @@ impl ShapeChanges {
     pub(super) fn new(reporter: &Arc<Reporter>, state_dir: &Path, uuid: &[u8; 16]) -> Arc<Self> {
         let copy = window_copies::path(state_dir, uuid);
         let log_note = window_copies::log_note(state_dir, reporter.uuid());
+        let end_note = window_copies::end_note(state_dir, reporter.uuid());
         let reporter = Arc::clone(reporter);
         let (stopper, reopened, changed) = Default::default();
-        Arc::new(Self { reporter, log_note, copy, stopper, reopened, changed })
+        Arc::new(Self { reporter, log_note, end_note, copy, stopper, reopened, changed })
     }
 
     /// Sets the handle by which this stops the server, if the array cannot be opened anew.
@@ -156,6 +160,7 @@ impl ShapeChanges {
         match opened {
             Ok(_) if volume.reshape().is_none() => {
                 remove_files(std::slice::from_ref(&self.copy));
+                self.forget_end(volume);
                 self.log_again(volume);
             }
             Ok(_) => {}
@@ -278,12 +283,82 @@ impl ShapeChanges {
         remove_files(std::slice::from_ref(&self.log_note));
     }
 
+    /// Lets the array end for clients where it did when it was last served.
+    pub(super) fn end_as_noted(&self, volume: &Volume) {
+        let note = match std::fs::read_to_string(&self.end_note) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            note => note.map_err(|error| error.to_string()),
+        };
+        let sector = note.and_then(|note| {
+            let bytes = note.trim().parse::<u64>().map_err(|error| error.to_string())?;
+            let is_end = bytes > 0 && bytes.is_multiple_of(SECTOR_BYTES);
+            is_end.then_some(bytes / SECTOR_BYTES).ok_or_else(|| "no array ends there".to_owned())
+        });
+        let ends = sector
+            .and_then(|sector| volume.end_at(Some(sector)).map_err(|refusal| refusal.to_string()));
+        if let Err(why) = ends {
+            let text = format!(
+                "{} is served up to its own end: {} does not say where it ends for clients: {why}",
+                self.reporter.name(),
+                self.end_note.display()
+            );
+            self.say("array-size-unread", &text);
+        }
+    }
+
+    /// Lets the array end at a byte for clients, or with `None` at its own end; also after a
+    /// restart.
+    ///
+    /// # Errors
+    /// The array's shape is being changed, or the state folder cannot be written. Nothing has
+    /// changed then.
+    pub(super) fn end_at(&self, volume: &Volume, bytes: Option<u64>) -> Result<(), CliError> {
+        let before = volume.end_sector();
+        let what = format!("the end of {} stays where it is", self.reporter.name());
+        let failed = |code: Code, error: &dyn std::error::Error| {
+            let error = CliError::new(code, what.clone()).caused_by(error);
+            error.about(self.reporter.name()).because("nothing was changed")
+        };
+        let ended = volume.end_at(bytes.map(|bytes| bytes / SECTOR_BYTES));
+        ended.map_err(|refusal| failed(Code::ShapeStays, &refusal))?;
+        let noted = match bytes {
+            Some(bytes) => write_whole(&self.end_note, &format!("{bytes}\n")),
+            None => remove_durably(&self.end_note),
+        };
+        noted.map_err(|error| {
+            // A change of shape that began meanwhile opens the array anew with what is there now.
+            let _is_changing = volume.end_at(before);
+            failed(Code::StateFolder, &error)
+        })
+    }
+
+    /// Forgets an end that is not before the array's own.
+    fn forget_end(&self, volume: &Volume) {
+        let whole = volume.whole_size_bytes() / SECTOR_BYTES;
+        if volume.end_sector().is_some_and(|sector| sector >= whole)
+            && let Err(error) = self.end_at(volume, None)
+        {
+            self.say("array-size-kept", &error.to_string());
+        }
+    }
+
     fn say(&self, event: &'static str, text: &str) {
         self.reporter.aside(event, &json!({ "array": self.reporter.name() }), text);
     }
 }
 
-/// Passes a notice on to the thread, if the notice matters for a change of shape.
+/// Removes a file, which may be missing, durably.
+fn remove_durably(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => {
+            removed?;
+            std::fs::File::open(path.parent().expect("it is in a folder"))?.sync_all()
+        }
+    }
+}
+
+/// Passes a notice on to the thread.
 pub(super) fn pass_on(steps: &Sender<ShapeStep>, notice: &Notice) {
     if let Some(step) = ShapeStep::of(notice) {
         // The thread has ended with the array.

@@ -41,6 +41,11 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         let (before, after) = (shape_words(&reshape.before), shape_words(&reshape.after));
         line("", &format!("from {before} to {after}"));
     }
+    if let Some(whole) = array.whole_size_bytes {
+        let (end, whole) = (format_size(array.size_bytes), format_size(whole));
+        let all = format!("all of it again:  braid grow {word} --array-size max");
+        line("end", &format!("clients see {end} of {whole}; {all}"));
+    }
     if let Some(words) = check(array, word, manner) {
         line("check", &words);
         let runs = array.last_job(JobKind::Check).map(|last| &last.found.runs);

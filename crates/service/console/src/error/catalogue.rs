@@ -1009,12 +1009,14 @@ pub const CATALOGUE: [Entry; 104] = [
         exit: Exit::Refused,
         explanation: "A change of shape (level, layout, chunk, members, size) begins when the \
                       array is whole: a resync, a rebuild or another change ends first. braid \
-                      moves data of levels 4, 5 and 6, to as many members or more; the new shape \
-                      must hold at least as much as the old one. Data also moves a little towards \
-                      the start of each member, so that nothing is overwritten before it is moved: \
-                      there must be room between the metadata and the data, which 1.1 and 1.2 \
-                      superblocks have. Other changes keep every byte in its place: 5 to 6 and back, \
-                      4 to 5, a mirror of two to 5. Nothing was changed.",
+                      moves data of levels 4, 5 and 6, to more members or fewer. A shape that \
+                      holds less is taken in two steps: `braid grow NAME --array-size SIZE` lets \
+                      the array end there for clients, which `--array-size max` takes back; then \
+                      the array gets smaller. Neither cuts a file system or other content that \
+                      ends later, unless `--cut NAME` names it. Data also moves a little on each \
+                      member, so that nothing is overwritten before it is moved, if there is room \
+                      before the data, or behind it. Other changes keep every byte in its place: \
+                      5 to 6 and back, 4 to 5, a mirror of two to 5. Nothing was changed.",
     },
     Entry {
         code: Code::MemberUnreachable,

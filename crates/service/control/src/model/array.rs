@@ -28,6 +28,9 @@ pub struct Array {
     pub chunk_bytes: Option<u64>,
     /// Bytes that clients see.
     pub size_bytes: u64,
+    /// Bytes of the whole array, if it ends earlier for clients; null if clients see all of it.
+    #[serde(default)]
+    pub whole_size_bytes: Option<u64>,
     /// The array's state.
     pub state: State,
     /// Whether the array was started read-only, so that it refuses writes.

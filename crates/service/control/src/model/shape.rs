@@ -36,6 +36,12 @@ pub struct ShapeWanted {
     /// Bytes to use of each member, or `max`.
     #[serde(default)]
     pub size: Option<String>,
+    /// Where the array ends for clients, and nothing else changes: a size, or `max`.
+    #[serde(default)]
+    pub array_size: Option<String>,
+    /// Names of content on the array that may be cut off behind its new end.
+    #[serde(default)]
+    pub cut: Vec<String>,
     /// Devices that become spares before, for new slots.
     #[serde(default)]
     pub join: Option<MembersWanted>,
@@ -79,8 +85,10 @@ pub enum ShapeChangeKind {
     Reshape,
     /// Superblocks change, and no data moves.
     TakeOver,
-    /// Members are used further; the new part is synced.
+    /// Members are used further, and the new part is synced; or less of them is used.
     Size,
+    /// The array ends elsewhere for clients, and nothing changes on members.
+    ArraySize,
     /// A reshape under way goes back.
     Revert,
 }
@@ -105,7 +113,8 @@ pub struct ShapeAnswer {
     /// About how many seconds that takes without clients, by the slowest member's speed now; null
     /// if no data moves, or the speed is unknown.
     pub seconds: Option<u64>,
-    /// Bytes by which each member's data moves towards its start; 0 if it stays.
+    /// Bytes by which each member's data moves towards its start, or towards its end if the array
+    /// gets fewer members; 0 if it stays.
     pub gap_bytes: u64,
     /// Consequences that the operator should know, in words.
     pub notes: Vec<String>,

@@ -37,6 +37,7 @@ pub fn tank(states: &[SlotState]) -> Array {
     let is_whole = states.iter().all(|state| matches!(state, SlotState::Ok | SlotState::Slow));
     Array {
         reshape: None,
+        whole_size_bytes: None,
         version: VERSION,
         name: "tank".into(),
         uuid: "a1:b2:c3:d4".into(),

@@ -149,6 +149,8 @@ impl Facts {
                 bytes => Some(bytes),
             },
             size_bytes: volume.size_bytes(),
+            whole_size_bytes: Some(volume.whole_size_bytes())
+                .filter(|bytes| *bytes > volume.size_bytes()),
             state,
             read_only: volume.is_read_only(),
             dirty: view.resync_offset != u64::MAX,

@@ -1,9 +1,14 @@
 //! An operator's changes of the array's shape: what a request means, whether it is possible, and
 //! its beginning. [`crate::shape_changes`] goes on with it.
+//!
+//! A shape that holds less comes in two steps, as with mdadm: the array ends earlier for clients,
+//! which can be taken back; then it loses what no client uses any more. Neither step cuts content
+//! that says or may say that it ends later, unless the operator names it.
 
 use braid_control::PassedDescriptors;
 use braid_control::model::{
-    MemberRequest, MembersAnswer, ShapeAnswer, ShapeChangeKind, ShapeRequest, ShapeWanted, VERSION,
+    MemberRequest, MembersAnswer, Shape, ShapeAnswer, ShapeChangeKind, ShapeRequest, ShapeWanted,
+    VERSION,
 };
 use braid_geometry::{Geometry, Level, SECTOR_BYTES, parse_layout};
 use braid_member::Access;
@@ -14,14 +19,18 @@ use braid_runtime::{
 };
 
 use super::array::Facts;
+use super::content_end::cut_at;
 use super::members;
 use super::setting::ArrayParts;
 use super::shape_words::in_words;
 use crate::shape_changes::code_of;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
 use braid_console::output::size::{format_size, parse_size};
 
+/// The unit of an array's end for clients: the block of most of them.
+const END_UNIT_BYTES: u64 = 4096;
 /// Levels whose shape changes.
 const LEVELS: [Level; 4] = [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6];
 
@@ -58,6 +67,9 @@ impl ShapeContext<'_> {
         dry_run: bool,
     ) -> Result<ShapeAnswer, (u16, CliError)> {
         let with_status = |error: CliError| (members::status(&error), error);
+        if let Some(word) = &wanted.array_size {
+            return self.end_at(wanted, word, dry_run).map_err(with_status);
+        }
         let wish = self.wish(wanted).map_err(with_status)?;
         self.may_begin().map_err(with_status)?;
         let join = wanted.join.as_ref().map(|join| {
@@ -79,8 +91,7 @@ impl ShapeContext<'_> {
             .collect::<Result<_, _>>()
             .map_err(with_status)?;
         let wish = self.with_slots(wish, joining.len());
-        let proposal = self.volume().propose_shape(&wish, &joining);
-        let proposal = proposal.map_err(|error| with_status(self.refused(&error)))?;
+        let proposal = self.propose(&wish, &joining, wanted).map_err(with_status)?;
         let mut answer = self.answer(&proposal, dry_run);
         if !dry_run {
             let reopened = self.running.shape.reopened();
@@ -105,6 +116,107 @@ impl ShapeContext<'_> {
         Ok(answer)
     }
 
+    /// The way to the wanted shape, which cuts no content.
+    fn propose(
+        &self,
+        wish: &ShapeWish,
+        joining: &[(Superblock, u64)],
+        wanted: &ShapeWanted,
+    ) -> Result<ShapeProposal, CliError> {
+        let proposed = self.volume().propose_shape(wish, joining);
+        let after = match &proposed {
+            Ok(proposal) => capacity_bytes(&proposal.after),
+            Err(ReshapeError::Wish(WishError::Smaller { after, .. })) => after * SECTOR_BYTES,
+            Err(_) => u64::MAX,
+        };
+        if after < self.volume().whole_size_bytes() {
+            self.check_content(after, wanted)?;
+        }
+        proposed.map_err(|error| self.refused(&error))
+    }
+
+    /// Lets the array end elsewhere for clients; members keep all that they have.
+    fn end_at(
+        &self,
+        wanted: &ShapeWanted,
+        word: &str,
+        dry_run: bool,
+    ) -> Result<ShapeAnswer, CliError> {
+        let bad = |what: String| {
+            let error = CliError::new(Code::Usage, what).about(&self.facts.name);
+            error.remedy(Risk::Look, "See the words", "braid grow --help")
+        };
+        let is_alone = self.wish(wanted)? == ShapeWish::default() && wanted.join.is_none();
+        if !is_alone {
+            return Err(bad("the array's end changes by itself: first that, then the rest".into()));
+        }
+        let volume = self.volume();
+        let (whole, before) = (volume.whole_size_bytes(), volume.size_bytes());
+        let after = match word {
+            "max" => whole,
+            word => parse_size(word).map_err(|error| bad(error.to_string()))?,
+        };
+        if after == 0 || after != whole && !after.is_multiple_of(END_UNIT_BYTES) {
+            return Err(bad(format!("the array's size is a multiple of {END_UNIT_BYTES} bytes")));
+        }
+        if after > whole {
+            let all = format_size(whole);
+            return Err(bad(format!("{} holds {all}, and cannot end behind it", self.facts.name)));
+        }
+        if after == before {
+            let what = format!("{} ends there already", self.facts.name);
+            return Err(self.look(self.stays(what).because("there is nothing to change")));
+        }
+        if after < before {
+            self.check_content(after, wanted)?;
+        }
+        if !dry_run {
+            let end = Some(after).filter(|after| *after < whole);
+            self.running.shape.end_at(volume, end).map_err(|error| self.look(error))?;
+        }
+        let geometry = volume.geometry();
+        let ending_at = |size_bytes| Shape { size_bytes, ..in_words(&geometry) };
+        Ok(ShapeAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            kind: ShapeChangeKind::ArraySize,
+            before: ending_at(before),
+            after: ending_at(after),
+            bytes_each: 0,
+            seconds: None,
+            gap_bytes: 0,
+            notes: vec![
+                "nothing changes on its members".to_owned(),
+                "clients see it over FUSE within a second, over NBD and vhost-user at the next \
+                 connection, over ublk at the next start"
+                    .to_owned(),
+            ],
+            joined: None,
+            dry_run,
+        })
+    }
+
+    /// Refuses to cut content that the operator has not named.
+    fn check_content(&self, end_bytes: u64, wanted: &ShapeWanted) -> Result<(), CliError> {
+        let cut = cut_at(self.volume(), end_bytes);
+        let Some(first) = cut.iter().find(|one| !one.is_named(&wanted.cut)) else { return Ok(()) };
+        let end = format_size(end_bytes);
+        let what = format!("{} does not get smaller than what is on it", self.facts.name);
+        let mut error = self.stays(what).because(format!("it would end at {end}"));
+        for one in cut.iter().filter(|one| !one.is_named(&wanted.cut)) {
+            error = error.because(format!("{}: {}", one.line(), one.hint()));
+        }
+        if let Some(command) = first.command(end_bytes) {
+            error = error.remedy(Risk::Change, "Let what is on it end earlier first", command);
+        }
+        let names = cut.iter().filter_map(|one| one.names.first());
+        let names: Vec<String> = names.map(|name| format!("--cut {name}")).collect();
+        let command = format!("braid grow {} {} {}", self.word(), words(wanted), names.join(" "));
+        let error = error.because("nothing was changed");
+        Err(error.remedy(Risk::Destroy, "Cut off what lies behind", command))
+    }
+
     fn revert(&self, dry_run: bool) -> Result<ShapeAnswer, CliError> {
         let Some(look) = self.volume().reshape() else {
             let what = format!("no reshape of {} is under way", self.facts.name);
@@ -116,6 +228,11 @@ impl ShapeContext<'_> {
             self.running.shape.wait_reopened(reopened);
         }
         let ReshapeLook { before, after, moved_sectors, total_sectors, .. } = look;
+        let mut notes = Vec::new();
+        if before.capacity_sectors() > after.capacity_sectors() {
+            let size = format_size(after.capacity_sectors() * SECTOR_BYTES);
+            notes.push(format!("all that lay behind {size} becomes zeroes"));
+        }
         let size = u128::from(before.used_sectors(braid_geometry::Slot(0)) * SECTOR_BYTES);
         let moved = 2 * size * u128::from(moved_sectors) / u128::from(total_sectors.max(1));
         let bytes_each = u64::try_from(moved).unwrap_or(u64::MAX);
@@ -129,7 +246,7 @@ impl ShapeContext<'_> {
             bytes_each,
             seconds: self.seconds(bytes_each),
             gap_bytes: 0,
-            notes: Vec::new(),
+            notes,
             joined: None,
             dry_run,
         })
@@ -233,14 +350,15 @@ impl ShapeContext<'_> {
         let moves = plan.is_some();
         let bytes_each = if moves { (used(&old) + used(&new)) * SECTOR_BYTES } else { 0 };
         let (kind, gap) = match change {
-            ShapeChange::Begin { resync_from: Some(_), .. } => (ShapeChangeKind::Size, 0),
-            ShapeChange::Begin { shape, .. } => match shape.data_areas.first() {
-                Some((_, area)) => {
+            ShapeChange::Begin { shape, .. } if moves => {
+                let gap = shape.data_areas.first().map_or(0, |(_, area)| {
                     let to = area.new_offset_sectors.unwrap_or(area.offset_sectors);
-                    (ShapeChangeKind::Reshape, area.offset_sectors.saturating_sub(to))
-                }
-                None => (ShapeChangeKind::TakeOver, 0),
-            },
+                    area.offset_sectors.abs_diff(to)
+                });
+                (ShapeChangeKind::Reshape, gap)
+            }
+            ShapeChange::Begin { .. } if before.level == after.level => (ShapeChangeKind::Size, 0),
+            ShapeChange::Begin { .. } => (ShapeChangeKind::TakeOver, 0),
             ShapeChange::Finish { .. } | ShapeChange::TurnRound { .. } => {
                 unreachable!("only beginnings are proposed")
             }
@@ -296,10 +414,23 @@ impl ShapeContext<'_> {
                     .to_owned(),
             ),
             ShapeChangeKind::TakeOver => notes.push("no byte of data moves".to_owned()),
-            ShapeChangeKind::Size => {
+            ShapeChangeKind::Size if new.capacity_sectors() > old.capacity_sectors() => {
                 notes.push("only the new part of the members is synced".to_owned());
             }
-            ShapeChangeKind::Revert => {}
+            ShapeChangeKind::Size => notes.push("no byte of data moves".to_owned()),
+            ShapeChangeKind::Revert | ShapeChangeKind::ArraySize => {}
+        }
+        if new.capacity_sectors() < old.capacity_sectors() {
+            let size = format_size(new.capacity_sectors() * SECTOR_BYTES);
+            notes.push(match kind {
+                ShapeChangeKind::Reshape => format!(
+                    "all that lies behind {size} is lost from the beginning, also if it goes back"
+                ),
+                _ => format!("all that lies behind {size} is lost"),
+            });
+        }
+        if new.slots() < old.slots() && kind == ShapeChangeKind::Reshape {
+            notes.push("members beyond the last slot become spares when it is over".to_owned());
         }
         if volume.parity_logs().is_some() {
             notes.push(
@@ -308,7 +439,12 @@ impl ShapeContext<'_> {
                     .to_owned(),
             );
         }
-        if new.capacity_sectors() > old.capacity_sectors() {
+        if new.capacity_sectors() > old.capacity_sectors() && volume.end_sector().is_some() {
+            notes.push(format!(
+                "clients see its end where it is until `braid grow {} --array-size max`",
+                self.word()
+            ));
+        } else if new.capacity_sectors() > old.capacity_sectors() {
             let size = format_size(new.capacity_sectors() * SECTOR_BYTES);
             notes.push(format!(
                 "clients see {size} when it is over; then grow the file system (resize2fs, \
@@ -344,6 +480,15 @@ impl ShapeContext<'_> {
                 let command = format!("braid set {word} consistency=bitmap");
                 refusal.remedy(Risk::Change, "Keep a bitmap meanwhile", command)
             }
+            ReshapeError::Wish(WishError::Smaller { after, .. }) => {
+                let size = size_word(after * SECTOR_BYTES);
+                let refusal = refusal.because("then try what is on it, and begin again");
+                refusal.remedy(
+                    Risk::Change,
+                    "Let it end there for clients first, which can be taken back",
+                    format!("braid grow {word} --array-size {size}"),
+                )
+            }
             ReshapeError::Wish(WishError::TooFewSpares { .. })
                 if self.running.membership.opens_nothing =>
             {
@@ -357,4 +502,25 @@ impl ShapeContext<'_> {
             _ => self.look(refusal),
         }
     }
+}
+
+/// Bytes that a shape holds.
+fn capacity_bytes(shape: &braid_geometry::Shape) -> u64 {
+    let geometry = Geometry::new(shape).expect("it was proposed");
+    geometry.capacity_sectors() * SECTOR_BYTES
+}
+
+/// A size as a word of the command line, exactly.
+fn size_word(bytes: u64) -> String {
+    if bytes.is_multiple_of(1024) { format!("{}K", bytes / 1024) } else { format!("{bytes}B") }
+}
+
+/// The words of a request for less, as the operator types them.
+fn words(wanted: &ShapeWanted) -> String {
+    let chunk = wanted.chunk_bytes.map(|bytes| format!("--chunk {}", size_word(bytes)));
+    let layout = wanted.layout.as_ref().map(|word| format!("--layout {}", shell_word(word)));
+    let members = wanted.members.map(|count| format!("--members {count}"));
+    let size = wanted.size.as_ref().map(|word| format!("--size {}", shell_word(word)));
+    let end = wanted.array_size.as_ref().map(|word| format!("--array-size {}", shell_word(word)));
+    [members, chunk, layout, size, end].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
