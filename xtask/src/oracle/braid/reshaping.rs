@@ -2,8 +2,9 @@
 //! positions.
 //!
 //! Neither side gets a backup file: data moves towards free space, or the position is beyond the
-//! part that overwrites itself. In the end md checks the whole array, and the content must be the
-//! stream that was written last, in the middle of the reshape.
+//! part that overwrites itself. Only braid begins reshapes to fewer members. In the end md checks
+//! the whole array, and the content must be the stream that was written last, in the middle of the
+//! reshape.
 
 use std::fs;
 use std::path::PathBuf;
@@ -39,15 +40,18 @@ struct Kind {
     attributes: &'static str,
     /// braid's words for it.
     words: &'static str,
+    /// Slots that the array loses.
+    fewer: usize,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind {
         name: "5-by-one",
         level: 5,
         slots: (4, 1),
         attributes: "set_md raid_disks 5",
         words: "--members 5",
+        fewer: 0,
     },
     Kind {
         name: "5-by-two",
@@ -55,6 +59,7 @@ const KINDS: [Kind; 7] = [
         slots: (3, 2),
         attributes: "set_md raid_disks 5",
         words: "--members 5",
+        fewer: 0,
     },
     Kind {
         name: "6-by-one",
@@ -62,6 +67,7 @@ const KINDS: [Kind; 7] = [
         slots: (4, 1),
         attributes: "set_md raid_disks 5",
         words: "--members 5",
+        fewer: 0,
     },
     Kind {
         name: "4-by-one",
@@ -69,6 +75,7 @@ const KINDS: [Kind; 7] = [
         slots: (3, 1),
         attributes: "set_md raid_disks 4",
         words: "--members 4",
+        fewer: 0,
     },
     Kind {
         name: "5-chunk",
@@ -76,6 +83,7 @@ const KINDS: [Kind; 7] = [
         slots: (4, 0),
         attributes: "set_md chunk_size 131072",
         words: "--chunk 128K",
+        fewer: 0,
     },
     Kind {
         name: "5-layout",
@@ -83,6 +91,7 @@ const KINDS: [Kind; 7] = [
         slots: (4, 0),
         attributes: "set_md layout 1",
         words: "--layout right-asymmetric",
+        fewer: 0,
     },
     Kind {
         name: "6-chunk",
@@ -90,8 +99,29 @@ const KINDS: [Kind; 7] = [
         slots: (5, 0),
         attributes: "set_md chunk_size 16384",
         words: "--chunk 16K",
+        fewer: 0,
+    },
+    Kind {
+        name: "5-less-one",
+        level: 5,
+        slots: (4, 0),
+        attributes: "",
+        words: "--members 3",
+        fewer: 1,
+    },
+    Kind {
+        name: "6-less-two",
+        level: 6,
+        slots: (6, 0),
+        attributes: "",
+        words: "--members 4",
+        fewer: 2,
     },
 ];
+
+/// Sectors of each member that an array uses before it loses members: 8 MiB, so that its data has
+/// room to move to.
+const SMALL_SECTORS: u64 = 16_384;
 
 /// How far the first side goes, in percent.
 const POSITIONS: [u64; 3] = [3, 45, 75];
@@ -136,9 +166,34 @@ impl Kind {
         self.slots.0 + self.slots.1
     }
 
+    /// Data slots before.
     fn data(&self) -> u64 {
         let parity = if self.level == 6 { 2 } else { 1 };
         (self.slots.0 - parity) as u64
+    }
+
+    /// Slots afterwards.
+    fn slots_after(&self) -> usize {
+        self.members() - self.fewer
+    }
+
+    /// Bytes that are written before braid begins, and that the new shape has.
+    fn bytes(&self) -> u64 {
+        match self.fewer as u64 {
+            0 => self.data() * (SECTORS - 8192) * 512,
+            fewer => (self.data() - fewer) * SMALL_SECTORS * 512,
+        }
+    }
+
+    /// braid's words before those of the reshape, each a line of `grow`: members get smaller, and
+    /// the array ends earlier for clients.
+    fn words_before(&self) -> Vec<String> {
+        if self.fewer == 0 {
+            return Vec::new();
+        }
+        let end = |data: u64| format!("--array-size {}K", data * SMALL_SECTORS / 2);
+        let small = format!("--size {}K", SMALL_SECTORS / 2);
+        vec![end(self.data()), small, end(self.data() - self.fewer as u64)]
     }
 
     fn first(&self) -> String {
@@ -159,15 +214,19 @@ impl Kind {
 pub(super) fn run_some(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let is_one = |kind: &&Kind| kind.name == "5-by-one";
     let cases: Vec<_> = KINDS.iter().filter(is_one).map(|kind| (*kind, POSITIONS[1])).collect();
-    from_md(bench, program, &cases, tally)?;
+    from_md(bench, program, &begun_by_md(&cases), tally)?;
     to_md(bench, program, &cases, tally)
+}
+
+fn begun_by_md(cases: &[(Kind, u64)]) -> Vec<(Kind, u64)> {
+    cases.iter().filter(|(kind, _)| kind.fewer == 0).copied().collect()
 }
 
 /// Runs all kinds from all positions.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let of_kind = |kind: &Kind| POSITIONS.map(|percent| (*kind, percent));
     let cases: Vec<_> = KINDS.iter().flat_map(of_kind).collect();
-    from_md(bench, program, &cases, tally)?;
+    from_md(bench, program, &begun_by_md(&cases), tally)?;
     to_md(bench, program, &cases, tally)
 }
 
@@ -312,7 +371,7 @@ fn to_md(bench: &Bench, program: &Program, all: &[(Kind, u64)], tally: &Tally) -
             ensure!(case.value("position")? != "none", "braid's reshape was over");
             ensure!(case.value("part")? == one.sha256, "md reads something else than was written");
             ensure!(case.value("mismatches")? == "0", "md's check finds mismatches");
-            let is_right = case.value("disks")? == one.kind.members().to_string();
+            let is_right = case.value("disks")? == one.kind.slots_after().to_string();
             ensure!(is_right, "md has {} disks", case.value("disks")?);
             Ok(())
         };
@@ -347,16 +406,24 @@ fn begin_here(
     let level = kind.level.to_string();
     let words = ["--level", &level, "--chunk", "32K", "--assume-clean", "--consistency", "bitmap"];
     program.create_with(&words, members)?;
-    let bytes = kind.data() * (SECTORS - 8192) * 512;
+    let bytes = kind.bytes();
     let content = content::bytes(&[SEED], bytes / 512)?;
     let file = folder.join("content");
     fs::write(&file, content)?;
     let spares: Vec<String> = spares.iter().map(|spare| spare.display().to_string()).collect();
     let control = folder.join("control");
+    let before = kind.words_before().into_iter().map(|words| {
+        format!(
+            "\"$BRAID\" grow '{control}' {words} > /dev/null\n\"$BRAID\" wait '{control}' --for idle \
+             --timeout 60 > /dev/null\n",
+            control = control.display()
+        )
+    });
+    let before: String = before.collect();
     let load = format!(
         "set -e
 nbdcopy --flush '{}' \"$uri\"
-\"$BRAID\" set '{control}' job-ceiling=4M > /dev/null
+{before}\"$BRAID\" set '{control}' job-ceiling=4M > /dev/null
 \"$BRAID\" grow '{control}' {} {} > /dev/null
 done=0
 while [ $done -lt {percent} ]; do
