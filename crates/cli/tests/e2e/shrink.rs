@@ -203,6 +203,29 @@ fn kills_in_windows_in_place_lose_nothing() {
 }
 
 #[test]
+fn a_shrink_turns_round_at_windows_in_place_over_a_kill() {
+    needs!("nbdcopy");
+    let pace = ["--job-ceiling", "8M"];
+    let array = Array::create_sized(RAID_5, "6M");
+    let served = array.serve_with(&pace, &array.members);
+    let whole = filled(&array, &served, 32);
+    let mut content = whole.clone();
+    content.truncate(end_earlier(&array, &["--members", "3"]));
+    done(&array, &["grow", "tank", "--members", "3"]);
+    wait_until("a copy of a window", Duration::from_secs(60), || is_copied(&array));
+    done(&array, &["revert", "tank"]);
+    served.kill();
+    let served = array.serve_with(&pace, &array.members);
+    assert_content(&array, &served, &content, "on the way back");
+    fast(&array);
+    wait_for_the_end(&array);
+    assert_eq!((slots(&array), spares(&array)), (4, 0), "the old shape is back");
+    done(&array, &["grow", "tank", "--array-size", "max"]);
+    content.resize(whole.len(), 0);
+    assert_whole(&array, served, &array.members, &content);
+}
+
+#[test]
 fn a_shrink_goes_back_from_the_middle_also_after_a_kill() {
     needs!("nbdcopy");
     let array = Array::create(RAID_6);

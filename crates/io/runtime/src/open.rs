@@ -112,15 +112,15 @@ impl Opened {
             log::no_window_copy(&error);
         }
         // md may have begun the reshape. Without the file windows in place fail, and others move.
-        if let (Some(_), Some(copy), false) =
-            (&assembled.reshape, &options.window_copy, options.read_only)
-            && let Err(error) = copy.prepare_once()
+        let reshape_point = ReshapePoint::of(&assembled.newest);
+        if let (Some(point), Some(copy), false) =
+            (reshape_point, &options.window_copy, options.read_only)
+            && let Err(error) = copy.prepare_for(point)
         {
             log::no_window_copy(&error);
         }
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let mut opening = opening(assembled, of, &manner)?;
-        let reshape_point = ReshapePoint::of(&assembled.newest);
         let copied = match (&mut opening.setup.reshape, &options.window_copy, reshape_point) {
             (Some(reshape), Some(copy), Some(point)) if reshape.is_in_place() => {
                 let copied = copy.at(point).map_err(|source| OpenError::WindowCopy {

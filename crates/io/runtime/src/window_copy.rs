@@ -51,7 +51,12 @@ pub struct ReshapePoint {
     pub position: u64,
     /// A checksum of both shapes and the direction.
     shapes: u32,
+    /// The same of the way back: a reshape that turned round here has the file of its way so far.
+    turned: u32,
 }
+
+/// Level, layout and chunk.
+type Side = [i64; 3];
 
 impl ReshapePoint {
     /// The reshape that a superblock records; `None` without one.
@@ -59,20 +64,23 @@ impl ReshapePoint {
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let shape = superblock.shape();
         let reshape = shape.reshape?;
-        let numbers: [i64; 10] = [
-            shape.level.md_number().into(),
-            shape.layout.into(),
-            shape.chunk_sectors.into(),
-            shape.member_size_sectors.cast_signed(),
-            shape.raid_slots.into(),
-            reshape.delta_disks.into(),
-            reshape.new_level.md_number().into(),
-            reshape.new_layout.into(),
-            reshape.new_chunk_sectors.into(),
-            reshape.backwards.into(),
-        ];
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        Some(Self { position: reshape.position_sectors, shapes: crc32c::crc32c(&bytes) })
+        let sum = |old: Side, new: Side, (slots, delta): (i64, i64), backwards: bool| {
+            let size = shape.member_size_sectors.cast_signed();
+            let numbers = old.into_iter().chain([size, slots, delta]).chain(new);
+            let numbers = numbers.chain([i64::from(backwards)]);
+            crc32c::crc32c(&numbers.flat_map(i64::to_le_bytes).collect::<Vec<u8>>())
+        };
+        let side =
+            |level: i32, layout: u32, chunk: u32| [level.into(), layout.into(), chunk.into()];
+        let old = side(shape.level.md_number(), shape.layout, shape.chunk_sectors);
+        let new =
+            side(reshape.new_level.md_number(), reshape.new_layout, reshape.new_chunk_sectors);
+        let (slots, delta) = (i64::from(shape.raid_slots), i64::from(reshape.delta_disks));
+        Some(Self {
+            position: reshape.position_sectors,
+            shapes: sum(old, new, (slots, delta), reshape.backwards),
+            turned: sum(new, old, (slots - delta, -delta), !reshape.backwards),
+        })
     }
 
     /// The same reshape at another position.
@@ -97,6 +105,13 @@ struct Header {
     position: u64,
     sum: u32,
     shapes: u32,
+}
+
+impl Header {
+    /// Whether the file says something about this reshape in its direction.
+    fn is_of(&self, point: ReshapePoint) -> bool {
+        self.sectors.is_empty() || self.shapes == point.shapes
+    }
 }
 
 impl WindowCopy {
@@ -133,12 +148,17 @@ impl WindowCopy {
         File::open(folder)?.sync_all()
     }
 
-    /// [`Self::prepare`], unless the file exists.
+    /// [`Self::prepare`], unless the file is of this reshape in its direction: a window of the way
+    /// before a turn must not count after the next turn. A damaged file stays.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub(crate) fn prepare_once(&self) -> io::Result<()> {
-        if self.path.exists() { Ok(()) } else { self.prepare() }
+    pub(crate) fn prepare_for(&self, point: ReshapePoint) -> io::Result<()> {
+        match self.header() {
+            Ok(Some((header, _))) if header.is_of(point) => Ok(()),
+            Ok(_) => self.prepare(),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Removes the file, if it is there: no reshape is under way.
@@ -160,7 +180,9 @@ impl WindowCopy {
         let Ok(Some((header, _))) = self.header() else { return false };
         let Header { sectors, position, shapes, .. } = header;
         let is_behind = sectors.end == point.position || sectors.start == point.position;
-        sectors.is_empty() || shapes == point.shapes && (position == point.position || is_behind)
+        let is_here = shapes == point.shapes && (position == point.position || is_behind);
+        // Before the first window of the way back is kept, the file has the last one of the way.
+        sectors.is_empty() || is_here || shapes == point.turned && is_behind
     }
 
     /// The window that the file holds for a reshape at this point; `None` if it holds none.
@@ -227,7 +249,7 @@ impl WindowCopy {
         self.write_header(file, &Header::default())?;
         file.write_all_at(&window.bytes, HEADER_BYTES as u64)?;
         file.sync_all()?;
-        let ReshapePoint { position, shapes } = point;
+        let ReshapePoint { position, shapes, .. } = point;
         let sum = crc32c::crc32c(&window.bytes);
         self.write_header(file, &Header { sectors: window.sectors.clone(), position, sum, shapes })
     }
@@ -255,7 +277,7 @@ mod tests {
     use super::*;
 
     const fn at(position: u64) -> ReshapePoint {
-        ReshapePoint { position, shapes: 5 }
+        ReshapePoint { position, shapes: 5, turned: 4 }
     }
 
     fn window() -> CopiedWindow {
@@ -295,9 +317,28 @@ mod tests {
         let copy = WindowCopy::new(folder.path().join("copy"), [7; 16]);
         copy.prepare().expect("it is made");
         copy.keep(&window(), at(96)).expect("it writes");
-        let other = ReshapePoint { shapes: 6, ..at(96) };
+        let other = ReshapePoint { shapes: 6, turned: 7, ..at(96) };
         assert_eq!(copy.at(other).expect("it reads"), None);
         assert!(!copy.knows(other));
+    }
+
+    /// Regression: an array that was killed soon after a turn was refused, and the copy of the way
+    /// before two turns counted at its position.
+    #[test]
+    fn a_reshape_that_turned_round_has_the_file_of_its_way_so_far() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = WindowCopy::new(folder.path().join("copy"), [7; 16]);
+        copy.prepare_for(at(96)).expect("it is made");
+        copy.keep(&window(), at(96)).expect("it writes");
+        copy.prepare_for(at(96)).expect("it stays");
+        assert_eq!(copy.at(at(96)).expect("it reads"), Some(window()));
+        let back = |position| ReshapePoint { position, shapes: 4, turned: 5 };
+        assert!(copy.knows(back(192)) && copy.knows(back(96)), "its window has moved");
+        assert!(!copy.knows(back(288)), "braid was not there");
+        assert_eq!(copy.at(back(96)).expect("it reads"), None, "no window of the way back moves");
+        copy.prepare_for(back(192)).expect("it is made anew");
+        assert_eq!(copy.at(at(96)).expect("it reads"), None, "the way before is forgotten");
+        assert!(copy.knows(back(192)));
     }
 
     /// Regression: the file's existence let an array start whose window in place md had moved.
