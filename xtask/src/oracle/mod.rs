@@ -69,7 +69,7 @@ const SHARES: u8 = 4;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only arrays whose name contains this
+    /// Only arrays, or kinds of reshapes, whose name contains this
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
     /// Only every fourth array and every fourth part, from this one on
@@ -85,7 +85,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["only", "share", "proofs", "list"])]
     bitmaps: bool,
     /// Reshapes that md begins and braid ends, and the other way round, alone
-    #[arg(long, conflicts_with_all = ["only", "share", "proofs", "list", "bitmaps"])]
+    #[arg(long, conflicts_with_all = ["share", "proofs", "list", "bitmaps"])]
     reshapes: bool,
     /// The crash matrix of md beside braid alone, with so many crashes of each policy on each level
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["only", "share", "proofs", "list", "bitmaps"])]
@@ -182,7 +182,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     if options.reshapes {
-        println!("{}", braid::run_reshapes(&bench, begun)?);
+        println!("{}", braid::run_reshapes(&bench, (begun, &options.only))?);
         return Ok(());
     }
     if let Some(crashes) = options.matrix {

@@ -166,10 +166,10 @@ pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     tally.close()
 }
 
-/// Runs only the part about reshapes.
-pub(crate) fn run_reshapes(bench: &Bench, begun: Instant) -> Result<String> {
+/// Runs only the part about reshapes, and of those the kinds whose name contains `only`.
+pub(crate) fn run_reshapes(bench: &Bench, (begun, only): (Instant, &str)) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
-    reshaping::run(bench, &program, &tally)?;
+    reshaping::run(bench, &program, (only, &tally))?;
     println!("{:6.1} s  {}", begun.elapsed().as_secs_f64(), tally.line(&reshaping::COUNTS));
     tally.close()
 }
