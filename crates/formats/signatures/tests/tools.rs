@@ -128,7 +128,7 @@ fn luks2_says_its_end_if_it_has_one() {
             r#"{{"type":"crypt","offset":"{offset}","size":"{size}","integrity":{{"type":"none"}}}}"#
         )
     };
-    let one = |offset, size| format!(r#""0":{}"#, crypt(offset, size));
+    let one = |offset: &str, size: &str| format!(r#""0":{}"#, crypt(offset, size));
     assert_eq!(end(&one("16777216", "1048576")), Some(17_825_792));
     assert_eq!(end(&one("16777216", "dynamic")), None);
     assert_eq!(end(&one("16777216", &u64::MAX.to_string())), None, "no end is that far");

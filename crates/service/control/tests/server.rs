@@ -77,6 +77,7 @@ impl ServedArray for Fake {
             bad_sectors: 0,
             write_mostly: false,
             read_errors: ReadErrors::default(),
+            link: None,
         };
         Ok(Array {
             reshape: None,

@@ -103,7 +103,12 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
         SlotState::Away => Some(Advice {
             problem: format!("{member} (slot {number}) is away{at}{because}"),
             now: format!("it returns by itself when it answers; {}", from_others(array)),
-            what: "check its cable and its disk; to give it up, add another in its place:".into(),
+            what: match slot.link {
+                Some(_) => "check its server and the network; to give it up, add another:".into(),
+                None => {
+                    "check its cable and its disk; to give it up, add another in its place:".into()
+                }
+            },
             command: Some(format!("braid add {word} DEVICE")),
         }),
         SlotState::Failed => {
