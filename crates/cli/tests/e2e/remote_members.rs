@@ -136,7 +136,9 @@ fn a_server_that_comes_back_soon_costs_a_pause() {
         kits.start(at, at);
         writer.join().expect("the write is answered");
         content[offset..offset + bytes.len()].copy_from_slice(&bytes);
-        assert_eq!(state_of(&kits.array, at), "ok", "round {round}");
+        // It may count as slow for a moment.
+        let is_in = |state: &Value| state == "ok" || state == "slow";
+        assert!(is_in(&state_of(&kits.array, at)), "round {round}");
     }
     let again = link_of(&kits.array, 0)["reconnects"].as_u64();
     assert!(again.is_some_and(|count| count > 0), "{again:?}");

@@ -173,12 +173,17 @@ fn is_copied(array: &Array) -> bool {
     header.get(40..48).is_some_and(|sectors| *sectors != [0; 8])
 }
 
+/// An array of which the last 18 MiB move in place, six at a time, and a pace that leaves more than
+/// a second between two of these windows.
+fn many_in_place() -> ([&'static str; 2], Array) {
+    (["--job-ceiling", "4M"], Array::create_with("tank", RAID_5, "10M", &["--chunk", "1M"]))
+}
+
 /// The last windows overwrite what they read, and a copy of each is in the state folder first.
 #[test]
 fn kills_in_windows_in_place_lose_nothing() {
     needs!("nbdcopy");
-    let pace = ["--job-ceiling", "8M"];
-    let array = Array::create_sized(RAID_5, "6M");
+    let (pace, array) = many_in_place();
     let mut random = fastrand::Rng::with_seed(57);
     let mut served = array.serve_with(&pace, &array.members);
     let mut content = filled(&array, &served, 31);
@@ -188,6 +193,9 @@ fn kills_in_windows_in_place_lose_nothing() {
     for kill in 0..60 {
         write_some(&served, &mut content, &mut random);
         std::thread::sleep(Duration::from_millis(random.u64(0..500)));
+        if kill == 0 {
+            wait_until("a copy of a window", Duration::from_secs(60), || is_copied(&array));
+        }
         served.kill();
         in_place += u32::from(is_copied(&array));
         served = array.serve_with(&pace, &array.members);
@@ -205,8 +213,7 @@ fn kills_in_windows_in_place_lose_nothing() {
 #[test]
 fn a_shrink_turns_round_at_windows_in_place_over_a_kill() {
     needs!("nbdcopy");
-    let pace = ["--job-ceiling", "8M"];
-    let array = Array::create_sized(RAID_5, "6M");
+    let (pace, array) = many_in_place();
     let served = array.serve_with(&pace, &array.members);
     let whole = filled(&array, &served, 32);
     let mut content = whole.clone();

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use braid_engine::array::BorderChange;
+use braid_engine::array::{BorderChange, WindowAccess};
 use braid_engine::request::{Operation, Regions, Request, Split};
 use braid_engine::reshape::{Border, BorderTicket};
 use braid_ring::Payload;
@@ -116,13 +116,14 @@ impl BorderGate {
         let state = &mut *state;
         state.regions = state.regions.with_border(change.position);
         state.border.release();
-        if let Some(failed) = change.failed {
-            state.border.fail(failed);
+        if let Some((sectors, WindowAccess::Fails)) = &change.window {
+            state.border.fail(sectors.clone());
         }
         let waiting = std::mem::take(&mut state.waiting);
         let entries = waiting.into_iter().map(|held| state.admit(held)).collect();
-        let is_passed = change.held.is_some_and(|(sectors, with_reads)| {
-            state.border.hold(sectors, with_reads);
+        let held = change.window.filter(|(_, access)| *access != WindowAccess::Fails);
+        let is_passed = held.is_some_and(|(sectors, access)| {
+            state.border.hold(sectors, access == WindowAccess::AllWait);
             state.border.is_passed()
         });
         BorderTurn { entries, is_passed }

@@ -578,14 +578,8 @@ impl Core {
             let in_flight = self.clients.requests.get(request);
             self.finish(request, in_flight, result, &mut effects.machines);
         }
-        for turn in effects.borders.drain(..) {
-            self.begin_after(turn, &mut effects.machines);
-        }
-        for (start, sectors) in effects.copies.drain(..) {
-            self.copy_window((start, sectors), &mut effects.machines);
-        }
-        for piece in effects.pieces.drain(..) {
-            self.move_piece(piece, &mut effects.machines);
+        if self.clients.border.is_some() {
+            self.conclude_reshape(effects);
         }
         for notice in effects.notices.drain(..) {
             if flaw::has(Flaw::NoticesUnowned) {
@@ -594,6 +588,20 @@ impl Core {
             if let Notice::Stopped { clean } = notice {
                 self.end.set(clean);
             }
+        }
+    }
+}
+
+impl Core {
+    fn conclude_reshape(&self, effects: &mut ArrayEffects) {
+        for turn in effects.borders.drain(..) {
+            self.begin_after(turn, &mut effects.machines);
+        }
+        for (start, sectors) in effects.copies.drain(..) {
+            self.copy_window((start, sectors), &mut effects.machines);
+        }
+        for piece in effects.pieces.drain(..) {
+            self.move_piece(piece, &mut effects.machines);
         }
     }
 }

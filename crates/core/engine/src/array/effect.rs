@@ -107,11 +107,19 @@ pub struct BorderChange {
     /// The border's position, as superblocks record it: the sectors on one side of it are in the
     /// old shape, on the other side in the new one.
     pub position: u64,
-    /// The window that moves next, if one does, and whether it holds reads too. Writes to the
-    /// window wait.
-    pub held: Option<(Range<u64>, bool)>,
-    /// Sectors that fail until they move again: a window in place that moved in part only.
-    pub failed: Option<Range<u64>>,
+    /// The window that moves next, or that failed midway; and what becomes of requests there.
+    pub window: Option<(Range<u64>, WindowAccess)>,
+}
+
+/// The requests for a window of a reshape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowAccess {
+    /// Writes wait; reads go to the old shape.
+    WritesWait,
+    /// All wait: the window overwrites what it reads.
+    AllWait,
+    /// All fail, until the window moves again: it was overwritten in part.
+    Fails,
 }
 
 /// A piece of the array that moves from the old shape to the new one.

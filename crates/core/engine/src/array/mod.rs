@@ -61,6 +61,7 @@ pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use consistency::{JournalLook, NewBitmap};
 pub use effect::{
     ArrayEffect, BorderChange, ErrorReaction, MetadataArea, MetadataRecord, MovedPiece, Notice,
+    WindowAccess,
 };
 pub use jobs::{ClassFlow, JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest};
 pub use machine::{Array, ReshapeLook};

@@ -3,7 +3,7 @@
 //!
 //! Each read is checked against the model at its answer.
 
-use braid_engine::array::{BorderChange, MovedPiece};
+use braid_engine::array::{BorderChange, MovedPiece, WindowAccess};
 use braid_engine::effect::PieceReply;
 use braid_engine::request::{Fault, Operation, Progress, Regions, Request, RequestId};
 use braid_engine::reshape::BorderTicket;
@@ -144,17 +144,17 @@ impl World {
 
     pub(super) fn carry_out(&mut self, run: &mut Running, task: Task) {
         match task {
-            Task::Border(BorderChange { position, held, failed }) => {
-                assert_eq!(failed, None, "no window is in place");
+            Task::Border(BorderChange { position, window }) => {
                 let gate = &mut run.gate;
                 gate.regions = gate.regions.with_border(position);
                 gate.border.as_mut().expect("a reshape has a border").release();
                 for one in std::mem::take(&mut gate.waiting) {
                     self.enter(run, one);
                 }
-                let Some((sectors, with_reads)) = held else { return };
+                let Some((sectors, access)) = window else { return };
+                assert_ne!(access, WindowAccess::Fails, "no window is in place");
                 let border = run.gate.border.as_mut().expect("a reshape has a border");
-                border.hold(sectors, with_reads);
+                border.hold(sectors, access == WindowAccess::AllWait);
                 if border.is_passed() {
                     run.push(Event::BorderPassed);
                 }

@@ -8,7 +8,7 @@ use braid_ondisk::Reshape;
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::decide::{Facts, Stage};
-use crate::array::effect::{BorderChange, MovedPiece};
+use crate::array::effect::{BorderChange, MovedPiece, WindowAccess};
 use crate::array::jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, RemainingAllowance};
 use crate::array::update::ShapeState;
 use crate::request::Fault;
@@ -218,11 +218,12 @@ impl Reshaper {
         let sectors = written.end - written.start;
         self.class = if is_allowed { self.allowance.take(sectors) } else { Class::Idle };
         self.flow.of(self.class).begun_sectors += written.end - written.start;
-        let held = (window.moved.clone(), window.in_place);
+        let access = if window.in_place { WindowAccess::AllWait } else { WindowAccess::WritesWait };
+        let held = (window.moved.clone(), access);
         self.left = written;
         self.window = Some(window);
         self.stage = Stage::Passing;
-        BorderChange { position: self.position, held: Some(held), failed: None }
+        BorderChange { position: self.position, window: Some(held) }
     }
 
     /// Notes that all requests from before this window have ended.
@@ -307,7 +308,7 @@ impl Reshaper {
         let reshape = self.shape.reshape.expect("an array in a reshape says so");
         self.position = reshape.position_sectors;
         self.ends_window();
-        BorderChange { position: self.position, held: None, failed: None }
+        BorderChange { position: self.position, window: None }
     }
 
     /// The border after a window that failed, and the way in which the job ends. A window in place
@@ -319,14 +320,14 @@ impl Reshaper {
         let has_begun = self.is_copied || self.left.start > window.written().start;
         let is_overwritten = window.in_place && has_begun;
         self.stuck = is_overwritten.then(|| window.clone());
-        let failed = self.stuck.as_ref().map(|window| window.moved.clone());
+        let failed = self.stuck.as_ref().map(|one| (one.moved.clone(), WindowAccess::Fails));
         let end = match self.fault.take() {
             Some(Fault::NoSpace) => JobEnd::Unwritten,
             _ => JobEnd::Unreadable,
         };
         self.refused = true;
         self.ends_window();
-        (BorderChange { position: self.position, held: None, failed }, end)
+        (BorderChange { position: self.position, window: failed }, end)
     }
 
     fn ends_window(&mut self) {
