@@ -14,8 +14,8 @@ use braid_test_needs::{Need, needs, skip};
 const CEILINGS: [(&str, f64); 6] = [
     ("4 KiB read", 2_660.0),
     ("degraded 4 KiB read", 9_040.0),
-    ("4 KiB write, rcw", 33_890.0),
-    ("4 KiB write, rmw", 33_390.0),
+    ("4 KiB write, rcw", 35_030.0),
+    ("4 KiB write, rmw", 34_260.0),
     ("4 KiB write, write-back", 35_450.0),
     ("192 KiB full-stripe write", 124_490.0),
 ];
