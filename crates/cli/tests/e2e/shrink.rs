@@ -147,7 +147,7 @@ fn an_array_that_loses_members_survives_kills_at_any_point() {
         assert_eq!((&answer["kind"], answer["gap_bytes"].as_u64()), (&"reshape".into(), Some(0)));
         let notes = answer["notes"].to_string();
         assert!(notes.contains("is lost from the beginning"), "{notes}");
-        for kill in 0..10 {
+        for kill in 0..5 {
             std::thread::sleep(Duration::from_millis(random.u64(0..400)));
             write_some(&served, &mut content, &mut random);
             served.kill();
@@ -200,7 +200,7 @@ fn kills_in_windows_in_place_lose_nothing() {
         in_place += u32::from(is_copied(&array));
         served = array.serve_with(&pace, &array.members);
         assert_content(&array, &served, &content, &format!("after kill {kill}"));
-        if reshape(&array) == Value::Null || in_place > 10 {
+        if reshape(&array) == Value::Null || in_place > 2 {
             break;
         }
     }

@@ -47,11 +47,11 @@ impl Address {
         if uri.certificates.is_some() {
             let what = format!("'{text}' is not an NBD URI that braid can serve");
             let error = CliError::new(Code::UriInvalid, what).about(text);
-            let error = error.because("tls-certificates names a client's folder");
-            return Err(error.remedy(
+            let why = "tls-certificates names a client's folder; a server's is named by --tls";
+            return Err(error.because(why).remedy(
                 Risk::Look,
-                "Name the server's folder",
-                with_option("--tls FOLDER"),
+                "Serve on a Unix socket",
+                with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
             ));
         }
         let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
