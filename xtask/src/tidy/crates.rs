@@ -49,7 +49,7 @@ const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 /// Workspace crates that may depend on those in `RUNTIMES`.
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
-const ROWS: [Row; 45] = [
+const ROWS: [Row; 46] = [
     // Has no content without the simulator's cfg, so the lowest crates may use it.
     Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
     // One instruction without effects.
@@ -171,15 +171,17 @@ const ROWS: [Row; 45] = [
         ],
         registry: ANY,
     },
+    // PEM files, for the NBD server's TLS and the client's.
+    Row { name: "braid-certificates", workspace: &[], registry: &["rustls", "thiserror"] },
     // An NBD client with blocking calls.
     Row {
         name: "braid-nbd-client",
-        workspace: &["braid-nbd-proto"],
+        workspace: &["braid-certificates", "braid-nbd-proto"],
         registry: &["thiserror", "rustix", "rustls"],
     },
     Row {
         name: "braid-frontend-nbd",
-        workspace: &["braid-nbd-proto", "braid-ring", "braid-concurrency"],
+        workspace: &["braid-certificates", "braid-nbd-proto", "braid-ring", "braid-concurrency"],
         registry: ANY,
     },
     // Serves arrays, of which it knows only the interface.

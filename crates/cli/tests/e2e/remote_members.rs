@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_frontend_nbd::{
     BlockSizes, ClientRequest, Completion, Endpoint, Export, Outcome, RequestError, Server,
     Settings,
 };
+use braid_member::{Access, Member};
 use serde_json::Value;
 
 use crate::control::status;
@@ -47,29 +48,52 @@ impl Kits {
         kits
     }
 
+    /// Kits whose first four exports are an array that is served and full.
+    fn served(count: usize, options: &[&str], seed: u64) -> (Self, ServerProcess, Vec<u8>) {
+        let kits = Self::new(count);
+        create(&kits.array, &kits.uris[..4]);
+        let served = kits.array.serve_with(options, &kits.uris[..4]);
+        let content = filled(&kits.array, &served, seed);
+        (kits, served, content)
+    }
+
     /// Serves a file at a socket.
     fn start(&mut self, at: usize, file: usize) {
+        self.start_with(at, file, &[]);
+    }
+
+    /// As `start`, with options of nbdkit before its plugin and after the file.
+    fn start_with(&mut self, at: usize, file: usize, delay: &[&str]) {
         let socket = self.array.path(&format!("s{at}"));
         let _gone = std::fs::remove_file(&socket);
-        let (socket_word, file) = (text(&socket), text(&self.array.members[file]).to_owned());
-        let words = ["-f", "-U", socket_word, "file", &file];
+        let (before, after) = delay.split_at(delay.len().min(1));
+        let file = text(&self.array.members[file]).to_owned();
+        let words = [&["-f", "-U", text(&socket)], before, &["file", &file], after].concat();
         self.servers[at] = Some(Background::spawn("nbdkit", words));
         wait_until("nbdkit to listen", PATIENCE, || socket.exists());
     }
 
+    /// Kills a server.
     fn stop(&mut self, at: usize) {
-        self.servers[at].take().expect("it runs").terminate();
+        drop(self.servers[at].take().expect("it runs"));
     }
+}
 
-    fn create(&self) {
-        let words = ["create", "tank", "--level", "5", "--chunk", "64K"];
-        let ran = self.array.braid(&words, &self.uris[..4]);
-        assert!(ran.status.success(), "{ran:?}");
-    }
+fn create(array: &Array, uris: &[PathBuf]) {
+    let words = ["create", "tank", "--level", "5", "--chunk", "64K"];
+    let ran = array.braid(&words, uris);
+    assert!(ran.status.success(), "{ran:?}");
+}
 
-    fn serve(&self) -> ServerProcess {
-        self.array.serve_with(&SILENT, &self.uris[..4])
-    }
+/// Writes the first mebibyte again, so that the array needs all of its members.
+fn write_first(served: &ServerProcess, content: &[u8]) {
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.write(0, &content[..1 << 20]);
+    client.flush();
+}
+
+fn wait_for_state(array: &Array, slot: usize, state: &str) {
+    wait_until(state, PATIENCE, || state_of(array, slot) == state);
 }
 
 fn state_of(array: &Array, slot: usize) -> Value {
@@ -83,11 +107,8 @@ fn link_of(array: &Array, slot: usize) -> Value {
 #[test]
 fn an_array_of_exports_is_made_served_grown_and_read_back() {
     needs!("nbdkit", "nbdcopy");
-    let kits = Kits::new(6);
-    kits.create();
+    let (kits, served, content) = Kits::served(6, &SILENT, 1);
     let (array, uris) = (&kits.array, &kits.uris);
-    let served = kits.serve();
-    let content = filled(array, &served, 1);
     assert_eq!(link_of(array, 0)["is_up"], true);
     // A spare, a replacement and a growth over the network.
     done(array, &["replace", "tank", "0", "--with", text(&uris[4])]);
@@ -116,10 +137,7 @@ fn an_array_of_exports_is_made_served_grown_and_read_back() {
 #[test]
 fn a_server_that_comes_back_soon_costs_a_pause() {
     needs!("nbdkit", "nbdcopy");
-    let mut kits = Kits::new(4);
-    kits.create();
-    let served = kits.array.serve_with(&["--away-after-ms", "never"], &kits.uris);
-    let mut content = filled(&kits.array, &served, 2);
+    let (mut kits, served, mut content) = Kits::served(4, &["--away-after-ms", "never"], 2);
     let mut random = fastrand::Rng::with_seed(2);
     for round in 0..4 {
         let at = round % 4;
@@ -148,10 +166,7 @@ fn a_server_that_comes_back_soon_costs_a_pause() {
 #[test]
 fn a_silent_server_is_away_and_comes_back_by_itself() {
     needs!("nbdkit", "nbdcopy");
-    let mut kits = Kits::new(4);
-    kits.create();
-    let served = kits.serve();
-    let mut content = filled(&kits.array, &served, 3);
+    let (mut kits, served, mut content) = Kits::served(4, &SILENT, 3);
     kits.stop(2);
     let bytes = random_bytes(30, 1 << 20);
     let mut client = Client::connect(&served.socket, PATIENCE);
@@ -160,26 +175,21 @@ fn a_silent_server_is_away_and_comes_back_by_itself() {
     }
     client.flush();
     (0..4).for_each(|at| content[at << 20..(at + 1) << 20].copy_from_slice(&bytes));
-    wait_until("the member to be away", PATIENCE, || state_of(&kits.array, 2) == "away");
+    wait_for_state(&kits.array, 2, "away");
     assert_eq!(link_of(&kits.array, 2)["is_up"], false);
     kits.start(2, 2);
-    wait_until("the member to be back", PATIENCE, || state_of(&kits.array, 2) == "ok");
+    wait_for_state(&kits.array, 2, "ok");
     assert_whole(&kits.array, served, &kits.uris, &content);
 }
 
 #[test]
 fn an_array_stops_while_a_server_is_away() {
     needs!("nbdkit", "nbdcopy");
-    let mut kits = Kits::new(4);
-    kits.create();
-    let served = kits.serve();
-    let content = filled(&kits.array, &served, 4);
+    let (mut kits, served, content) = Kits::served(4, &SILENT, 4);
     kits.stop(1);
-    let mut client = Client::connect(&served.socket, PATIENCE);
-    client.write(0, &content[..1 << 20]);
-    client.flush();
-    wait_until("the member to be away", PATIENCE, || state_of(&kits.array, 1) == "away");
-    let begun = std::time::Instant::now();
+    write_first(&served, &content);
+    wait_for_state(&kits.array, 1, "away");
+    let begun = Instant::now();
     served.stop();
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     let others: Vec<PathBuf> = [0, 2, 3].map(|at: usize| kits.uris[at].clone()).into();
@@ -188,23 +198,41 @@ fn an_array_stops_while_a_server_is_away() {
     again.stop();
 }
 
+/// Regression: a server that came back, took the connection and answered nothing held up the end.
+#[test]
+fn a_member_that_is_given_up_ends_its_calls() {
+    needs!("nbdkit");
+    for is_back in [false, true] {
+        let mut kits = Kits::new(1);
+        let member = braid_member::open(&kits.uris[0], Access::ReadWrite).expect("it opens");
+        let member: Arc<dyn Member> = Arc::from(member);
+        member.expect_after_loss(0, &[0; 16]);
+        kits.stop(0);
+        let reader = Arc::clone(&member);
+        let read = std::thread::spawn(move || reader.read_at(&mut [0; 512], 0));
+        if is_back {
+            kits.start_with(0, 0, &["--filter=delay", "rdelay=20"]);
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(!read.is_finished(), "it waits for the server");
+        member.give_up();
+        wait_until("the read to end", Duration::from_secs(8), || read.is_finished());
+        assert!(read.join().expect("no panic").is_err());
+    }
+}
+
 /// A server may come back with another disk under the same name; nothing is written there.
 #[test]
 fn another_disk_under_the_same_uri_is_not_written() {
     needs!("nbdkit", "nbdcopy");
-    let mut kits = Kits::new(5);
-    kits.create();
-    let served = kits.serve();
-    let content = filled(&kits.array, &served, 5);
+    let (mut kits, served, content) = Kits::served(5, &SILENT, 5);
     kits.stop(3);
     kits.stop(4);
     let other = random_bytes(50, usize::try_from(MEMBER_BYTES).expect("small"));
     std::fs::write(&kits.array.members[4], &other).expect("a file");
     kits.start(3, 4);
-    let mut client = Client::connect(&served.socket, PATIENCE);
-    client.write(0, &content[..1 << 20]);
-    client.flush();
-    wait_until("the member to fail", PATIENCE, || state_of(&kits.array, 3) == "failed");
+    write_first(&served, &content);
+    wait_for_state(&kits.array, 3, "failed");
     assert_same(&served.read_all(&kits.array), &content, "without the member");
     served.stop();
     assert!(std::fs::read(&kits.array.members[4]).expect("a file") == other, "it was written");
@@ -213,10 +241,8 @@ fn another_disk_under_the_same_uri_is_not_written() {
 #[test]
 fn exports_that_cannot_be_members_are_refused_by_name() {
     needs!("nbdkit", "nbdcopy");
-    let mut kits = Kits::new(4);
-    kits.create();
+    let (mut kits, served, _) = Kits::served(4, &SILENT, 8);
     let (array, uris) = (&kits.array, &kits.uris.clone());
-    let served = kits.serve();
     // Two servers of one host never write one export.
     let error = refusal(array, &["serve"], &uris[..4]);
     assert_eq!(error["code"], "B061", "{error}");
@@ -273,9 +299,7 @@ fn a_member_is_reached_by_tls_with_certificates_both_ways() {
             .into()
     };
     let uris = [by(&client), kits.uris[1].clone(), kits.uris[2].clone(), kits.uris[3].clone()];
-    let words = ["create", "tank", "--level", "5", "--chunk", "64K"];
-    let ran = kits.array.braid(&words, &uris);
-    assert!(ran.status.success(), "{ran:?}");
+    create(&kits.array, &uris);
     let served = kits.array.serve_with(&[], &uris);
     let content = filled(&kits.array, &served, 6);
     assert_whole(&kits.array, served, &uris, &content);
@@ -379,8 +403,7 @@ fn writes_that_a_server_lost_with_its_host_are_sent_again() {
     let start = |at: usize| started(&disks[at], &sockets[at]);
     let mut servers: Vec<Option<Server>> = (0..4).map(|at| Some(start(at))).collect();
     let uris: Vec<PathBuf> = sockets.iter().map(|socket| uri_of(socket)).collect();
-    let ran = array.braid(&["create", "tank", "--level", "5", "--chunk", "64K"], &uris);
-    assert!(ran.status.success(), "{ran:?}");
+    create(&array, &uris);
     let patient = ["--away-after-ms", "never", "--cache", "writethrough"];
     let mut served = array.serve_with(&patient, &uris);
     let mut content = filled(&array, &served, 7);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Client, eventually, is_over_the_ring, workers};
 use braid_frontend_nbd::memory::MemoryExport;
-use braid_frontend_nbd::tls::{Clients, Tls, TlsError};
+use braid_frontend_nbd::tls::{CertificateError, Clients, Tls};
 use braid_frontend_nbd::{Endpoint, Export, Listener, Server, Settings, StopReport, limits};
 use braid_nbd_proto::{Command, wire};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -390,23 +390,25 @@ fn a_client_that_reads_late_gets_all_that_was_said_before_the_end() {
 fn folders_that_cannot_be_used_are_refused_by_the_file() {
     let authority = Authority::new();
     let load = |folder: &Path| Tls::load(folder, Clients::Known).unwrap_err();
-    let named = |error: &TlsError| match error {
-        TlsError::Unreadable { path, .. }
-        | TlsError::Content { path, .. }
-        | TlsError::KeyOpen { path, .. } => path.file_name().unwrap().to_str().unwrap().to_owned(),
+    let named = |error: &CertificateError| match error {
+        CertificateError::Unreadable { path, .. }
+        | CertificateError::Content { path, .. }
+        | CertificateError::KeyOpen { path, .. } => {
+            path.file_name().unwrap().to_str().unwrap().to_owned()
+        }
     };
     for name in ["ca-cert.pem", "server-cert.pem", "server-key.pem"] {
         let folder = authority.folder("server");
         std::fs::remove_file(folder.path().join(name)).unwrap();
         let error = load(folder.path());
-        assert!(matches!(error, TlsError::Unreadable { .. }), "{error}");
+        assert!(matches!(error, CertificateError::Unreadable { .. }), "{error}");
         assert_eq!(named(&error), name);
         for text in
             ["", "nonsense\n", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
         {
             write(&folder.path().join(name), text);
             let error = load(folder.path());
-            assert!(matches!(error, TlsError::Content { .. }), "{text}: {error}");
+            assert!(matches!(error, CertificateError::Content { .. }), "{text}: {error}");
         }
         // Opening a pipe would block.
         std::fs::remove_file(folder.path().join(name)).unwrap();
@@ -421,7 +423,7 @@ fn folders_that_cannot_be_used_are_refused_by_the_file() {
     let folder = authority.folder("server");
     let key = folder.path().join("server-key.pem");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(matches!(load(folder.path()), TlsError::KeyOpen { mode: 0o644, .. }));
+    assert!(matches!(load(folder.path()), CertificateError::KeyOpen { mode: 0o644, .. }));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert!(Tls::load(folder.path(), Clients::Known).unwrap().is_closed());
     // The key of another certificate.

@@ -32,7 +32,7 @@ use rustls::ClientConfig;
 mod certificates;
 mod transport;
 
-pub use certificates::CertificateError;
+pub use braid_certificates::CertificateError;
 pub use transport::Cutter;
 use transport::{Socket, Stream};
 

@@ -213,6 +213,13 @@ fn with_copies(folder: &tempfile::TempDir, array: &Array) -> Options {
     Options { clean_delay_ms: 20, window_copy: Some(Arc::new(copy)), ..Options::default() }
 }
 
+/// Options with a pace at which a test sees the middle of a reshape.
+fn slow() -> Options {
+    let job_pace =
+        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
+    Options { clean_delay_ms: 20, job_pace, ..Options::default() }
+}
+
 fn fill(running: &Running) -> Vec<u8> {
     let content = pattern(5, usize::try_from(running.volume.size_bytes()).expect("small"));
     write(&running.volume, 0, &content, false);
@@ -305,10 +312,7 @@ fn chunks_and_layouts_change_while_they_are_written() {
 #[test]
 fn a_reshape_goes_back_from_where_it_is() {
     let array = Array::with_spares(Level::Raid5, (4, 2), 16);
-    let slow =
-        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
-    let options = Options { clean_delay_ms: 20, job_pace: slow, ..Options::default() };
-    let running = Running::open_with(&array, &options);
+    let running = Running::open_with(&array, &slow());
     let content = fill(&running);
     let before = running.volume.size_bytes();
     let content = while_written(&running.volume, content, || {
@@ -336,10 +340,7 @@ fn a_member_is_lost_on_the_way() {
 
 fn a_member_is_lost(lost: usize) {
     let array = Array::with_spares(Level::Raid5, (4, 1), 16);
-    let slow =
-        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
-    let options = Options { clean_delay_ms: 20, job_pace: slow, ..Options::default() };
-    let running = Running::open_with(&array, &options);
+    let running = Running::open_with(&array, &slow());
     let content = fill(&running);
     let content = while_written(&running.volume, content, || {
         running.volume.begin_reshape(&more(5)).expect("it may");
@@ -419,10 +420,7 @@ fn parity_that_is_last_gets_q_behind_it() {
 #[test]
 fn no_log_is_made_during_a_reshape() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 16);
-    let slow =
-        braid_pace::GovernorSettings { ceiling_bytes_per_second: 4 << 20, ..Default::default() };
-    let options = Options { clean_delay_ms: 20, job_pace: slow, ..Options::default() };
-    let running = Running::open_with(&array, &options);
+    let running = Running::open_with(&array, &slow());
     let content = fill(&running);
     running.volume.begin_reshape(&more(5)).expect("it may");
     running.reopen();

@@ -32,27 +32,20 @@ impl Address {
     /// # Errors
     /// It is no NBD URI, or its kind is not served.
     pub fn parse(text: &str) -> Result<Self, CliError> {
-        let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
-            CliError::new(
-                Code::UriInvalid,
-                format!("'{text}' is not an NBD URI that braid can serve"),
-            )
-            .caused_by(&error)
-            .remedy(
-                Risk::Look,
-                "Serve on a Unix socket",
-                with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
-            )
-        })?;
-        if uri.certificates.is_some() {
+        let unusable = || {
             let what = format!("'{text}' is not an NBD URI that braid can serve");
-            let error = CliError::new(Code::UriInvalid, what).about(text);
-            let why = "tls-certificates names a client's folder; a server's is named by --tls";
-            return Err(error.because(why).remedy(
+            CliError::new(Code::UriInvalid, what).remedy(
                 Risk::Look,
                 "Serve on a Unix socket",
                 with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
-            ));
+            )
+        };
+        let uri: NbdUri = text
+            .parse()
+            .map_err(|error: braid_nbd_proto::UriError| unusable().caused_by(&error))?;
+        if uri.certificates.is_some() {
+            let why = "tls-certificates names a client's folder; a server's is named by --tls";
+            return Err(unusable().because(why));
         }
         let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
         Ok(Self { text: text.to_owned(), endpoint, is_tls: uri.tls, export: uri.export })

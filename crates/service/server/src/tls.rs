@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use braid_frontend_nbd::Endpoint;
-use braid_frontend_nbd::tls::{Clients, Tls, TlsError};
+use braid_frontend_nbd::tls::{CertificateError, Clients, Tls};
 
 use super::address::{Address, bind_error};
 use braid_console::error::code::Code;
@@ -66,16 +66,16 @@ fn open_to_all(open: &Address) -> CliError {
     )
 }
 
-fn unusable(folder: &Path, error: &TlsError) -> CliError {
+fn unusable(folder: &Path, error: &CertificateError) -> CliError {
     let what = format!("the certificates in {} cannot be used", folder.display());
     let refused = CliError::new(Code::Certificates, what).because(error.to_string());
     match error {
-        TlsError::KeyOpen { path, .. } => {
+        CertificateError::KeyOpen { path, .. } => {
             let path = path.to_string_lossy();
             let command = format!("chmod 600 {}", shell_argument(&path));
             refused.remedy(Risk::Change, "Let only its owner read it", command)
         }
-        TlsError::Unreadable { .. } | TlsError::Content { .. } => {
+        CertificateError::Unreadable { .. } | CertificateError::Content { .. } => {
             refused.remedy(Risk::Look, "See how to make them", "braid help B094")
         }
     }

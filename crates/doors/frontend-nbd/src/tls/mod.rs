@@ -26,11 +26,11 @@ mod load;
 mod pump;
 mod pump_registry;
 
-use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+pub use braid_certificates::CertificateError;
 use rustls::ServerConfig;
 
 pub(crate) use pump_registry::Pumps;
@@ -55,42 +55,12 @@ pub struct Tls {
     is_required: bool,
 }
 
-/// Why a folder of certificates cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file is missing, or cannot be read.
-    #[error("{path} cannot be read: {source}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        #[source]
-        source: io::Error,
-    },
-    /// A file lacks the expected content, or is broken.
-    #[error("{path} {what}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        what: String,
-    },
-    /// Users beyond the key's owner and group may read it.
-    #[error("{path} is readable by every user (mode {mode:o})")]
-    KeyOpen {
-        /// The file.
-        path: PathBuf,
-        /// The file's mode.
-        mode: u32,
-    },
-}
-
 impl Tls {
     /// Reads the certificates of a folder, for a server that admits `clients`.
     ///
     /// # Errors
-    /// Every [`TlsError`].
-    pub fn load(folder: &Path, clients: Clients) -> Result<Self, TlsError> {
+    /// Every [`CertificateError`].
+    pub fn load(folder: &Path, clients: Clients) -> Result<Self, CertificateError> {
         let config = Arc::new(load::config(folder, clients)?);
         Ok(Self { config, clients, is_required: true })
     }

@@ -82,6 +82,15 @@ struct Lease {
     client: Client,
     token: u64,
     generation: u64,
+    /// The writes that ended before the caller got the connection.
+    mark: FlushMark,
+}
+
+/// A request that succeeded.
+enum Ended {
+    Write(Unflushed),
+    /// A flush covers the writes up to its lease's mark.
+    Flush,
 }
 
 pub(super) struct Link {
@@ -180,10 +189,6 @@ impl Link {
     ) -> Result<Result<(), ErrorCode>, MemberError> {
         loop {
             let mut lease = self.take()?;
-            let mark = match request {
-                RemoteRequest::Flush => Some(self.lock().unflushed.mark()),
-                _ => None,
-            };
             let begun = Instant::now();
             match perform(&mut lease.client, &mut request) {
                 // A server that goes away may come back.
@@ -191,42 +196,39 @@ impl Link {
                     self.lose(&lease, "the server is being shut down");
                 }
                 Err(ClientError::Refused(code)) => {
-                    self.give_back(lease, begun);
+                    self.give_back(lease, begun, None);
                     return Ok(Err(code));
                 }
                 // Nothing was sent.
                 Err(ClientError::Unsendable(_)) => {
-                    self.give_back(lease, begun);
+                    self.give_back(lease, begun, None);
                     return Ok(Err(ErrorCode::Invalid));
                 }
                 Err(error) => self.lose(&lease, &reasons(&error)),
                 Ok(()) => {
-                    self.note(&request, mark);
-                    self.give_back(lease, begun);
+                    let ended = self.ended(&request);
+                    self.give_back(lease, begun, ended);
                     return Ok(Ok(()));
                 }
             }
         }
     }
 
-    /// Notes a request that succeeded: copies a write, forgets the writes of a flush.
-    fn note(&self, request: &RemoteRequest<'_>, mark: Option<FlushMark>) {
+    /// The consequence of a request that succeeded, for the copies of writes.
+    fn ended(&self, request: &RemoteRequest<'_>) -> Option<Ended> {
         let write = match *request {
-            RemoteRequest::Read { .. } => return,
-            RemoteRequest::Flush => {
-                return self.lock().unflushed.forget(mark.expect("a flush has a mark"));
-            }
+            RemoteRequest::Read { .. } => return None,
+            RemoteRequest::Flush => return Some(Ended::Flush),
             // A durable write is kept too: an older write to its place must not be sent after it.
-            RemoteRequest::Write { offset_bytes, bytes, .. } => {
+            RemoteRequest::Write { offset_bytes, bytes, .. } if self.keeps_copies => {
                 Unflushed::Write { offset_bytes, bytes: bytes.to_vec() }
             }
-            RemoteRequest::Zero { offset_bytes, length_bytes, may_punch } => {
+            RemoteRequest::Zero { offset_bytes, length_bytes, may_punch } if self.keeps_copies => {
                 Unflushed::Zero { offset_bytes, length_bytes, may_punch }
             }
+            RemoteRequest::Write { .. } | RemoteRequest::Zero { .. } => return None,
         };
-        if self.keeps_copies {
-            self.lock().unflushed.keep(write);
-        }
+        Some(Ended::Write(write))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -249,7 +251,7 @@ impl Link {
                     let generation = state.generation;
                     if let Some((token, client)) = state.idle.pop() {
                         state.in_use += 1;
-                        return Ok(Lease { client, token, generation });
+                        return Ok(state.lease(token, client));
                     }
                     if state.in_use < state.connections_max {
                         state.in_use += 1;
@@ -292,7 +294,7 @@ impl Link {
             }
         };
         let token = state.register(cutter);
-        Some(Lease { client, token, generation })
+        Some(state.lease(token, client))
     }
 
     fn connect(&self) -> Result<(Client, Cutter), ClientError> {
@@ -301,9 +303,14 @@ impl Link {
         Ok((client, cutter))
     }
 
-    fn give_back(&self, lease: Lease, begun: Instant) {
+    fn give_back(&self, lease: Lease, begun: Instant, ended: Option<Ended>) {
         let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut state = self.lock();
+        match ended {
+            Some(Ended::Write(write)) => state.unflushed.keep(write),
+            Some(Ended::Flush) => state.unflushed.forget(lease.mark),
+            None => {}
+        }
         state.in_use -= 1;
         state.latency_ns = (state.latency_ns / 8 * 7).saturating_add(took_ns / 8);
         if state.generation == lease.generation && matches!(state.phase, Phase::Up) {
@@ -337,24 +344,37 @@ impl Link {
         }
         let mut pause = PAUSE_MIN;
         loop {
+            let unflushed = state.unflushed.all();
+            drop(state);
+            let connected = self.connect();
+            state = self.lock();
             if matches!(state.phase, Phase::Over) {
                 return Err(gone());
             }
-            let unflushed = state.unflushed.all();
-            drop(state);
-            let made = self.connect_again(&unflushed);
-            state = self.lock();
-            let is_over = matches!(state.phase, Phase::Over);
+            let made = match connected {
+                Ok((client, cutter)) => {
+                    // From now on the link can be given up while the server is silent.
+                    let token = state.register(cutter);
+                    drop(state);
+                    let made = self.renew(client, &unflushed).map(|client| (token, client));
+                    state = self.lock();
+                    if made.is_err() {
+                        state.cutters.remove(&token);
+                    }
+                    made
+                }
+                Err(_) => Err(Renewal::NotYet),
+            };
             match made {
-                Ok((client, cutter)) if !is_over => {
+                _ if matches!(state.phase, Phase::Over) => return Err(gone()),
+                Ok((token, client)) => {
                     state.phase = Phase::Up;
                     state.generation += 1;
                     state.in_use = 1;
-                    let (token, generation) = (state.register(cutter), state.generation);
                     self.changed.notify_all();
-                    return Ok(Lease { client, token, generation });
+                    return Ok(state.lease(token, client));
                 }
-                Ok(_) | Err(Renewal::OtherDevice) => {
+                Err(Renewal::OtherDevice) => {
                     state.phase = Phase::Over;
                     self.changed.notify_all();
                     return Err(gone());
@@ -372,8 +392,8 @@ impl Link {
         }
     }
 
-    fn connect_again(&self, unflushed: &[Arc<Unflushed>]) -> Result<(Client, Cutter), Renewal> {
-        let (mut client, cutter) = self.connect().map_err(|_| Renewal::NotYet)?;
+    /// Checks that a new connection leads to the same export, and sends unflushed writes again.
+    fn renew(&self, mut client: Client, unflushed: &[Arc<Unflushed>]) -> Result<Client, Renewal> {
         let (size_bytes, flags) = (client.info().size_bytes, client.info().transmission_flags);
         let is_able = flags & self.transmission_flags == self.transmission_flags;
         let is_read_only = |flags| flags & wire::TRANSMIT_READ_ONLY != 0;
@@ -406,7 +426,7 @@ impl Link {
                 Err(_) => return Err(Renewal::NotYet),
             }
         }
-        Ok((client, cutter))
+        Ok(client)
     }
 }
 
@@ -419,6 +439,10 @@ enum Renewal {
 }
 
 impl State {
+    fn lease(&self, token: u64, client: Client) -> Lease {
+        Lease { client, token, generation: self.generation, mark: self.unflushed.mark() }
+    }
+
     fn register(&mut self, cutter: Cutter) -> u64 {
         let token = self.next_token;
         self.next_token += 1;

@@ -25,7 +25,6 @@
 mod link;
 mod unflushed;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -38,7 +37,7 @@ use rustix::io::Errno;
 use crate::access::Access;
 use crate::error::{Holder, OpenError};
 use crate::flushes::Flushes;
-use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES};
+use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES, ZERO_BUFFER_BYTES};
 use crate::{AnsweredBy, Identity, IdentityKey, Member, MemberError, MemberKind, check_bounds};
 use link::{Link, RemoteRequest, UNREACHABLE_LIMIT, UNREADABLE_LIMIT, reasons};
 
@@ -47,7 +46,7 @@ pub use link::LinkLook;
 /// Bytes of the longest request, if the server allows that many.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of the longest request that makes zeroes.
-const ZERO_BYTES_MAX: u64 = 1 << 30;
+const ZERO_BYTES_MAX: usize = 1 << 30;
 /// The largest block that a member may have as its smallest unit.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
@@ -143,10 +142,15 @@ fn parse(path: &Path) -> Result<NbdUri, UriError> {
     path.to_str().ok_or_else(|| UriError::Encoding(path.display().to_string()))?.parse()
 }
 
+/// The URI in one spelling, without the client's own certificates.
+fn canonical(uri: &NbdUri) -> String {
+    NbdUri { certificates: None, ..uri.clone() }.to_string()
+}
+
 /// The number of a URI in this process. Two spellings of one URI have one number.
 fn key_of(uri: &NbdUri) -> IdentityKey {
     static KNOWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let text = NbdUri { certificates: None, ..uri.clone() }.to_string();
+    let text = canonical(uri);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let at = known.iter().position(|one| *one == text).unwrap_or_else(|| {
         known.push(text);
@@ -155,15 +159,14 @@ fn key_of(uri: &NbdUri) -> IdentityKey {
     IdentityKey::Remote { number: at as u64 }
 }
 
-/// Keeps other writers of this host out, as long as the listener lives.
+/// Keeps other writers of this host out, as long as the listener lives. The socket's name has room
+/// for the end of a long URI only, and a checksum of the whole.
 fn lock_out(path: &Path, uri: &NbdUri) -> Result<UnixListener, OpenError> {
-    let text = NbdUri { certificates: None, ..uri.clone() }.to_string();
-    let half = |seed: u8| {
-        let mut hasher = DefaultHasher::new();
-        (seed, &text).hash(&mut hasher);
-        hasher.finish()
-    };
-    let name = format!("braid-member-{:016x}{:016x}", half(0), half(1));
+    const SHOWN_BYTES_MAX: usize = 80;
+    let text = canonical(uri);
+    let end = &text.as_bytes()[text.len().saturating_sub(SHOWN_BYTES_MAX)..];
+    let sum = crc32c::crc32c(text.as_bytes());
+    let name = [format!("braid-member-{sum:08x}-").as_bytes(), end].concat();
     let bound =
         SocketAddr::from_abstract_name(name).and_then(|address| UnixListener::bind_addr(&address));
     bound.map_err(|error| match Errno::from_io_error(&error) {
@@ -240,6 +243,17 @@ impl RemoteMember {
     fn pieces(&self, length: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
         let step = usize::try_from(self.features.request_bytes_max).unwrap_or(usize::MAX);
         (0..length).step_by(step).map(move |start| start..length.min(start + step))
+    }
+
+    /// Zeroes for a server that cannot make them.
+    fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MemberError> {
+        let zeroes = [0; ZERO_BUFFER_BYTES];
+        for start in (0..length_bytes).step_by(ZERO_BUFFER_BYTES) {
+            let length = (ZERO_BUFFER_BYTES as u64).min(length_bytes - start);
+            let length = usize::try_from(length).expect("the buffer's at most");
+            self.write_at(&zeroes[..length], offset_bytes + start, false)?;
+        }
+        Ok(())
     }
 
     fn flush_once(&self) -> Result<(), MemberError> {
@@ -325,27 +339,13 @@ impl Member for RemoteMember {
     ) -> Result<(), MemberError> {
         self.may_write()?;
         check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
-        let step = match self.features.has_zeroes {
-            true => ZERO_BYTES_MAX,
-            false => self.features.request_bytes_max,
-        };
-        let zeroes = match self.features.has_zeroes {
-            true => Vec::new(),
-            false => vec![0; usize::try_from(step.min(length_bytes)).map_err(|_| Errno::NOMEM)?],
-        };
-        let mut done_bytes = 0;
-        while done_bytes < length_bytes {
-            let length_bytes = step.min(length_bytes - done_bytes);
-            let offset_bytes = offset_bytes + done_bytes;
-            self.send(match self.features.has_zeroes {
-                true => RemoteRequest::Zero { offset_bytes, length_bytes, may_punch },
-                false => {
-                    let length = usize::try_from(length_bytes).map_err(|_| Errno::NOMEM)?;
-                    let bytes = &zeroes[..length];
-                    RemoteRequest::Write { offset_bytes, bytes, durable: false }
-                }
-            })?;
-            done_bytes += length_bytes;
+        if !self.features.has_zeroes {
+            return self.write_zeroes(offset_bytes, length_bytes);
+        }
+        for start in (0..length_bytes).step_by(ZERO_BYTES_MAX) {
+            let offset_bytes = offset_bytes + start;
+            let length_bytes = (ZERO_BYTES_MAX as u64).min(length_bytes - start);
+            self.send(RemoteRequest::Zero { offset_bytes, length_bytes, may_punch })?;
         }
         self.bound_copies()
     }
