@@ -28,7 +28,7 @@ const ANY: &[&str] = &["*"];
 const PURE_REGISTRY: &[&str] =
     &["thiserror", "zerocopy", "crc32c", "crc32fast", "rangemap", "slotmap", "smallvec"];
 /// Crates that any dev-dependency may name: the pure ones, and `test-needs`.
-const FOR_TESTS: [&str; 13] = [
+const FOR_TESTS: [&str; 14] = [
     "braid-sim-hooks",
     "braid-geometry",
     "braid-parity",
@@ -39,6 +39,7 @@ const FOR_TESTS: [&str; 13] = [
     "braid-ondisk",
     "braid-assembly",
     "braid-elevator",
+    "braid-ownership",
     "braid-pace",
     "braid-engine",
     "braid-test-needs",
@@ -49,7 +50,7 @@ const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 /// Workspace crates that may depend on those in `RUNTIMES`.
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
-const ROWS: [Row; 46] = [
+const ROWS: [Row; 47] = [
     // Has no content without the simulator's cfg, so the lowest crates may use it.
     Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
     // One instruction without effects.
@@ -72,6 +73,7 @@ const ROWS: [Row; 46] = [
     Row { name: "braid-ublk-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-virtio-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-elevator", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-ownership", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-pace", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row {
         name: "braid-ondisk",

@@ -293,6 +293,32 @@ named! {
         ReplayForgetsPartial = "replay-forgets-partial",
         /// Replay: superblocks say clean although a member is missing.
         ReplaySettlesDegraded = "replay-settles-degraded",
+        /// Ownership: a server takes a claim of the same epoch by another owner.
+        EpochOwnerIgnored = "epoch-owner-ignored",
+        /// Ownership: a claim is answered before older requests have come back from the device.
+        FenceUndrained = "fence-undrained",
+        /// Ownership: a server goes on to serve requests of an older claim.
+        OldEpochServed = "old-epoch-served",
+        /// Ownership: an owner that hears nothing answers reads for ever.
+        LeaseOff = "lease-off",
+        /// Ownership: a lost answer is taken for a success if the epoch fits.
+        NonceIgnored = "nonce-ignored",
+        /// Ownership: members that the record has given up count as claimed.
+        RecordIgnored = "record-ignored",
+        /// Ownership: a store that lost epochs is believed about members in sync.
+        StoreWentBackIgnored = "store-went-back-ignored",
+        /// Ownership: an heir serves with fewer members than could run the array.
+        TooFewClaimed = "too-few-claimed",
+        /// Ownership: members that an heir has not claimed stay in sync in the record.
+        UnclaimedKept = "unclaimed-kept",
+        /// Ownership: an heir does not wait for the old owner's lease of reads.
+        LeaseUnawaited = "lease-unawaited",
+        /// Ownership: superblocks leave a member out before a swap has given it up.
+        GivenUpUnswapped = "given-up-unswapped",
+        /// Ownership: an owner goes on after another has swapped the record.
+        LostSwapIgnored = "lost-swap-ignored",
+        /// Ownership: an owner goes on after a member's server has refused it.
+        RefusalIgnored = "refusal-ignored",
         /// Reshape: the position is recorded before what moved is flushed.
         PositionUnflushed = "position-unflushed",
         /// Reshape: the border moves on before superblocks have the position.

@@ -1,0 +1,81 @@
+//! The lease of reads: how long an owner that hears nothing may answer reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_sim_hooks::{Bug, planted};
+
+use crate::record::MemberKey;
+
+/// The lease of an owner. Times are monotonic nanoseconds of the owner's own clock.
+#[derive(Debug)]
+pub struct ReadLease {
+    length_ns: u64,
+    /// For each member, when the last request began that its server answered.
+    answered: BTreeMap<MemberKey, u64>,
+}
+
+impl ReadLease {
+    /// A lease of this length; no member has answered yet.
+    #[must_use]
+    pub fn new(length_ns: u64) -> Self {
+        Self { length_ns, answered: BTreeMap::new() }
+    }
+
+    /// Notes that a member's server answered a request that began at this time. The time of the
+    /// answer does not count: the server may have been claimed meanwhile.
+    pub fn note(&mut self, member: MemberKey, begun_ns: u64) {
+        let last = self.answered.entry(member).or_default();
+        *last = begun_ns.max(*last);
+    }
+
+    /// Until when reads may be answered: before that time the silent ones among the members in
+    /// sync cannot run the array by themselves. `can_run` says whether these members can.
+    #[must_use]
+    pub fn until_ns(
+        &self,
+        in_sync: &BTreeSet<MemberKey>,
+        can_run: impl Fn(&BTreeSet<MemberKey>) -> bool,
+    ) -> u64 {
+        if planted(Bug::LeaseOff) {
+            return u64::MAX;
+        }
+        let end_of = |key| self.answered.get(key).map_or(0, |begun| begun + self.length_ns);
+        let mut ends: Vec<_> = in_sync.iter().map(|key| (end_of(key), *key)).collect();
+        ends.sort_unstable();
+        let mut silent = BTreeSet::new();
+        for (end_ns, key) in ends {
+            silent.insert(key);
+            if can_run(&silent) {
+                return end_ns;
+            }
+        }
+        // All members in sync together run the array, so this is an array that does not run.
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [MemberKey; 4] =
+        [MemberKey([1; 16]), MemberKey([2; 16]), MemberKey([3; 16]), MemberKey([4; 16])];
+
+    #[test]
+    fn reads_go_on_while_the_silent_could_not_run_the_array() {
+        let mut lease = ReadLease::new(100);
+        for (key, begun) in KEYS.into_iter().zip([10, 20, 30, 40]) {
+            lease.note(key, begun);
+        }
+        lease.note(KEYS[3], 5);
+        let all = KEYS.into_iter().collect();
+        // Three of four run a RAID-5: the lease ends when three are silent.
+        assert_eq!(lease.until_ns(&all, |set| set.len() >= 3), 130);
+        // One of four runs a mirror: it ends when the first is silent.
+        assert_eq!(lease.until_ns(&all, |set| !set.is_empty()), 110);
+        // RAID-0 needs all.
+        assert_eq!(lease.until_ns(&all, |set| set.len() == 4), 140);
+        let unheard = ReadLease::new(100);
+        assert_eq!(unheard.until_ns(&all, |set| set.len() >= 3), 0);
+    }
+}

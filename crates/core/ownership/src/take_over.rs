@@ -1,0 +1,356 @@
+//! Taking an array over: the order of swaps and claims.
+//!
+//! ```text
+//!   begin ─▶ Swap ─ done ─▶ Claim ─ enough claimed ─▶ Swap (give up the others) ─▶ Serve
+//!             │ ▲             │                         │
+//!             │ └─ refused by a higher epoch            └─ none to give up ─▶ Serve
+//!             └─ another swapped ─▶ GiveWay
+//! ```
+
+use std::collections::BTreeSet;
+
+use braid_sim_hooks::{Bug, planted};
+
+use crate::claim::OwnerId;
+use crate::record::{MemberKey, Record, RecordedMember};
+
+/// The result of a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwapResult {
+    /// The record is the wanted one.
+    Done,
+    /// The swap did not succeed, or its answer was lost. This is the record now.
+    Record(Option<Record>),
+}
+
+/// Why an array cannot be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeOverError {
+    /// The record is another array's.
+    #[error("the store's record is of another array")]
+    OtherArray,
+    /// The record has no further epoch: nothing but damage makes it so high.
+    #[error("the record's epoch is {0}, and there is none after it")]
+    EpochsExhausted(u64),
+}
+
+/// The next step of the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakeOverStep {
+    /// Swap the record, and report with [`TakeOver::swapped`].
+    Swap {
+        /// The record that must be there; `None` if there must be none.
+        from: Option<Record>,
+        /// The new record.
+        to: Record,
+    },
+    /// Claim this epoch at each member's server, and report with [`TakeOver::claimed`] and
+    /// [`TakeOver::refused`].
+    Claim {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// Serve the array under this record.
+    Serve {
+        /// The record.
+        record: Record,
+        /// Whether the old owner may still answer reads: then a lease of reads comes first.
+        waits_for_lease: bool,
+    },
+    /// Another owner was faster.
+    GiveWay {
+        /// Its record, if it has left one.
+        to: Option<Record>,
+    },
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The record is being swapped to the next epoch.
+    Taking {
+        from: Option<Record>,
+        to: Record,
+    },
+    Claiming {
+        record: Record,
+    },
+    /// The members that were not claimed are being given up.
+    GivingUp {
+        from: Record,
+        to: Record,
+    },
+    Over,
+}
+
+/// One attempt to take an array over.
+#[derive(Debug)]
+pub struct TakeOver {
+    me: OwnerId,
+    phase: Phase,
+    claimed: BTreeSet<MemberKey>,
+    /// The highest epoch that a server refused with.
+    refused_with: u64,
+    /// A server knew a higher epoch than the store: the store has lost swaps. So members that the
+    /// record has in sync may have been given up.
+    store_went_back: bool,
+    /// The old owner ended in order, or there was none.
+    was_released: bool,
+}
+
+impl TakeOver {
+    /// Begins with the record that the store has. Without one the array gets one, with these
+    /// members.
+    ///
+    /// # Errors
+    /// The record is another array's, or has no further epoch.
+    pub fn begin(
+        (me, host): (OwnerId, &str),
+        array: [u8; 16],
+        members: Vec<RecordedMember>,
+        seen: Option<Record>,
+    ) -> Result<(Self, TakeOverStep), TakeOverError> {
+        if seen.as_ref().is_some_and(|record| record.array != array) {
+            return Err(TakeOverError::OtherArray);
+        }
+        let epoch = seen.as_ref().map_or(0, |record| record.epoch);
+        let next = epoch.checked_add(1).ok_or(TakeOverError::EpochsExhausted(epoch))?;
+        let was_released = seen.as_ref().is_none_or(|record| record.owner.is_none());
+        let to = Record {
+            array,
+            epoch: next,
+            owner: Some(me),
+            host: host.to_owned(),
+            serial: 1,
+            heir: None,
+            members: seen.as_ref().map_or(members, |record| record.members.clone()),
+            reason: "taken over".to_owned(),
+        };
+        let mut take_over = Self {
+            me,
+            phase: Phase::Over,
+            claimed: BTreeSet::new(),
+            refused_with: 0,
+            store_went_back: false,
+            was_released,
+        };
+        let step = take_over.take(seen, to);
+        Ok((take_over, step))
+    }
+
+    fn take(&mut self, from: Option<Record>, to: Record) -> TakeOverStep {
+        self.phase = Phase::Taking { from: from.clone(), to: to.clone() };
+        TakeOverStep::Swap { from, to }
+    }
+
+    /// Takes the result of the swap that the last step asked for.
+    ///
+    /// # Panics
+    /// If no swap was asked for.
+    pub fn swapped(&mut self, result: SwapResult) -> TakeOverStep {
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        let (from, to, is_taking) = match phase {
+            Phase::Taking { from, to } => (from, to, true),
+            Phase::GivingUp { from, to } => (Some(from), to, false),
+            Phase::Claiming { .. } | Phase::Over => panic!("no swap was asked for"),
+        };
+        let now = match result {
+            SwapResult::Done => Some(to.clone()),
+            SwapResult::Record(record) => record,
+        };
+        let mut is_done = now.as_ref() == Some(&to);
+        if planted(Bug::NonceIgnored) {
+            is_done |= now.as_ref().is_some_and(|record| record.epoch == to.epoch);
+        }
+        // The swap that lost its answer may never have reached the store: then it is sent again.
+        let is_untouched = now == from;
+        match (is_done, is_untouched, is_taking) {
+            (true, _, true) => {
+                let epoch = to.epoch;
+                self.phase = Phase::Claiming { record: to };
+                TakeOverStep::Claim { epoch }
+            }
+            (true, _, false) => self.serve(to),
+            (false, true, true) => self.take(from, to),
+            (false, true, false) => self.give_up(from.expect("a record is given up from"), to),
+            (false, false, _) => TakeOverStep::GiveWay { to: now },
+        }
+    }
+
+    /// Notes that a member's server serves no older claim any more.
+    pub fn claimed(&mut self, member: MemberKey) {
+        self.claimed.insert(member);
+    }
+
+    /// Notes that a member's server refused the claim, since it has served this epoch. Returns a
+    /// swap to a higher epoch: the store was restored from an older state.
+    #[must_use]
+    pub fn refused(&mut self, served_epoch: u64) -> Option<TakeOverStep> {
+        let Phase::Claiming { record } = &self.phase else { return None };
+        let (from, old) = (record.clone(), record.epoch);
+        if served_epoch < old {
+            return None;
+        }
+        self.store_went_back = true;
+        self.refused_with = self.refused_with.max(served_epoch);
+        self.claimed.clear();
+        let mut to = from.clone();
+        to.epoch = self.refused_with.checked_add(1)?;
+        to.serial += 1;
+        to.reason = format!("taken over; the store had lost epochs {old} to {served_epoch}");
+        Some(self.take(Some(from), to))
+    }
+
+    /// The members that were claimed and have all acknowledged writes, as far as the record knows.
+    #[must_use]
+    pub fn usable(&self) -> BTreeSet<MemberKey> {
+        let Phase::Claiming { record } = &self.phase else { return BTreeSet::new() };
+        if planted(Bug::RecordIgnored) {
+            return self.claimed.clone();
+        }
+        record.in_sync().intersection(&self.claimed).copied().collect()
+    }
+
+    /// Whether the array can be taken over with the members claimed so far. `can_run` says whether
+    /// these members can run the array by themselves.
+    #[must_use]
+    pub fn has_enough(&self, can_run: impl Fn(&BTreeSet<MemberKey>) -> bool) -> bool {
+        let Phase::Claiming { record } = &self.phase else { return false };
+        let usable = self.usable();
+        let mut store_went_back = self.store_went_back;
+        if planted(Bug::StoreWentBackIgnored) {
+            store_went_back = false;
+        }
+        if store_went_back {
+            // The record may name a member that was given up since. With all of them there is one
+            // that knows.
+            return record.members.iter().all(|one| self.claimed.contains(&one.key));
+        }
+        if planted(Bug::TooFewClaimed) {
+            return !usable.is_empty();
+        }
+        can_run(&usable)
+    }
+
+    /// Ends the claiming: the array goes on with [`Self::usable`], and the others are given up.
+    ///
+    /// # Panics
+    /// If nothing is being claimed.
+    pub fn settle(&mut self) -> TakeOverStep {
+        let usable = self.usable();
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        let Phase::Claiming { record } = phase else { panic!("nothing is being claimed") };
+        if planted(Bug::UnclaimedKept) {
+            return self.serve(record);
+        }
+        if record.in_sync() == usable {
+            return self.serve(record);
+        }
+        let mut to = record.with_in_sync(&usable);
+        to.serial += 1;
+        to.reason = "members that did not answer were given up".to_owned();
+        self.give_up(record, to)
+    }
+
+    fn give_up(&mut self, from: Record, to: Record) -> TakeOverStep {
+        self.phase = Phase::GivingUp { from: from.clone(), to: to.clone() };
+        TakeOverStep::Swap { from: Some(from), to }
+    }
+
+    fn serve(&mut self, record: Record) -> TakeOverStep {
+        assert_eq!(record.owner, Some(self.me), "an owner serves its own record");
+        let mut waits_for_lease = !self.was_released;
+        if planted(Bug::LeaseUnawaited) {
+            waits_for_lease = false;
+        }
+        TakeOverStep::Serve { record, waits_for_lease }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: OwnerId = OwnerId([1; 16]);
+    const OTHER: OwnerId = OwnerId([2; 16]);
+
+    fn members(in_sync: [bool; 3]) -> Vec<RecordedMember> {
+        let one = |(at, is_in_sync)| RecordedMember {
+            key: MemberKey([at; 16]),
+            address: format!("nbd://host{at}/"),
+            is_in_sync,
+        };
+        (0..).zip(in_sync).map(one).collect()
+    }
+
+    fn begin(seen: Option<Record>) -> (TakeOver, TakeOverStep) {
+        TakeOver::begin((ME, "here"), [9; 16], members([true; 3]), seen).expect("it begins")
+    }
+
+    fn theirs(epoch: u64) -> Record {
+        Record {
+            array: [9; 16],
+            epoch,
+            owner: Some(OTHER),
+            host: "there".into(),
+            serial: 40,
+            heir: None,
+            members: members([true; 3]),
+            reason: String::new(),
+        }
+    }
+
+    fn two_of_three(set: &BTreeSet<MemberKey>) -> bool {
+        set.len() >= 2
+    }
+
+    #[test]
+    fn an_array_is_taken_over_without_the_member_that_does_not_answer() {
+        let (mut take_over, step) = begin(Some(theirs(4)));
+        let TakeOverStep::Swap { from, to } = step else { panic!("{step:?}") };
+        assert_eq!((from, to.epoch, to.owner), (Some(theirs(4)), 5, Some(ME)));
+        assert_eq!(take_over.swapped(SwapResult::Done), TakeOverStep::Claim { epoch: 5 });
+        take_over.claimed(MemberKey([0; 16]));
+        assert!(!take_over.has_enough(two_of_three));
+        take_over.claimed(MemberKey([2; 16]));
+        assert!(take_over.has_enough(two_of_three));
+        let step = take_over.settle();
+        let TakeOverStep::Swap { to, .. } = step else { panic!("{step:?}") };
+        assert_eq!(to.members, members([true, false, true]));
+        // The answer is lost, and the record shows that the swap was done.
+        let step = take_over.swapped(SwapResult::Record(Some(to.clone())));
+        assert_eq!(step, TakeOverStep::Serve { record: to, waits_for_lease: true });
+    }
+
+    #[test]
+    fn an_owner_that_was_slower_gives_way() {
+        let (mut take_over, _) = begin(Some(theirs(4)));
+        let other = theirs(5);
+        let step = take_over.swapped(SwapResult::Record(Some(other.clone())));
+        assert_eq!(step, TakeOverStep::GiveWay { to: Some(other) });
+    }
+
+    #[test]
+    fn a_store_that_lost_epochs_costs_a_higher_one_and_all_members() {
+        let (mut take_over, _) = begin(Some(theirs(4)));
+        let _ = take_over.swapped(SwapResult::Done);
+        take_over.claimed(MemberKey([0; 16]));
+        let step = take_over.refused(7);
+        let Some(TakeOverStep::Swap { to, .. }) = step else { panic!("{step:?}") };
+        assert_eq!(to.epoch, 8);
+        assert_eq!(take_over.swapped(SwapResult::Done), TakeOverStep::Claim { epoch: 8 });
+        take_over.claimed(MemberKey([0; 16]));
+        take_over.claimed(MemberKey([1; 16]));
+        assert!(!take_over.has_enough(two_of_three));
+        take_over.claimed(MemberKey([2; 16]));
+        assert!(take_over.has_enough(two_of_three));
+    }
+
+    #[test]
+    fn another_arrays_record_is_refused() {
+        let other = TakeOver::begin((ME, "here"), [8; 16], Vec::new(), Some(theirs(1)));
+        assert_eq!(other.map(drop).expect_err("another array"), TakeOverError::OtherArray);
+        let last = TakeOver::begin((ME, "here"), [9; 16], Vec::new(), Some(theirs(u64::MAX)));
+        let error = last.map(drop).expect_err("no epoch");
+        assert_eq!(error, TakeOverError::EpochsExhausted(u64::MAX));
+    }
+}

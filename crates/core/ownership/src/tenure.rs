@@ -1,0 +1,262 @@
+//! The time in which a process owns an array: what it may do, and what ends it.
+
+use std::collections::BTreeSet;
+
+use braid_sim_hooks::{Bug, planted};
+
+use crate::claim::OwnerId;
+use crate::fence::Mark;
+use crate::record::{MemberKey, Record};
+use crate::take_over::SwapResult;
+
+/// Why a tenure is over. The owner answers no client any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TenureEnd {
+    /// A member's server has a later owner.
+    #[error("a member's server has been claimed for epoch {}", .0.epoch)]
+    Fenced(Mark),
+    /// The store's record has a later owner.
+    #[error("{host} has taken the array over, with epoch {epoch}")]
+    TakenOver {
+        /// The epoch of the new owner.
+        epoch: u64,
+        /// The host of the new owner.
+        host: String,
+    },
+    /// The record is gone, or older than the owner's own: the store was restored from a backup.
+    #[error("the store's record is gone or older than this owner's: the store has lost swaps")]
+    StoreWentBack,
+    /// The owner gave the array back.
+    #[error("the array was given back")]
+    Released,
+}
+
+#[derive(Debug)]
+struct Swap {
+    to: Record,
+    releases: bool,
+}
+
+/// An owner's tenure. One swap is under way at a time.
+#[derive(Debug)]
+pub struct Tenure {
+    me: OwnerId,
+    /// The record as the store is known to have it.
+    record: Record,
+    /// The members that superblocks should name as in sync.
+    wanted: BTreeSet<MemberKey>,
+    reason: String,
+    heir: Option<String>,
+    /// The array has ended in order, and the record should say so.
+    releases: bool,
+    swap: Option<Swap>,
+    end: Option<TenureEnd>,
+}
+
+impl Tenure {
+    /// Begins with the record of the take-over.
+    ///
+    /// # Panics
+    /// If the record has another owner.
+    #[must_use]
+    pub fn new(me: OwnerId, record: Record) -> Self {
+        assert_eq!(record.owner, Some(me), "an owner has its own record");
+        let (wanted, reason) = (record.in_sync(), record.reason.clone());
+        Self { me, record, wanted, reason, heir: None, releases: false, swap: None, end: None }
+    }
+
+    /// The record as the store is known to have it.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Why the tenure is over; `None` while it goes on.
+    #[must_use]
+    pub fn end(&self) -> Option<&TenureEnd> {
+        self.end.as_ref()
+    }
+
+    /// Asks for a record with these members in sync. A member that comes in must have all
+    /// acknowledged writes.
+    pub fn want_in_sync(&mut self, in_sync: BTreeSet<MemberKey>, reason: &str) {
+        if self.wanted != in_sync {
+            self.wanted = in_sync;
+            reason.clone_into(&mut self.reason);
+        }
+    }
+
+    /// Asks for a record that names the host of a planned hand-over.
+    pub fn want_heir(&mut self, host: &str) {
+        self.heir = Some(host.to_owned());
+        self.reason = "a hand-over is planned".to_owned();
+    }
+
+    /// Asks for a record without an owner: the array has ended in order.
+    pub fn want_release(&mut self) {
+        self.releases = true;
+        self.reason = "stopped in order".to_owned();
+    }
+
+    /// Whether superblocks may be written that name these members as in sync: the record must
+    /// have given up all others.
+    #[must_use]
+    pub fn allows(&self, in_sync: &BTreeSet<MemberKey>) -> bool {
+        if planted(Bug::GivenUpUnswapped) {
+            return self.end.is_none();
+        }
+        self.end.is_none() && self.record.in_sync().is_subset(in_sync)
+    }
+
+    /// Whether the record differs from the wanted one.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.wanted != self.record.in_sync()
+            || self.heir != self.record.heir
+            || self.releases && self.record.owner.is_some()
+    }
+
+    /// The next swap, from [`Self::record`] to the result. A swap that changes nothing but the
+    /// serial says that the owner lives. `None` while a swap is under way, and after the end.
+    pub fn begin_swap(&mut self) -> Option<Record> {
+        if self.swap.is_some() || self.end.is_some() {
+            return None;
+        }
+        let mut to = self.record.with_in_sync(&self.wanted);
+        to.serial += 1;
+        to.heir.clone_from(&self.heir);
+        to.reason.clone_from(&self.reason);
+        if self.releases {
+            to.owner = None;
+        }
+        self.swap = Some(Swap { to: to.clone(), releases: self.releases });
+        Some(to)
+    }
+
+    /// Takes the result of a swap. If the record is untouched, the swap is begun anew.
+    ///
+    /// # Panics
+    /// If no swap is under way.
+    pub fn swapped(&mut self, result: SwapResult) {
+        let Swap { to, releases } = self.swap.take().expect("a swap is under way");
+        if planted(Bug::LostSwapIgnored) {
+            self.record = to;
+            return;
+        }
+        let now = match result {
+            SwapResult::Done => Some(to.clone()),
+            SwapResult::Record(record) => record,
+        };
+        match now {
+            Some(now) if now == to => {
+                self.record = to;
+                if releases {
+                    self.end = Some(TenureEnd::Released);
+                }
+            }
+            Some(now) if now == self.record => {}
+            Some(now) if now.epoch > self.record.epoch => {
+                self.end = Some(TenureEnd::TakenOver { epoch: now.epoch, host: now.host });
+            }
+            // An older record, or none: another owner may have been lost with it.
+            _ => self.end = Some(TenureEnd::StoreWentBack),
+        }
+    }
+
+    /// Notes that a member's server refused this owner, since it has a later one.
+    pub fn refused(&mut self, mark: Mark) {
+        if planted(Bug::RefusalIgnored) {
+            return;
+        }
+        let is_later = mark.epoch > self.record.epoch
+            || mark.epoch == self.record.epoch && mark.owner != self.me;
+        if is_later && self.end.is_none() {
+            self.end = Some(TenureEnd::Fenced(mark));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RecordedMember;
+
+    const ME: OwnerId = OwnerId([1; 16]);
+
+    fn keys(numbers: &[u8]) -> BTreeSet<MemberKey> {
+        numbers.iter().map(|number| MemberKey([*number; 16])).collect()
+    }
+
+    fn tenure() -> Tenure {
+        let one = |number| RecordedMember {
+            key: MemberKey([number; 16]),
+            address: String::new(),
+            is_in_sync: true,
+        };
+        let record = Record {
+            array: [9; 16],
+            epoch: 3,
+            owner: Some(ME),
+            host: "here".into(),
+            serial: 1,
+            heir: None,
+            members: [1, 2, 3].map(one).into(),
+            reason: String::new(),
+        };
+        Tenure::new(ME, record)
+    }
+
+    #[test]
+    fn superblocks_wait_for_the_swap_that_gives_a_member_up() {
+        let mut tenure = tenure();
+        assert!(tenure.allows(&keys(&[1, 2, 3])) && !tenure.allows(&keys(&[1, 2])));
+        tenure.want_in_sync(keys(&[1, 2]), "3 failed");
+        assert!(tenure.is_behind());
+        let to = tenure.begin_swap().expect("a swap");
+        assert!(tenure.begin_swap().is_none(), "one at a time");
+        // First the swap is lost on its way, then its answer.
+        tenure.swapped(SwapResult::Record(Some(tenure.record().clone())));
+        assert!(!tenure.allows(&keys(&[1, 2])));
+        assert_eq!(tenure.begin_swap().expect("again"), to);
+        tenure.swapped(SwapResult::Record(Some(to)));
+        assert!(tenure.allows(&keys(&[1, 2])) && !tenure.is_behind());
+        assert!(tenure.allows(&keys(&[1, 2, 3])), "a member may come in before the record");
+    }
+
+    #[test]
+    fn a_later_owner_ends_a_tenure() {
+        let mut one = tenure();
+        let _ = one.begin_swap();
+        let mut theirs = one.record().clone();
+        (theirs.epoch, theirs.owner) = (4, Some(OwnerId([2; 16])));
+        one.swapped(SwapResult::Record(Some(theirs)));
+        assert!(matches!(one.end(), Some(TenureEnd::TakenOver { epoch: 4, .. })));
+        assert!(one.begin_swap().is_none() && !one.allows(&keys(&[1, 2, 3])));
+        let mut other = tenure();
+        other.refused(Mark { epoch: 3, owner: ME });
+        assert_eq!(other.end(), None, "its own claim");
+        other.refused(Mark { epoch: 3, owner: OwnerId([2; 16]) });
+        assert!(matches!(other.end(), Some(TenureEnd::Fenced(_))));
+    }
+
+    #[test]
+    fn an_older_record_ends_a_tenure() {
+        for now in [None, Some(2)] {
+            let mut tenure = tenure();
+            let _ = tenure.begin_swap();
+            let older = now.map(|epoch| Record { epoch, ..tenure.record().clone() });
+            tenure.swapped(SwapResult::Record(older));
+            assert_eq!(tenure.end(), Some(&TenureEnd::StoreWentBack));
+        }
+    }
+
+    #[test]
+    fn a_release_leaves_a_record_without_an_owner() {
+        let mut tenure = tenure();
+        tenure.want_release();
+        let to = tenure.begin_swap().expect("a swap");
+        assert_eq!(to.owner, None);
+        tenure.swapped(SwapResult::Done);
+        assert_eq!(tenure.end(), Some(&TenureEnd::Released));
+    }
+}
