@@ -50,7 +50,7 @@ const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 /// Workspace crates that may depend on those in `RUNTIMES`.
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
-const ROWS: [Row; 47] = [
+const ROWS: [Row; 48] = [
     // Has no content without the simulator's cfg, so the lowest crates may use it.
     Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
     // One instruction without effects.
@@ -132,7 +132,7 @@ const ROWS: [Row; 47] = [
     },
     Row {
         name: "braid-member",
-        workspace: &["braid-block-ioctl", "braid-nbd-client"],
+        workspace: &["braid-block-ioctl", "braid-nbd-client", "braid-ownership"],
         registry: ANY,
     },
     // Names for the shared state of threads, backed by the model checkers.
@@ -175,6 +175,12 @@ const ROWS: [Row; 47] = [
     },
     // PEM files, for the NBD server's TLS and the client's.
     Row { name: "braid-certificates", workspace: &[], registry: &["rustls", "thiserror"] },
+    // The record of an owner in etcd or S3, with blocking calls.
+    Row {
+        name: "braid-store",
+        workspace: &["braid-certificates", "braid-ownership"],
+        registry: ANY,
+    },
     // An NBD client with blocking calls.
     Row {
         name: "braid-nbd-client",
@@ -239,6 +245,7 @@ const ROWS: [Row; 47] = [
             "braid-confine",
             "braid-console",
             "braid-signatures",
+            "braid-store",
             "braid-control",
             "braid-discovery",
             "braid-engine",
@@ -250,6 +257,7 @@ const ROWS: [Row; 47] = [
             "braid-member",
             "braid-nbd-proto",
             "braid-ondisk",
+            "braid-ownership",
             "braid-pace",
             "braid-ring",
             "braid-runtime",

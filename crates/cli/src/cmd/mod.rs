@@ -18,6 +18,7 @@ mod jobs;
 pub(crate) mod layout_word;
 mod list;
 mod manual;
+mod member;
 mod members;
 mod poll;
 mod replay;
@@ -93,6 +94,8 @@ pub(crate) enum Command {
     Create(Box<create::Args>),
     /// Assemble an array and serve it over NBD until told to stop.
     Serve(Box<serve::Args>),
+    /// Serve files or block devices of this host as members of an array on another host.
+    Member(Box<member::Args>),
     /// Print the metadata of members, and the array that they would make. Never writes.
     Examine(examine::Args),
     /// Explain in plain words what is left of an array that does not start, and read it back
@@ -172,6 +175,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
     match command {
         Command::Create(args) => create::run(*args, globals),
         Command::Serve(args) => serve::run(*args, globals),
+        Command::Member(args) => member::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
         Command::Rescue(args) => rescue::run(*args, globals),
         Command::Image(args) => image::run(&args, globals),

@@ -99,6 +99,7 @@ mod nas;
 mod old_copies;
 mod operator_mistakes;
 mod output;
+mod owners;
 mod ppl_replay;
 mod privacy;
 mod remedies;

@@ -168,6 +168,7 @@ pub(crate) fn poll_effects(array: &mut Array) -> PolledEffects {
             }
             ArrayEffect::Answer { request, .. } => effects.answers.push(request),
             ArrayEffect::KeepRecord { events } => panic!("no record is kept: {events}"),
+            ArrayEffect::AskConsent { state } => panic!("no consent is given: {}", state.events),
             ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
             ArrayEffect::QueryTouched
             | ArrayEffect::QueryActivity
@@ -595,6 +596,32 @@ fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     assert_eq!(to_keep.len(), 1, "only the loss waits for the record");
     let counted_on: Vec<bool> = seen.iter().filter(|one| !one.1).map(|one| one.0).collect();
     assert!(!counted_on.is_empty() && counted_on.iter().all(|is_kept| *is_kept), "{seen:?}");
+}
+
+/// An owner gives a member up in the store before superblocks leave it out.
+#[test]
+fn superblocks_without_a_member_wait_for_the_drivers_consent() {
+    let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));
+    all_goes_well(&mut array);
+    array.handle_gives_consent(NOW, true);
+    array.handle_fail_request(NOW, MemberId(0)).expect("the other has all");
+    let mut asked = Vec::new();
+    while let Some(effect) = array.poll_effect() {
+        match effect {
+            ArrayEffect::AskConsent { state } => asked.push(state),
+            ArrayEffect::WriteMetadata { .. } => panic!("no superblock is written yet"),
+            ArrayEffect::Publish(view) => assert!(view.is_used(MemberId(0)), "it is not relied on"),
+            _ => {}
+        }
+    }
+    let [state] = &asked[..] else { panic!("{asked:?}") };
+    assert!(state.in_sync().eq([(MemberId(1), braid_geometry::Slot(1))]), "{state:?}");
+    array.handle_consent(NOW, state.events - 1);
+    assert!(poll_effects(&mut array).superblocks.is_empty(), "another update's consent");
+    array.handle_consent(NOW, state.events);
+    let update = poll_effects(&mut array);
+    assert!(!update.superblocks.is_empty());
+    write(&mut array, &update, &[]);
 }
 
 /// Lets all requests of the array to members succeed, and returns the last view.

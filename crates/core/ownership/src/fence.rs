@@ -6,9 +6,12 @@
 //!          └─ Refused
 //! ```
 
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
 use braid_sim_hooks::{Bug, planted};
 
-use crate::claim::{Claim, OwnerId};
+use crate::claim::{Claim, ClaimError, OwnerId};
 
 /// The highest epoch that a server has served, and its owner. It is durable before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,21 @@ impl Mark {
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         Self { epoch: claim.epoch, owner: claim.owner }
+    }
+}
+
+impl Display for Mark {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "epoch={}&owner={}", self.epoch, self.owner)
+    }
+}
+
+impl FromStr for Mark {
+    type Err = ClaimError;
+
+    fn from_str(text: &str) -> Result<Self, ClaimError> {
+        let claim: Claim = format!("{text}&session=0").parse()?;
+        Ok(Self::of(&claim))
     }
 }
 

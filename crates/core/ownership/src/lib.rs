@@ -43,6 +43,7 @@ mod lease;
 mod record;
 mod take_over;
 mod tenure;
+mod words;
 
 pub use claim::{Claim, ClaimError, OwnerId};
 pub use fence::{Fence, Judgement, Mark, User};
@@ -50,3 +51,4 @@ pub use lease::ReadLease;
 pub use record::{MemberKey, Record, RecordedMember};
 pub use take_over::{SwapResult, TakeOver, TakeOverError, TakeOverStep};
 pub use tenure::{Tenure, TenureEnd};
+pub use words::{mark_before, refused_by, refused_words, served_words};

@@ -6,7 +6,7 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::claim::OwnerId;
 use crate::fence::Mark;
-use crate::record::{MemberKey, Record};
+use crate::record::{MemberKey, Record, RecordedMember};
 use crate::take_over::SwapResult;
 
 /// Why a tenure is over. The owner answers no client any more.
@@ -47,6 +47,8 @@ pub struct Tenure {
     wanted: BTreeSet<MemberKey>,
     reason: String,
     heir: Option<String>,
+    /// Members that came later, which the next swap adds.
+    newcomers: Vec<RecordedMember>,
     /// The array has ended in order, and the record should say so.
     releases: bool,
     swap: Option<Swap>,
@@ -62,7 +64,8 @@ impl Tenure {
     pub fn new(me: OwnerId, record: Record) -> Self {
         assert_eq!(record.owner, Some(me), "an owner has its own record");
         let (wanted, reason) = (record.in_sync(), record.reason.clone());
-        Self { me, record, wanted, reason, heir: None, releases: false, swap: None, end: None }
+        let (heir, newcomers) = (None, Vec::new());
+        Self { me, record, wanted, reason, heir, newcomers, releases: false, swap: None, end: None }
     }
 
     /// The record as the store is known to have it.
@@ -83,6 +86,16 @@ impl Tenure {
         if self.wanted != in_sync {
             self.wanted = in_sync;
             reason.clone_into(&mut self.reason);
+        }
+    }
+
+    /// Has the next swap add a member that the record does not have yet, and change the address of
+    /// one that it has.
+    pub fn know(&mut self, member: RecordedMember) {
+        let is_same = |one: &RecordedMember| one.key == member.key && one.address == member.address;
+        if !self.record.members.iter().any(is_same) {
+            self.newcomers.retain(|one| one.key != member.key);
+            self.newcomers.push(member);
         }
     }
 
@@ -122,7 +135,12 @@ impl Tenure {
         if self.swap.is_some() || self.end.is_some() {
             return None;
         }
-        let mut to = self.record.with_in_sync(&self.wanted);
+        let mut known = self.record.clone();
+        for newcomer in &self.newcomers {
+            known.members.retain(|one| one.key != newcomer.key);
+            known.members.push(newcomer.clone());
+        }
+        let mut to = known.with_in_sync(&self.wanted);
         to.serial += 1;
         to.heir.clone_from(&self.heir);
         to.reason.clone_from(&self.reason);
@@ -179,7 +197,6 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordedMember;
 
     const ME: OwnerId = OwnerId([1; 16]);
 

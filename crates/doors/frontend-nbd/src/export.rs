@@ -22,6 +22,8 @@
 //! - A request whose completion is dropped is answered with NBD_EIO:
 //!   `tests/server.rs::an_export_that_breaks_its_promises_costs_an_error_not_a_hang`.
 
+use std::sync::Arc;
+
 use braid_nbd_proto::{BlockSizes, ErrorCode, Extent};
 use braid_ring::client::{ClientRequest, Completion, RequestError};
 
@@ -75,6 +77,20 @@ pub trait Export: Send + Sync + 'static {
     fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         true
+    }
+
+    /// Whether owners can claim the export. Such exports are served by threads, not by workers.
+    fn takes_claims(&self) -> bool {
+        false
+    }
+
+    /// The export for a client whose words stand behind the export's name, as in `EXPORT?WORDS`.
+    /// May block: the client gets no answer before it returns.
+    ///
+    /// # Errors
+    /// The reason why the client is refused.
+    fn claim(&self, words: &str) -> Result<Arc<dyn Export>, String> {
+        Err(format!("this export takes no claims: {words}"))
     }
 
     /// Starts a request and returns without blocking: the thread serves many connections.

@@ -342,19 +342,19 @@ impl WorkerConnections {
         if tasks.is_empty() {
             return;
         }
-        let export = link.connection.export().map(Arc::clone);
-        let export = export.expect("a task comes after negotiation");
         let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
         for task in tasks.drain(..) {
             if link.connection.is_closed() {
-                link.connection.abandon(task.slot());
+                task.slot().into_iter().for_each(|slot| link.connection.abandon(slot));
                 continue;
             }
+            let export = link.connection.export_of(&task);
             match perform(task, &*export, &receiver, index as u64) {
                 TaskResult::Submitted => {}
                 TaskResult::Described { slot, extents, asked } => {
                     self.guard(link, |link| link.connection.described(slot, &extents, asked));
                 }
+                TaskResult::Claimed(_) => unreachable!("threads serve exports that take claims"),
                 TaskResult::Panicked { undone } => {
                     self.shared.counters.panics.add(1);
                     link.connection.close();

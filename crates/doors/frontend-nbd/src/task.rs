@@ -13,12 +13,13 @@ use crate::connection::Task;
 use crate::export::Export;
 
 /// The result of a task that the connection has yet to learn.
-#[derive(Debug)]
 pub(crate) enum TaskResult {
     /// No result yet: the export's completion brings it.
     Submitted,
     /// Extents for the slot, with the length and the number that the client asked for.
     Described { slot: u32, extents: Vec<Extent>, asked: (u64, usize) },
+    /// The export for a client's claim, or the reason why it is refused.
+    Claimed(Result<Arc<dyn Export>, String>),
     /// The export panicked. `undone`: the slot of a request without a completion; any other request
     /// was ended by its completion.
     Panicked { undone: Option<u32> },
@@ -42,6 +43,12 @@ pub(crate) fn perform(
             );
             match catch_unwind(AssertUnwindSafe(|| export.submit(request, completion))) {
                 Ok(()) => TaskResult::Submitted,
+                Err(_) => TaskResult::Panicked { undone: None },
+            }
+        }
+        Task::Claim { words, .. } => {
+            match catch_unwind(AssertUnwindSafe(|| export.claim(&words))) {
+                Ok(claimed) => TaskResult::Claimed(claimed),
                 Err(_) => TaskResult::Panicked { undone: None },
             }
         }

@@ -201,21 +201,21 @@ impl Line {
     }
 
     fn perform(self: &Arc<Self>, tasks: &mut Vec<Task>) {
-        let export = self.lock().export().map(Arc::clone);
-        let export = export.expect("a task comes after negotiation");
         let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
         let mut goes_on = true;
         for task in tasks.drain(..) {
             if !goes_on {
-                self.lock().abandon(task.slot());
+                task.slot().into_iter().for_each(|slot| self.lock().abandon(slot));
                 continue;
             }
+            let export = self.lock().export_of(&task);
             match perform(task, &*export, &receiver, 0) {
                 TaskResult::Submitted => {}
                 TaskResult::Described { slot, extents, asked } => {
                     self.lock().described(slot, &extents, asked);
                     self.work.notify_one();
                 }
+                TaskResult::Claimed(claimed) => self.lock().claimed(claimed, Instant::now()),
                 TaskResult::Panicked { undone } => {
                     goes_on = false;
                     self.shared.counters.panics.add(1);

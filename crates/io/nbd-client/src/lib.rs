@@ -57,6 +57,9 @@ pub enum ClientError {
     /// The server answered with an error.
     #[error("the server answered with an error")]
     Refused(#[from] ErrorCode),
+    /// The server does not serve this client, for this reason.
+    #[error("the server does not serve this client: {0}")]
+    Declined(String),
     /// The session ended, for this reason.
     #[error("the session ended")]
     Closed(#[from] ClientClose),
@@ -159,8 +162,20 @@ impl Connector {
     /// # Errors
     /// No server answers there, or the negotiation fails.
     pub fn connect(&self) -> Result<Client, ClientError> {
+        self.connect_to(&self.uri.export)
+    }
+
+    /// Connects as [`Self::connect`] does, with words behind the export's name: a claim.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`]; [`ClientError::Declined`] if the server refuses the claim.
+    pub fn connect_with(&self, words: &str) -> Result<Client, ClientError> {
+        self.connect_to(&format!("{}?{words}", self.uri.export))
+    }
+
+    fn connect_to(&self, export: &str) -> Result<Client, ClientError> {
         let socket = Socket::connect(&self.uri.transport)?;
-        let plan = ClientPlan { start_tls: self.tls.is_some(), ..plan_for(&self.uri.export) };
+        let plan = ClientPlan { start_tls: self.tls.is_some(), ..plan_for(export) };
         let host = match &self.uri.transport {
             Transport::Tcp { host, .. } => host,
             Transport::Unix { .. } => "localhost",
@@ -223,6 +238,9 @@ impl Client {
                 ClientEvent::Ready(info) => {
                     client.info = info;
                     return Ok(client);
+                }
+                ClientEvent::Close(ClientClose::Refused { kind: wire::REP_ERR_POLICY, .. }) => {
+                    return Err(ClientError::Declined(client.session.refusal_words().to_owned()));
                 }
                 ClientEvent::Close(reason) => return Err(reason.into()),
                 _ => return Err(ClientError::Unexpected),

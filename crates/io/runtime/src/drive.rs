@@ -18,7 +18,9 @@ use std::collections::VecDeque;
 use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
-use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice, SuperblockState,
+};
 use braid_engine::cause::RequestKind;
 use braid_engine::computation;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, Report};
@@ -37,6 +39,7 @@ use crate::members::operation::Operation;
 use crate::scratch::{ArrayEffects, DriveScratch, ShardEffects};
 use crate::sync::Arc;
 use crate::sync::flaw::{self, Flaw};
+use crate::updates::PlannedUpdate;
 
 /// Maximum parts of a vector that no elevator merged; the same as an elevator's maximum.
 const VECTOR_PARTS_MAX: usize = 64;
@@ -368,6 +371,7 @@ impl Core {
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::KeepsRecord(keeps) => array.handle_keeps_record(now, keeps),
                 ArrayEvent::RecordKept(events) => array.handle_record_kept(now, events),
+                ArrayEvent::Consent(events) => array.handle_consent(now, events),
                 ArrayEvent::Stop => array.handle_stop(now),
             }
         }
@@ -438,6 +442,7 @@ impl Core {
                 ArrayEffect::Keep { start, sectors } => effects.copies.push((start, sectors)),
                 ArrayEffect::Move(piece) => effects.pieces.push(piece),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
+                ArrayEffect::AskConsent { state } => self.ask_consent(&state),
                 ArrayEffect::KeepRecord { events } => {
                     self.note_recorded();
                     self.updates.keep(events);
@@ -458,6 +463,14 @@ impl Core {
         // newer one.
         let due = array.poll_timeout().into_iter().chain(pace_at).min();
         self.arm(self.alarm.set(Machine::Array, due));
+    }
+
+    fn ask_consent(&self, state: &SuperblockState) {
+        let members = self.members.load();
+        let in_sync = state.in_sync();
+        let in_sync =
+            in_sync.filter_map(|(id, slot)| Some(members.get(id)?.recorded_member(slot.0)));
+        self.updates.ask(PlannedUpdate { events: state.events, in_sync: in_sync.collect() });
     }
 
     /// Called when all members have the last update of superblocks.

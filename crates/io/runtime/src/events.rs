@@ -69,6 +69,7 @@ pub(crate) enum ArrayEvent {
     KeepsRecord(bool),
     /// The record outside the members has the update with this event count.
     RecordKept(u64),
+    Consent(u64),
     Stop,
 }
 

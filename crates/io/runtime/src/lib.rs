@@ -168,7 +168,7 @@ pub use reshape::ReshapeError;
 #[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
 #[cfg(not(loom))]
-pub use updates::{RecordedMember, RecordedUpdate};
+pub use updates::{Consenter, PlannedUpdate, RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
 pub use volume::{Reassembled, StopResult, StoppedMember, Volume};
 #[cfg(not(loom))]

@@ -148,6 +148,9 @@ impl Opened {
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
+        if options.consenter.is_some() {
+            array.handle_gives_consent(Instant::default(), true);
+        }
         // A job obeys its allowance from the start.
         array.handle_job_allowance(Instant::default(), JobAllowance::default());
         let clients = Clients::new(regions, HandOver::new(options.hand_over_bytes));
@@ -183,7 +186,7 @@ impl Opened {
             watch: Watch::start(watch)?,
             end: End::default(),
             membership: Mutex::default(),
-            updates: Updates::new(&assembled.newest),
+            updates: Updates::new(&assembled.newest, options.consenter.clone()),
             cache_file: options.cache_file.clone(),
             window_copy: options.window_copy.clone(),
             copied_window: Mutex::new(copied),

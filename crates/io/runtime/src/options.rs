@@ -11,6 +11,7 @@ use braid_ring::Workers;
 use crate::cache::Cache;
 use crate::cache_file::CacheFile;
 use crate::scheduling::Scheduling;
+use crate::updates::Consenter;
 use crate::window_copy::WindowCopy;
 
 /// How the runtime reads and writes members.
@@ -77,6 +78,9 @@ pub struct Options {
     pub cache_file: Option<Arc<CacheFile>>,
     /// Copies of a reshape's windows that overwrite their source; `None` without a state folder.
     pub window_copy: Option<Arc<WindowCopy>>,
+    /// Hears of each update of superblocks before it begins, and agrees to it; `None` if no update
+    /// waits.
+    pub consenter: Option<Consenter>,
     /// How members are scheduled.
     pub scheduling: Scheduling,
     /// Threads for each member if io_uring is not used; at least 1.
@@ -113,6 +117,7 @@ impl Default for Options {
             cache: Cache::default(),
             cache_file: None,
             window_copy: None,
+            consenter: None,
             scheduling: Scheduling::default(),
             threads_per_member: 4,
             sit_out: SitOut::default(),

@@ -35,10 +35,20 @@ pub struct RecordedMember {
     pub uuid: [u8; 16],
 }
 
+/// An update of superblocks that has not begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedUpdate {
+    /// The update's event count.
+    pub events: u64,
+    /// The members that the update names as in sync.
+    pub in_sync: Vec<RecordedMember>,
+}
+
 /// The times of updates, and the last recorded one.
 pub(crate) struct Updates {
     last: Mutex<LatestUpdate>,
     keeper: Mutex<Option<Keeper>>,
+    consenter: Option<Consenter>,
 }
 
 #[derive(Debug)]
@@ -52,11 +62,30 @@ struct LatestUpdate {
 /// relies on it.
 pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
 
+/// A function that receives each update of superblocks before its first superblock is written.
+/// Until [`crate::Volume::consent`] the array does not begin the update, and relies on none of its
+/// losses. It must not block.
+#[derive(Clone)]
+pub struct Consenter(Arc<dyn Fn(PlannedUpdate) + Send + Sync>);
+
+impl Consenter {
+    /// A consenter that calls this function.
+    pub fn new(function: impl Fn(PlannedUpdate) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(function))
+    }
+}
+
+impl std::fmt::Debug for Consenter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Consenter").finish_non_exhaustive()
+    }
+}
+
 impl Updates {
-    pub(crate) fn new(newest: &Superblock) -> Self {
+    pub(crate) fn new(newest: &Superblock, consenter: Option<Consenter>) -> Self {
         let times = UpdateTimes::after(newest);
         let last = Mutex::new(LatestUpdate { times, state: None, recorded: None });
-        Self { last, keeper: Mutex::new(None) }
+        Self { last, keeper: Mutex::new(None), consenter }
     }
 
     pub(crate) fn set_keeper(&self, keeper: Option<Keeper>) {
@@ -71,6 +100,13 @@ impl Updates {
     pub(crate) fn keep(&self, events: u64) {
         if let Some(keeper) = &*self.keeper.lock().expect("telling does not panic") {
             keeper(events);
+        }
+    }
+
+    /// Calls the consenter for an update that has not begun.
+    pub(crate) fn ask(&self, planned: PlannedUpdate) {
+        if let Some(Consenter(consenter)) = &self.consenter {
+            consenter(planned);
         }
     }
 

@@ -460,6 +460,12 @@ impl Volume {
         self.opened.load().keep_record(keeper);
     }
 
+    /// Agrees to the update with this event count, which [`Options::consenter`] received.
+    pub fn consent(&self, events: u64) {
+        self.core().array.push(ArrayEvent::Consent(events));
+        self.core().drive(Machine::Array);
+    }
+
     /// Confirms that the record of this count is kept, durably.
     pub fn record_kept(&self, events: u64) {
         self.core().array.push(ArrayEvent::RecordKept(events));
@@ -678,8 +684,7 @@ impl Volume {
         });
         match next {
             Ok(next) => {
-                let keeper = opened.core.updates.take_keeper();
-                next.keep_record(keeper);
+                next.keep_record(opened.core.updates.take_keeper());
                 self.opened.store(Arc::new(next));
             }
             Err(error) => {

@@ -738,6 +738,9 @@ impl World {
                         side.inbox.push_back(Message::WriteBack(round));
                     }
                 }
+                ArrayEffect::AskConsent { state } => {
+                    unreachable!("no consent is given: {}", state.events)
+                }
                 ArrayEffect::KeepRecord { events } => {
                     unreachable!("no record is kept: {events}")
                 }

@@ -26,7 +26,7 @@ use braid_events::sockets::InheritedSockets;
 use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
-use braid_runtime::{Options, StopResult, Volume};
+use braid_runtime::{Disk, Options, StopResult, Volume};
 
 use super::address::{check_export, control_error, own_control};
 use super::answered_writes::AnsweredWrites;
@@ -40,6 +40,7 @@ use super::jobs::{Board, Sampler};
 use super::metrics::{self, ArrayMetrics};
 use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::other_arrays::OtherArrays;
+use super::owner::{self, GatedDisk};
 use super::parts::{ArrayOrDevice, Part};
 use super::report::Reporter;
 use super::several::{Clients, SharedServer};
@@ -52,6 +53,9 @@ const DESCRIPTORS_PER_MEMBER: usize = 4;
 
 /// Time for clients to finish when the array stops.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time for the store to take the array back.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time for the command of `--run` to end once the server stops.
 const COMMAND_GRACE: Duration = Duration::from_secs(3);
@@ -151,6 +155,15 @@ pub(super) fn one(
 ) -> Result<Exit, CliError> {
     let Context { config, globals, confinement } = context;
     let inputs = Inputs::take(config, shared)?;
+    let owned = match &config.owner {
+        None => None,
+        Some(owner) => match owner::take_over(owner, config, (watch, globals))? {
+            Some(owned) => Some(owned),
+            None => return Ok(Exit::Interrupted),
+        },
+    };
+    let claimed = owned.as_ref().map(|owned| owned.members.clone());
+    let origin = claimed.as_ref().map_or(origin, |members| Origin::Named(members));
     let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
     let is_rescued = rescued.is_some();
     let RescuedOthers { others, parts } = rescued.unwrap_or_default();
@@ -181,7 +194,9 @@ pub(super) fn one(
         None => start()?,
         Some(Shared { place: (shared_server, _), .. }) => shared_server.workers_or(start)?,
     };
-    let options = options(config, tuning, workers.as_ref());
+    let owned = owned.map(|owned| owner::OwnedArray::new(owned, &ready, (&name, globals.json)));
+    let mut options = options(config, tuning, workers.as_ref());
+    options.consenter = owned.as_ref().map(owner::OwnedArray::consenter);
     cache::check_words(&config.settings, &options.cache, &ready.array.geometry, options.shards)?;
 
     let listeners = NoticeListeners::new(
@@ -205,7 +220,14 @@ pub(super) fn one(
     let sampler = Sampler::start(&listeners.board, &volume, fails);
     let sampler =
         sampler.map_err(|error| system("the thread for jobs could not be started", &error))?;
-    let export = array_export::export(name.clone(), &volume, block_bytes);
+    let disk: Arc<dyn Disk> = match &owned {
+        None => Arc::clone(&volume) as _,
+        Some(owned) => Arc::new(GatedDisk::new(Arc::clone(&volume) as _, owned.gate())),
+    };
+    let ownership = owned.map(|owned| owned.start(&volume, &name, globals.json)).transpose();
+    let ownership = ownership
+        .map_err(|error| system("the thread for ownership could not be started", &error))?;
+    let export = array_export::export(name.clone(), &volume, Arc::clone(&disk), block_bytes);
     let others = OtherArrays::open(others, &options)?;
     let arrays = others.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
@@ -220,8 +242,7 @@ pub(super) fn one(
             shared_server.join(*index, (export, &volume, &reporter), listen)?
         }
     };
-    let doors =
-        Doors::open(places, (Arc::clone(&volume) as _, block_bytes), workers.as_ref(), &reporter)?;
+    let doors = Doors::open(places, (disk, block_bytes), workers.as_ref(), &reporter)?;
     let metered = (&volume, &reporter);
     let metrics = Arc::new(ArrayMetrics::new(numbers, metered, server.meter(), delivery.voice()));
     let addresses = doors.addresses(server.uris(&name));
@@ -264,6 +285,11 @@ pub(super) fn one(
     let looking = spare_group.start(move |group| taker.take_spare(group));
     let looking =
         looking.map_err(|error| system("the thread for spares could not be started", &error))?;
+    if let Some(ownership) = &ownership {
+        let adder = Arc::clone(&answers);
+        let returning = ownership.add_later(&volume, move |path| adder.add_member(path));
+        returning.map_err(|error| system("the thread for members could not be started", &error))?;
+    }
     confinement.finish()?;
 
     reporter.serving(
@@ -297,6 +323,7 @@ pub(super) fn one(
         answers,
         control,
         delivery,
+        ownership,
     };
     let stopped = serving.end(config, &reporter)?;
     drop((port, watchdog));
@@ -340,6 +367,7 @@ struct ServingArray {
     answers: Arc<Answers>,
     control: Option<Control>,
     delivery: EventDelivery,
+    ownership: Option<owner::Keeper>,
 }
 
 impl ServingArray {
@@ -347,7 +375,7 @@ impl ServingArray {
     /// its clients may wait for the end.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<StopResult, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
-        let Self { sampler, checks, board, answers, control, delivery, .. } = self;
+        let Self { sampler, checks, board, answers, control, delivery, ownership, .. } = self;
         answers.note_stopping();
         let meter = server.meter();
         doors.close(STOP_DEADLINE, reporter);
@@ -358,6 +386,9 @@ impl ServingArray {
             jobs_not_kept(reporter, &path, &error);
         }
         if let Ok(stopped) = stopped {
+            if let Some(ownership) = ownership {
+                ownership.release(RELEASE_PATIENCE);
+            }
             keeper.end();
             drop(answered);
             delivery.end();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use braid_frontend_nbd::Export;
-use braid_runtime::Volume;
+use braid_runtime::{Disk, Volume};
 
 use super::control::state_of;
 use super::export::DiskExport;
@@ -14,9 +14,10 @@ use braid_discovery::status::words::level_word;
 pub(super) fn export(
     name: String,
     volume: &Arc<Volume>,
+    disk: Arc<dyn Disk>,
     logical_block_bytes: Option<u32>,
 ) -> Arc<dyn Export> {
-    let (disk, described) = (Arc::clone(volume), Arc::clone(volume));
+    let described = Arc::clone(volume);
     Arc::new(DiskExport::new(name, disk, logical_block_bytes, move || describe(&described)))
 }
 

@@ -10,6 +10,7 @@ use braid_ring::{Room, few_heaps, set_payload_memory};
 use braid_runtime::{
     Cache, Direct, GovernorSettings, Patience, ReadErrorLimit, Scheduling, SitOut,
 };
+use braid_store::StoreUri;
 
 use super::address::Address;
 use super::event_delivery::EventConfig;
@@ -27,6 +28,8 @@ pub struct ServerConfig {
     pub bitmap_file: Option<PathBuf>,
     /// Serve every array of the members, even an array without some of its members.
     pub all: bool,
+    /// The store that holds the record of the array's owner; `None` without one.
+    pub owner: Option<OwnerConfig>,
     /// Options of assembly: the array, whether read-only, and the accepted risks.
     pub assembly: braid_assembly::Options,
     /// NBD addresses. Without an address or a command the server uses a socket named after the
@@ -81,6 +84,15 @@ impl ServerConfig {
         let choice = &self.assembly.choice;
         choice.uuid.is_some() || choice.name.is_some()
     }
+}
+
+/// Settings of an array with one owner, by a store.
+#[derive(Clone, Debug)]
+pub struct OwnerConfig {
+    /// The store, and the array's record in it.
+    pub store: StoreUri,
+    /// Wait until the present owner is gone or ends, instead of being refused.
+    pub is_standby: bool,
 }
 
 /// Which privileges the server gives up beyond those that serving needs.

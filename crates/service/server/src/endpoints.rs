@@ -39,11 +39,7 @@ impl Endpoints {
             let (listened, folder) = own_endpoint((name, uuid), config.run.is_some())?;
             return Ok(Self { listened: vec![listened], _folder: folder });
         }
-        let listened = |address: &Address| {
-            let tls = tls.filter(|_| address.is_tls).cloned();
-            ListenEndpoint { endpoint: address.endpoint.clone(), tls, otherwise: None }
-        };
-        let listened = config.nbd.iter().map(listened).collect();
+        let listened = config.nbd.iter().map(|address| place_of(address, tls)).collect();
         Ok(Self { listened, _folder: None })
     }
 
@@ -81,6 +77,19 @@ impl Endpoints {
         }
         Ok(server)
     }
+}
+
+/// The listener of an address.
+pub(super) fn listener(
+    address: &Address,
+    tls: Option<&Tls>,
+) -> Result<(Listener, Option<Tls>), BindError> {
+    bind(&place_of(address, tls))
+}
+
+fn place_of(address: &Address, tls: Option<&Tls>) -> ListenEndpoint {
+    let tls = tls.filter(|_| address.is_tls).cloned();
+    ListenEndpoint { endpoint: address.endpoint.clone(), tls, otherwise: None }
 }
 
 fn bind(place: &ListenEndpoint) -> Result<(Listener, Option<Tls>), BindError> {

@@ -43,11 +43,13 @@ mod io;
 mod job_pace;
 mod jobs;
 mod lost_ranges;
+mod member_server;
 mod membership;
 mod metrics;
 mod notice_listeners;
 mod open_errors;
 mod other_arrays;
+mod owner;
 mod parts;
 mod patience;
 mod read_errors;
@@ -72,12 +74,14 @@ use braid_console::error::{CliError, Exit};
 
 pub use address::{Address, own_folder};
 use array::{Context, Origin, RescuedOthers, one};
-pub use config::{Confine, Io, IoConfig, ServerConfig};
+pub use braid_store::StoreUri;
+pub use config::{Confine, Io, IoConfig, OwnerConfig, ServerConfig};
 pub use control::consistency::{FILE as BITMAP_FILE_KEY, NO_FILE as NO_BITMAP_FILE};
 pub use device::Device;
 pub use event_delivery::{EventConfig, Hooks};
 pub use export::DiskExport;
 pub use jobs::run as found_run;
+pub use member_server::serve_members;
 pub use metrics::MetricsConfig;
 use other_arrays::OtherArrays;
 pub use parts::{ArrayOrDevice, Part, RescuedArrays};
@@ -131,6 +135,7 @@ impl PreparedServer<'_> {
         let context = Context { config, globals, confinement: &confinement };
         // A confined server examines the members of one array, and none before it is confined.
         if config.confine == Confine::Off
+            && config.owner.is_none()
             && let Some(groups) = several::groups(config)?
         {
             return several::run(context, groups);

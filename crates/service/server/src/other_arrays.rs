@@ -49,7 +49,8 @@ impl OtherArrays {
             );
             let volume =
                 Arc::new(opened.map_err(|error| array_open_error(&error, &labels).about(&name))?);
-            arrays.exports.push(array_export::export(name, &volume, block_bytes));
+            let disk = Arc::clone(&volume) as _;
+            arrays.exports.push(array_export::export(name, &volume, disk, block_bytes));
             arrays.volumes.push(volume);
         }
         Ok(arrays)

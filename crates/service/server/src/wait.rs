@@ -135,6 +135,11 @@ impl Watch {
         while let Ok(WatchEvent::Ignored(_)) = self.heard.recv_timeout(left()) {}
     }
 
+    /// Whether a request to end comes within `time`.
+    pub(crate) fn has_ended(&self, time: Duration) -> bool {
+        matches!(self.heard.recv_timeout(time), Ok(WatchEvent::Ending(_)))
+    }
+
     /// Waits for the next request to end; calls `ignored` for each signal that requests no end.
     pub(crate) fn wait(&self, mut ignored: impl FnMut(i32)) -> Ending {
         loop {

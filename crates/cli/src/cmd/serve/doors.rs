@@ -98,7 +98,7 @@ pub(crate) struct MetricsArgs {
 }
 
 impl TlsArgs {
-    pub(super) fn config(&self) -> TlsConfig {
+    pub(crate) fn config(&self) -> TlsConfig {
         let admits_any = self.clients == Who::Any;
         TlsConfig { folder: self.folder.clone(), admits_any, is_optional: self.is_optional }
     }

@@ -8,10 +8,10 @@
 
 pub(crate) mod config_file;
 mod detach;
-mod doors;
+pub(crate) mod doors;
 pub(crate) mod events;
 mod settings;
-mod words;
+pub(crate) mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use braid_console::Globals;
 use braid_console::error::{CliError, Exit};
 use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::choice;
-use braid_server::{Address, IoConfig, ServerConfig, prepare};
+use braid_server::{Address, IoConfig, OwnerConfig, ServerConfig, StoreUri, prepare};
 
 use super::layout_word;
 use crate::log::{Log, LogArgs};
@@ -131,12 +131,26 @@ pub(crate) struct Args {
     detach: detach::DetachArgs,
     #[command(flatten)]
     config_file: config_file::ConfigFileArgs,
-    /// The members, in any order; others are recognised and left alone.
-    #[arg(required_unless_present = "name", value_name = "MEMBER")]
+    /// Agree on one owner of the array by a store: etcd://HOST:PORT,HOST:PORT/KEY or
+    /// s3://BUCKET/KEY?endpoint=URL. Members are then exports of `braid member`, and an older owner
+    /// on another host can neither read nor write any more.
+    #[arg(long, value_name = "URI", help_heading = "One owner", conflicts_with_all = ["all", "read_only", "bitmap_file"])]
+    store: Option<StoreUri>,
+    /// Wait until the owner of the array ends or is gone, then take over.
+    #[arg(long, requires = "store", help_heading = "One owner")]
+    standby: bool,
+    /// The members, in any order; others are recognised and left alone. With --store the record
+    /// names them, except for the first time.
+    #[arg(required_unless_present_any = ["name", "store"], value_name = "MEMBER")]
     members: Vec<PathBuf>,
 }
 
 impl Args {
+    fn owner(&self) -> Option<OwnerConfig> {
+        let store = self.store.clone()?;
+        Some(OwnerConfig { store, is_standby: self.standby })
+    }
+
     fn config(&self) -> Result<ServerConfig, CliError> {
         let nbd = self.uris.iter().map(|uri| Address::parse(uri)).collect::<Result<Vec<_>, _>>()?;
         let assembly = braid_assembly::Options {
@@ -152,6 +166,7 @@ impl Args {
             members: self.members.clone(),
             bitmap_file: self.bitmap_file.clone(),
             all: self.all,
+            owner: self.owner(),
             assembly,
             nbd,
             tls: self.tls.config(),

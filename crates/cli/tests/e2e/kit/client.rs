@@ -66,6 +66,15 @@ impl Client {
         Some(cookie)
     }
 
+    /// Whether the server ends the connection before it answers anything.
+    pub(crate) fn is_hung_up_on(&mut self) -> bool {
+        self.client.hear().is_err_and(|error| match error {
+            ClientError::HungUp => true,
+            ClientError::Connection(error) => error.kind() != ErrorKind::WouldBlock,
+            _ => false,
+        })
+    }
+
     /// The data of the last answer, which must be a read's.
     pub(crate) fn payload(&mut self, length: usize) -> Vec<u8> {
         let bytes = self.data.remove(&self.last).unwrap_or_default();

@@ -90,10 +90,14 @@ impl Background {
         self.child.try_wait().expect("our own child").is_some()
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");
+    }
+
     /// Sends SIGTERM to the program, and waits for its end.
     pub(crate) fn terminate(mut self) {
-        let id = i32::try_from(self.child.id()).expect("a process id");
-        kill_process(Pid::from_raw(id).expect("not zero"), Signal::TERM).expect("our own child");
+        self.signal(Signal::TERM);
         wait_until("a client to end", DEADLINE, || self.has_ended());
     }
 

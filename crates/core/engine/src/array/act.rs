@@ -60,6 +60,7 @@ impl Array {
                 }
                 superblocks.drop_update(consistency);
             }
+            SuperblocksAction::AskConsent => superblocks.ask_driver(out),
             SuperblocksAction::KeepRecord => superblocks.ask_for_record(out),
             SuperblocksAction::CompleteUpdate => self.complete_update(now),
             SuperblocksAction::Record => {

@@ -31,6 +31,13 @@ pub enum ArrayEffect {
         /// The record. Its kind implies its place.
         record: MetadataRecord,
     },
+    /// Agree to this update of superblocks, and report it ([`super::Array::handle_consent`]). Until
+    /// then no superblock of the update is written, and the array does not rely on it. Sent only if
+    /// the driver has a say ([`super::Array::handle_gives_consent`]).
+    AskConsent {
+        /// The content of the superblocks.
+        state: Arc<SuperblockState>,
+    },
     /// Record durably which members have the superblocks with this event count, and report the end
     /// ([`super::Array::handle_record_kept`]). These superblocks record a member's loss. Sent only
     /// if the driver keeps a record ([`super::Array::handle_keeps_record`]).

@@ -317,6 +317,19 @@ impl Array {
         self.step(now);
     }
 
+    /// Sets whether the driver must agree to each update of superblocks before the first is written
+    /// ([`ArrayEffect::AskConsent`]).
+    pub fn handle_gives_consent(&mut self, now: Instant, gives: bool) {
+        self.superblocks.ask_for_consent(gives);
+        self.step(now);
+    }
+
+    /// Takes the driver's consent to the update with the count `events`.
+    pub fn handle_consent(&mut self, now: Instant, events: u64) {
+        self.superblocks.are_agreed_to(events);
+        self.step(now);
+    }
+
     /// Takes the news that the driver's record is durable: it names the members that have the
     /// update with the count `events`.
     pub fn handle_record_kept(&mut self, now: Instant, events: u64) {

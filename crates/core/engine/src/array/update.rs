@@ -140,6 +140,15 @@ impl SuperblockState {
         self.roles == other.roles && is_alike
     }
 
+    /// The members that the superblocks name as in sync, with their slots.
+    pub fn in_sync(&self) -> impl Iterator<Item = (MemberId, Slot)> {
+        let is_filled = |member| self.unfinished().all(|unfinished| unfinished != member);
+        let members = self.roles.iter().filter(move |role| !role.is_replacement);
+        members.filter_map(move |role| {
+            Some((role.member, role.slot.filter(|_| is_filled(role.member))?))
+        })
+    }
+
     /// Members that are still being filled.
     fn unfinished(&self) -> impl Iterator<Item = MemberId> {
         self.recovered.iter().map(|(member, _)| *member)

@@ -47,6 +47,8 @@ pub(super) enum Event {
     Transmit(Vec<u8>),
     /// Negotiation is over.
     Negotiated(NegotiationResult),
+    /// A client claims an export; [`Intake::answer_claim`] comes before the next event.
+    Claim { export_index: usize, words: String },
     /// A request; if it is a WRITE, [`Intake::open`] comes before the next event.
     Request(Request),
     /// A request that the session refuses.
@@ -185,8 +187,15 @@ pub(super) struct Intake {
 
 impl Intake {
     /// With a `refusal` the session answers every option with that text.
-    pub(super) fn new(catalog: Arc<[ExportDescription]>, refusal: Option<String>) -> Self {
+    pub(super) fn new(
+        catalog: Arc<[ExportDescription]>,
+        refusal: Option<String>,
+        takes_claims: bool,
+    ) -> Self {
         let mut session = ServerSession::new(catalog);
+        if takes_claims {
+            session.take_claims();
+        }
         if let Some(reason) = refusal {
             session.turn_away(reason);
         }
@@ -203,6 +212,10 @@ impl Intake {
             write: None,
             awaits_open: false,
         }
+    }
+
+    pub(super) fn answer_claim(&mut self, answer: Result<ExportDescription, String>) {
+        self.session.answer_claim(answer);
     }
 
     pub(super) fn is_negotiated(&self) -> bool {
@@ -251,6 +264,9 @@ impl Intake {
                 return None;
             }
             let taken = self.session.handle_bytes(filled);
+            if taken == 0 {
+                return None; // a claim waits for its answer
+            }
             self.consume(taken);
         }
     }
@@ -308,6 +324,7 @@ impl Intake {
                 self.guesses = WriteGuesses::new(self.session.request_bytes());
                 Event::Negotiated(negotiated)
             }
+            ServerEvent::Claim { export_index, words } => Event::Claim { export_index, words },
             ServerEvent::Request(request) => {
                 self.look_at(&request);
                 Event::Request(request)

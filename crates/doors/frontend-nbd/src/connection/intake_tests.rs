@@ -27,7 +27,7 @@ fn intake_as(style: Style) -> Intake {
         multi_conn: true,
         block_sizes: BlockSizes::BYTE_GRANULAR,
     };
-    let mut intake = Intake::new(Arc::new([export]), None);
+    let mut intake = Intake::new(Arc::new([export]), None, false);
     let mut hello = 3_u32.to_be_bytes().to_vec();
     if style.is_extended() {
         hello.extend(wire::encode_option(wire::OPT_EXTENDED_HEADERS, &[]));
@@ -84,6 +84,7 @@ impl<'a> Client<'a> {
                         self.served.last_mut().expect("its header came before").1 = vec![0xff];
                     }
                     Event::Transmit(_) | Event::Negotiated(_) | Event::Refused { .. } => {}
+                    Event::Claim { .. } => unreachable!("the export takes no claims"),
                     Event::Close => return,
                 }
             }

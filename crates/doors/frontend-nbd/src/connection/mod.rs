@@ -74,14 +74,18 @@ pub(crate) use outbox::Batch;
 pub(crate) enum Task {
     /// Submit the request; its outcome goes to [`Connection::finished`] with this slot.
     Submit { slot: u32, request: ClientRequest },
+    /// Pass a client's claim to this export, and the answer to [`Connection::claimed`].
+    Claim { export_index: usize, words: String },
     /// Ask the export for extents, and pass them to [`Connection::described`].
     Describe { slot: u32, offset: u64, length: u64, extents_max: usize },
 }
 
 impl Task {
-    pub(crate) fn slot(&self) -> u32 {
+    /// The request's slot; a claim is no request.
+    pub(crate) fn slot(&self) -> Option<u32> {
         match self {
-            Self::Submit { slot, .. } | Self::Describe { slot, .. } => *slot,
+            Self::Submit { slot, .. } | Self::Describe { slot, .. } => Some(*slot),
+            Self::Claim { .. } => None,
         }
     }
 }
@@ -138,6 +142,7 @@ impl Connection {
         let Identity { id, pulse, refusal } = identity;
         let request_bytes_max = request_bytes_max(shared.budget.limit_bytes());
         let describe = |export: &Arc<dyn Export>| describe(export.as_ref(), request_bytes_max);
+        let takes_claims = shared.exports.iter().any(|export| export.takes_claims());
         let catalog = shared.exports.iter().map(describe);
         let time = match refusal {
             Some(_) => TURNED_AWAY_DEADLINE,
@@ -149,7 +154,7 @@ impl Connection {
             id,
             stage: Stage::Negotiating { deadline: now + time },
             export: None,
-            intake: Intake::new(catalog.collect(), refusal),
+            intake: Intake::new(catalog.collect(), refusal, takes_claims),
             outbox: Outbox::new(purse, bell),
             waiting: None,
             tasks: Vec::new(),
@@ -162,6 +167,32 @@ impl Connection {
 
     pub(crate) fn export(&self) -> Option<&Arc<dyn Export>> {
         self.export.as_ref()
+    }
+
+    /// The export for a task.
+    pub(crate) fn export_of(&self, task: &Task) -> Arc<dyn Export> {
+        let export = match task {
+            Task::Claim { export_index, .. } => &self.shared.exports[*export_index],
+            Task::Submit { .. } | Task::Describe { .. } => {
+                self.export.as_ref().expect("requests come after negotiation")
+            }
+        };
+        Arc::clone(export)
+    }
+
+    /// Takes the answer to the client's claim.
+    pub(crate) fn claimed(&mut self, claimed: Result<Arc<dyn Export>, String>, now: Instant) {
+        if self.is_closed() {
+            return;
+        }
+        let request_bytes_max = request_bytes_max(self.shared.budget.limit_bytes());
+        let answer = claimed.map(|export| {
+            let description = describe(export.as_ref(), request_bytes_max);
+            self.export = Some(export);
+            description
+        });
+        self.intake.answer_claim(answer);
+        self.advance(now);
     }
 
     pub(crate) fn stage_deadline(&self) -> Option<Instant> {
@@ -276,8 +307,8 @@ impl Connection {
             self.stage = Stage::Closed;
             self.give_up_receiving();
             self.outbox.close(&self.shared.budget);
-            for task in std::mem::take(&mut self.tasks) {
-                self.abandon(task.slot());
+            for slot in std::mem::take(&mut self.tasks).iter().filter_map(Task::slot) {
+                self.abandon(slot);
             }
         }
     }
@@ -377,6 +408,9 @@ impl Connection {
                 self.outbox.transmit(bytes);
             }
             Event::Negotiated(negotiated) => self.on_negotiated(negotiated),
+            Event::Claim { export_index, words } => {
+                self.tasks.push(Task::Claim { export_index, words });
+            }
             Event::Request(request) => {
                 self.shared.counters.requests.add(1);
                 self.waiting = Some(WaitingRequest::Request(request));
@@ -409,7 +443,8 @@ impl Connection {
 
     fn on_negotiated(&mut self, negotiated: NegotiationResult) {
         self.shared.counters.negotiated.add(1);
-        self.export = Some(Arc::clone(&self.shared.exports[negotiated.export_index]));
+        let listed = || Arc::clone(&self.shared.exports[negotiated.export_index]);
+        self.export.get_or_insert_with(listed);
         self.outbox.set_codec(negotiated.codec);
         self.stage = Stage::Transmitting;
     }

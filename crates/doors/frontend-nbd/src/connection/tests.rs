@@ -101,6 +101,7 @@ impl Table {
         self.connection.take_tasks(&mut self.tasks);
         let submit = |task| match task {
             Task::Submit { slot, request } => (slot, request),
+            Task::Claim { .. } => panic!("nothing was claimed"),
             Task::Describe { .. } => panic!("extents were not asked for"),
         };
         self.tasks.drain(..).map(submit).collect()

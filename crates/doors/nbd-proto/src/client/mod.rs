@@ -218,6 +218,8 @@ pub struct ClientSession {
     no_zeroes: bool,
     export_told: bool,
     info: ExportInfo,
+    /// The server's words about the option that it refused last.
+    refusal_words: String,
     in_flight: BTreeMap<u64, InFlight>,
 }
 
@@ -235,6 +237,7 @@ impl ClientSession {
             no_zeroes: false,
             export_told: false,
             info: ExportInfo::default(),
+            refusal_words: String::new(),
             in_flight: BTreeMap::new(),
         };
         session.collect_in(Phase::Greeting, wire::GREETING_BYTES);
@@ -359,6 +362,12 @@ impl ClientSession {
     fn collect_in(&mut self, phase: Phase, needed_bytes: usize) {
         self.phase = phase;
         self.collector.expect(needed_bytes);
+    }
+
+    /// The server's words about the option that it refused last; empty if it gave none.
+    #[must_use]
+    pub fn refusal_words(&self) -> &str {
+        &self.refusal_words
     }
 
     fn close(&mut self, reason: ClientClose) {

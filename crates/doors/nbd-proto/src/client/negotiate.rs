@@ -127,7 +127,10 @@ impl ClientSession {
         let option = self.awaited_option;
         match (kind, option) {
             (wire::REP_ACK, _) if data.is_empty() => self.on_acknowledged(option),
-            (_, _) if kind & wire::REP_ERROR_BIT != 0 => self.on_option_error(option, kind),
+            (_, _) if kind & wire::REP_ERROR_BIT != 0 => {
+                self.refusal_words = name_of(data).unwrap_or_default();
+                self.on_option_error(option, kind);
+            }
             (wire::REP_INFO, wire::OPT_GO | wire::OPT_INFO) => self.on_info_item(data),
             (wire::REP_SERVER, wire::OPT_LIST) => self.on_listed(data),
             (wire::REP_META_CONTEXT, wire::OPT_SET_META_CONTEXT) => {

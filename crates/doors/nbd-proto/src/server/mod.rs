@@ -14,8 +14,8 @@
 //!   │            │       │                                                              │
 //!   │    over the limit  └─► OptionPayload ── ABORT · EXPORT_NAME of an unknown export ─┤
 //!   │            ▼                 │  │                                                 │
-//!   ├─────── OptionSkip            │  └── GO, EXPORT_NAME ──┐                           │
-//!   │     (error reply)            │                        ▼                           │
+//!   ├─────── OptionSkip            │  └── GO, EXPORT_NAME ──┤                           │
+//!   │     (error reply)            │   (GO may wait: Claim) ▼                           │
 //!   └──────────────── (replies) ◄──┘        ┌──────► RequestHeader ── bad magic, DISC, ─┤
 //!                                           │          │   │   │   monstrous WRITE       │
 //!                                           ├──────────┘   │   └──► Discard ──► refused  │
@@ -62,6 +62,14 @@ pub enum ServerEvent {
     Transmit(Vec<u8>),
     /// Negotiation is over; requests follow.
     Negotiated(NegotiationResult),
+    /// A client asks for an export with words after its name. No bytes are taken until
+    /// [`ServerSession::answer_claim`].
+    Claim {
+        /// Index of the export in the catalog.
+        export_index: usize,
+        /// The words.
+        words: String,
+    },
     /// Serve this request. If it is a WRITE, the next bytes of the stream are its payload.
     Request(Request),
     /// Answer this request with this error; the request's payload, if any, has been consumed.
@@ -133,6 +141,7 @@ enum Phase {
     OptionHeader,
     OptionPayload { option: u32 },
     OptionSkip { option: u32, remaining: u32 },
+    Claim,
     RequestHeader,
     Payload { remaining: u32 },
     Discard { remaining: u32, echo: Echo, refusal: Refusal },
@@ -160,6 +169,11 @@ pub struct ServerSession {
     shutting_down: bool,
     /// Why the session refuses every option; `None` if it does not.
     turned_away: Option<String>,
+    takes_claims: bool,
+    /// The option's data that the claim came with.
+    claim_data: Vec<u8>,
+    /// The export as the claim has it.
+    claimed: Option<ExportDescription>,
 }
 
 impl ServerSession {
@@ -180,6 +194,9 @@ impl ServerSession {
             negotiated: None,
             shutting_down: false,
             turned_away: None,
+            takes_claims: false,
+            claim_data: Vec::new(),
+            claimed: None,
         };
         session.events.push_back(ServerEvent::Transmit(wire::encode_greeting()));
         session.enter(Phase::ClientFlags);
@@ -197,7 +214,7 @@ impl ServerSession {
         let mut rest = input;
         while !rest.is_empty() && self.events.is_empty() {
             let taken = match self.phase {
-                Phase::Payload { .. } | Phase::Closed => 0,
+                Phase::Payload { .. } | Phase::Claim | Phase::Closed => 0,
                 Phase::OptionSkip { option, remaining } => self.skip(option, remaining, rest.len()),
                 Phase::Discard { remaining, echo, refusal } => {
                     self.discard(remaining, echo, refusal, rest.len())
@@ -235,7 +252,7 @@ impl ServerSession {
     #[must_use]
     pub fn message_missing(&self) -> usize {
         match self.phase {
-            Phase::Payload { .. } | Phase::Closed => 0,
+            Phase::Payload { .. } | Phase::Claim | Phase::Closed => 0,
             Phase::OptionSkip { remaining, .. } | Phase::Discard { remaining, .. } => {
                 usize::try_from(remaining).unwrap_or(usize::MAX)
             }
@@ -272,6 +289,21 @@ impl ServerSession {
     pub fn turn_away(&mut self, reason: String) {
         assert!(self.negotiated.is_none(), "one that was let in is not turned away");
         self.turned_away = Some(reason);
+    }
+
+    /// Makes the session take claims: GO of `EXPORT?WORDS` becomes [`ServerEvent::Claim`].
+    pub fn take_claims(&mut self) {
+        self.takes_claims = true;
+    }
+
+    /// Answers a claim with the export for its owner, or with the reason of a refusal.
+    ///
+    /// # Panics
+    /// If no claim waits.
+    pub fn answer_claim(&mut self, answer: Result<ExportDescription, String>) {
+        assert_eq!(self.phase, Phase::Claim, "a claim waits for its answer");
+        let data = std::mem::take(&mut self.claim_data);
+        self.on_claim_answer(&data, answer);
     }
 
     /// Whether the transmission phase was reached.
@@ -343,6 +375,7 @@ impl ServerSession {
             Phase::Closed => self.collector = Collector::default(),
             Phase::OptionPayload { .. }
             | Phase::OptionSkip { .. }
+            | Phase::Claim
             | Phase::Payload { .. }
             | Phase::Discard { .. } => {}
         }
@@ -419,7 +452,7 @@ impl ServerSession {
         if header.kind == wire::CMD_DISC {
             return self.close(CloseReason::Disconnected);
         }
-        let export = self.catalog.get(negotiated.export_index).expect("the index was found here");
+        let export = self.export(negotiated.export_index);
         let verdict = if self.shutting_down {
             Err(Refusal { error: ErrorCode::Shutdown, reason: "the server is being shut down" })
         } else {
@@ -429,6 +462,11 @@ impl ServerSession {
             Ok(command) => self.on_admitted(Request { cookie: header.cookie, command }),
             Err(refusal) => self.on_refused(&header, style, refusal),
         }
+    }
+
+    fn export(&self, index: usize) -> &ExportDescription {
+        let of_catalog = || self.catalog.get(index).expect("the index was found here");
+        self.claimed.as_ref().unwrap_or_else(of_catalog)
     }
 
     fn on_admitted(&mut self, request: Request) {

@@ -9,6 +9,7 @@
 //! | ABORT | ACK, the session ends; data is ignored |
 //! | LIST | one SERVER per export, with its description, ACK |
 //! | INFO, GO | EXPORT; NAME, DESCRIPTION, BLOCK_SIZE if asked for; ACK; GO enters transmission |
+//! | GO of `EXPORT?WORDS`, where claims are taken | as GO, or POLICY with the reason |
 //! | STRUCTURED_REPLY | ACK, also when repeated; EXT_HEADER_REQD after EXTENDED_HEADERS |
 //! | EXTENDED_HEADERS | ACK, also when repeated, with or without structured replies |
 //! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; or INVALID |
@@ -112,7 +113,7 @@ impl ServerSession {
         let Some(index) = self.find_export(name) else {
             return self.close(CloseReason::UnknownExport);
         };
-        let export = self.catalog.get(index).expect("the index was found here");
+        let export = self.export(index);
         let mut bytes = export.size_bytes.to_be_bytes().to_vec();
         let flags = export.transmission_flags(self.features.style.has_chunks());
         bytes.extend_from_slice(&flags.to_be_bytes());
@@ -142,10 +143,44 @@ impl ServerSession {
             Ok(info) => info,
             Err(error) => return self.answer_malformed(option, error),
         };
+        if option == wire::OPT_GO
+            && let Some((export_index, words)) = self.find_claim(info.name)
+        {
+            data.clone_into(&mut self.claim_data);
+            self.events.push_back(ServerEvent::Claim { export_index, words });
+            return self.enter(Phase::Claim);
+        }
         let Some(index) = self.find_export(info.name) else {
             return self.answer(option, wire::REP_ERR_UNKNOWN, b"no export of this name");
         };
-        let export = self.catalog.get(index).expect("the index was found here");
+        self.describe(option, index, &info);
+    }
+
+    /// The export and the words of `EXPORT?WORDS`.
+    fn find_claim(&self, name: &[u8]) -> Option<(usize, String)> {
+        let name = std::str::from_utf8(name).ok().filter(|_| self.takes_claims)?;
+        let (export, words) = name.rsplit_once('?')?;
+        Some((self.find_export(export.as_bytes())?, words.to_owned()))
+    }
+
+    pub(super) fn on_claim_answer(
+        &mut self,
+        data: &[u8],
+        answer: Result<ExportDescription, String>,
+    ) {
+        let option = wire::OPT_GO;
+        let claimed = match answer {
+            Ok(claimed) => claimed,
+            Err(reason) => return self.answer(option, wire::REP_ERR_POLICY, reason.as_bytes()),
+        };
+        let info = InfoData::parse(data).expect("it was parsed before it became a claim");
+        let (index, _) = self.find_claim(info.name).expect("it was found before");
+        self.claimed = Some(claimed);
+        self.describe(option, index, &info);
+    }
+
+    fn describe(&mut self, option: u32, index: usize, info: &InfoData<'_>) {
+        let export = self.export(index);
         let mut item = wire::INFO_EXPORT.to_be_bytes().to_vec();
         item.extend_from_slice(&export.size_bytes.to_be_bytes());
         let flags = export.transmission_flags(self.features.style.has_chunks());

@@ -14,12 +14,16 @@
 //!   mends waits until all connections of generation n were given back.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use braid_nbd_client::{Client, ClientError, Command, Connector, Cutter, ErrorCode, wire};
 use rustix::io::Errno;
 
+use braid_ownership::{Mark, mark_before, refused_by};
+
+use super::ownership::{Ownership, next_session};
 use super::unflushed::{FlushMark, Unflushed, UnflushedWrites};
 use crate::MemberError;
 
@@ -35,12 +39,33 @@ const COPIES_BYTES_MAX: usize = 64 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// A server that has answered nothing for this long is asked for a sector, on behalf of an owner.
+const ASK_PAUSE: Duration = Duration::from_millis(200);
+
 /// One request, short enough for the server.
 pub(super) enum RemoteRequest<'a> {
     Read { offset_bytes: u64, buffer: &'a mut [u8] },
     Write { offset_bytes: u64, bytes: &'a [u8], durable: bool },
     Zero { offset_bytes: u64, length_bytes: u64, may_punch: bool },
     Flush,
+}
+
+/// Whole blocks around some bytes.
+pub(super) struct Blocks {
+    pub(super) start_bytes: u64,
+    pub(super) length: usize,
+    /// Bytes of the first block before the wanted ones.
+    pub(super) skipped: usize,
+}
+
+impl Blocks {
+    pub(super) fn around(offset_bytes: u64, length: usize, block_bytes: u64) -> Self {
+        let skipped = offset_bytes % block_bytes;
+        let end_bytes = (offset_bytes + length as u64).next_multiple_of(block_bytes);
+        let start_bytes = offset_bytes - skipped;
+        let small = |bytes| usize::try_from(bytes).expect("little more than what is wanted");
+        Self { start_bytes, length: small(end_bytes - start_bytes), skipped: small(skipped) }
+    }
 }
 
 /// The state of a link, for an operator.
@@ -54,6 +79,8 @@ pub struct LinkLook {
     pub reconnects: u64,
     /// Mean time of the last requests.
     pub mean_latency: Duration,
+    /// When the last request that was answered had been sent.
+    pub answered: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -75,6 +102,9 @@ struct State {
     unflushed: UnflushedWrites,
     last_loss: String,
     latency_ns: u64,
+    /// The session of the claim with which connections of this generation are made.
+    session: u64,
+    answered: Option<Instant>,
 }
 
 /// A connection that a caller has.
@@ -98,7 +128,11 @@ pub(super) struct Link {
     size_bytes: u64,
     transmission_flags: u16,
     keeps_copies: bool,
+    block_bytes: u64,
     limit: Duration,
+    ownership: Option<Arc<Ownership>>,
+    /// The server forgot this process's claim: another owner may have written the member.
+    is_forgotten: AtomicBool,
     /// Bytes that stay the same on the member while it is in use, and their offset.
     mark: OnceLock<(u64, Vec<u8>)>,
     state: Mutex<State>,
@@ -115,8 +149,8 @@ impl Link {
     pub(super) fn new(
         connector: Connector,
         first: Client,
-        (has_multi_conn, has_flush): (bool, bool),
-        limit: Duration,
+        (has_multi_conn, has_flush, block_bytes): (bool, bool, u64),
+        (limit, ownership, session): (Duration, Option<Arc<Ownership>>, u64),
     ) -> Result<Self, ClientError> {
         let info = first.info();
         let (size_bytes, transmission_flags) = (info.size_bytes, info.transmission_flags);
@@ -132,6 +166,8 @@ impl Link {
             unflushed: UnflushedWrites::default(),
             last_loss: String::new(),
             latency_ns: 0,
+            session,
+            answered: None,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Ok(Self {
@@ -139,7 +175,10 @@ impl Link {
             size_bytes,
             transmission_flags,
             keeps_copies: has_flush,
+            block_bytes,
             limit,
+            ownership,
+            is_forgotten: AtomicBool::new(false),
             mark: OnceLock::new(),
             state,
             changed,
@@ -168,6 +207,7 @@ impl Link {
             last_loss: state.last_loss.clone(),
             reconnects: state.generation,
             mean_latency: Duration::from_nanos(state.latency_ns),
+            answered: state.answered,
         }
     }
 
@@ -194,6 +234,10 @@ impl Link {
                 // A server that goes away may come back.
                 Err(ClientError::Refused(ErrorCode::Shutdown)) => {
                     self.lose(&lease, "the server is being shut down");
+                }
+                // The next connection's claim says whether the member has another owner.
+                Err(ClientError::Refused(ErrorCode::Permission)) if self.ownership.is_some() => {
+                    self.lose(&lease, "the server serves another owner");
                 }
                 Err(ClientError::Refused(code)) => {
                     self.give_back(lease, begun, None);
@@ -231,6 +275,28 @@ impl Link {
         Some(Ended::Write(write))
     }
 
+    /// Sends a small read whenever the server has answered nothing for a while, as long as the link
+    /// lives. So an owner knows that it still has the member.
+    pub(super) fn keep_asking(self: &Arc<Self>) -> std::io::Result<()> {
+        let link = Arc::downgrade(self);
+        let run = move || {
+            while let Some(link) = link.upgrade() {
+                let answered = link.lock().answered;
+                if answered.is_none_or(|answered| answered.elapsed() >= ASK_PAUSE) {
+                    let mut buffer = [0; 512];
+                    let request = RemoteRequest::Read { offset_bytes: 0, buffer: &mut buffer };
+                    // Other callers hear of the error.
+                    if link.call(request).is_err() {
+                        return;
+                    }
+                }
+                drop(link);
+                std::thread::sleep(ASK_PAUSE / 2);
+            }
+        };
+        std::thread::Builder::new().name("braid-link".into()).spawn(run).map(drop)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,8 +321,9 @@ impl Link {
                     }
                     if state.in_use < state.connections_max {
                         state.in_use += 1;
+                        let session = state.session;
                         drop(state);
-                        match self.add(generation) {
+                        match self.add(generation, session) {
                             Some(lease) => return Ok(lease),
                             None => state = self.lock(),
                         }
@@ -270,8 +337,8 @@ impl Link {
 
     /// Makes one more connection of a generation. If the server takes no more, the link keeps to
     /// those that it has.
-    fn add(&self, generation: u64) -> Option<Lease> {
-        let made = self.connect();
+    fn add(&self, generation: u64, session: u64) -> Option<Lease> {
+        let made = self.connect(session);
         let mut state = self.lock();
         let is_current = state.generation == generation && matches!(state.phase, Phase::Up);
         let (client, cutter) = match made {
@@ -297,8 +364,13 @@ impl Link {
         Some(state.lease(token, client))
     }
 
-    fn connect(&self) -> Result<(Client, Cutter), ClientError> {
-        let client = self.connector.connect()?;
+    fn connect(&self, session: u64) -> Result<(Client, Cutter), ClientError> {
+        let (client, before) = connect_as(&self.connector, self.ownership.as_deref(), session)?;
+        let own = self.ownership.as_ref().map(|ownership| ownership.mark);
+        if before != own {
+            self.is_forgotten.store(true, Ordering::Release);
+            return Err(ClientError::Declined("the server has forgotten this owner".to_owned()));
+        }
         let cutter = client.cutter()?;
         Ok((client, cutter))
     }
@@ -312,6 +384,7 @@ impl Link {
             None => {}
         }
         state.in_use -= 1;
+        state.answered = state.answered.max(Some(begun));
         state.latency_ns = (state.latency_ns / 8 * 7).saturating_add(took_ns / 8);
         if state.generation == lease.generation && matches!(state.phase, Phase::Up) {
             state.idle.push((lease.token, lease.client));
@@ -345,8 +418,10 @@ impl Link {
         let mut pause = PAUSE_MIN;
         loop {
             let unflushed = state.unflushed.all();
+            state.session = next_session();
+            let session = state.session;
             drop(state);
-            let connected = self.connect();
+            let connected = self.connect(session);
             state = self.lock();
             if matches!(state.phase, Phase::Over) {
                 return Err(gone());
@@ -363,6 +438,7 @@ impl Link {
                     }
                     made
                 }
+                Err(_) if self.is_forgotten.load(Ordering::Acquire) => Err(Renewal::OtherDevice),
                 Err(_) => Err(Renewal::NotYet),
             };
             match made {
@@ -402,9 +478,10 @@ impl Link {
             return Err(Renewal::OtherDevice);
         }
         if let Some((offset_bytes, expected)) = self.mark.get() {
-            let mut found = vec![0; expected.len()];
-            client.read(*offset_bytes, &mut found).map_err(|_| Renewal::NotYet)?;
-            if found != *expected {
+            let around = Blocks::around(*offset_bytes, expected.len(), self.block_bytes);
+            let mut found = vec![0; around.length];
+            client.read(around.start_bytes, &mut found).map_err(|_| Renewal::NotYet)?;
+            if found[around.skipped..][..expected.len()] != **expected {
                 return Err(Renewal::OtherDevice);
             }
         }
@@ -483,6 +560,34 @@ pub(super) fn reasons(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Connects, with a claim if there is an ownership. Returns the mark that the server had before;
+/// `None` if it had none, or without a claim.
+pub(super) fn connect_as(
+    connector: &Connector,
+    ownership: Option<&Ownership>,
+    session: u64,
+) -> Result<(Client, Option<Mark>), ClientError> {
+    let Some(ownership) = ownership else { return Ok((connector.connect()?, None)) };
+    let claimed = connector.connect_with(&ownership.claim(session).to_string());
+    let client = claimed.inspect_err(|error| {
+        if let ClientError::Declined(words) = error
+            && let Some(mark) = refused_by(words)
+            // A later link of this process is no other owner.
+            && mark != ownership.mark
+        {
+            (ownership.refused)(mark);
+        }
+    })?;
+    let words = client.info().description.as_deref().unwrap_or_default();
+    match mark_before(words) {
+        Some(before) => Ok((client, before)),
+        None => {
+            let why = "the server takes no claims: it is no `braid member`";
+            Err(ClientError::Declined(why.to_owned()))
+        }
+    }
 }
 
 fn gone() -> MemberError {

@@ -20,16 +20,18 @@
 //! connection ends in order. Linux's NBD driver takes the same risk.
 //!
 //! Two processes of one host never write one URI: the writer holds an abstract Unix socket with a
-//! name made of the URI. Other hosts are not kept out by that.
+//! name made of the URI. Other hosts are not kept out by that. An owner by a store ([`Ownership`])
+//! claims the member at its server instead, which keeps all others out.
 
 mod link;
+mod ownership;
 mod unflushed;
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use braid_nbd_client::{ClientError, Connector, ErrorCode, ExportInfo, NbdUri, UriError};
 use rustix::io::Errno;
@@ -39,9 +41,11 @@ use crate::error::{Holder, OpenError};
 use crate::flushes::Flushes;
 use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES, ZERO_BUFFER_BYTES};
 use crate::{AnsweredBy, Identity, IdentityKey, Member, MemberError, MemberKind, check_bounds};
-use link::{Link, RemoteRequest, UNREACHABLE_LIMIT, UNREADABLE_LIMIT, reasons};
+use link::{Blocks, Link, RemoteRequest, UNREACHABLE_LIMIT, UNREADABLE_LIMIT, connect_as, reasons};
+use ownership::{next_session, ownership};
 
 pub use link::LinkLook;
+pub use ownership::{Ownership, own_members};
 
 /// Bytes of the longest request, if the server allows that many.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
@@ -86,13 +90,17 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenE
         .map_err(|error| OpenError::Uri { path: path.into(), reason: error.to_string() })?;
     let unreachable =
         |error: &ClientError| OpenError::Unreachable { path: path.into(), reason: reasons(error) };
-    let lock = match access {
-        Access::ReadWrite => Some(lock_out(path, &uri)?),
-        Access::Examine | Access::ReadOnly => None,
+    // A claim keeps others out by itself, on all hosts.
+    let (lock, ownership) = match (access, ownership()) {
+        (Access::Examine | Access::ReadOnly, _) => (None, None),
+        (Access::ReadWrite, None) => (Some(lock_out(path, &uri)?), None),
+        (Access::ReadWrite, ownership) => (None, ownership),
     };
     let key = key_of(&uri);
     let connector = Connector::new(uri).map_err(|error| unreachable(&error))?;
-    let first = connector.connect().map_err(|error| unreachable(&error))?;
+    let (session, is_owned) = (next_session(), ownership.is_some());
+    let connected = connect_as(&connector, ownership.as_deref(), session);
+    let (first, _) = connected.map_err(|error| unreachable(&error))?;
     let info = first.info().clone();
     let features = Features::of(&info);
     if access == Access::ReadWrite && features.is_read_only {
@@ -123,9 +131,12 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenE
         Access::ReadWrite => UNREACHABLE_LIMIT,
         Access::Examine | Access::ReadOnly => UNREADABLE_LIMIT,
     };
-    let abilities = (features.has_multi_conn, features.has_flush);
-    let link = Link::new(connector, first, abilities, limit);
-    let link = link.map_err(|error| unreachable(&error))?;
+    let abilities = (features.has_multi_conn, features.has_flush, u64::from(features.block_bytes));
+    let link = Link::new(connector, first, abilities, (limit, ownership, session));
+    let link = Arc::new(link.map_err(|error| unreachable(&error))?);
+    if is_owned {
+        link.keep_asking().map_err(|error| unreachable(&ClientError::Connection(error)))?;
+    }
     let flushes = Flushes::new();
     Ok(Box::new(RemoteMember {
         identity,
@@ -219,7 +230,7 @@ pub(crate) struct RemoteMember {
     size_bytes: u64,
     access: Access,
     features: Features,
-    link: Link,
+    link: Arc<Link>,
     flushes: Flushes,
     _lock: Option<UnixListener>,
 }
@@ -294,6 +305,14 @@ impl Member for RemoteMember {
 
     fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
         self.check(offset_bytes, buffer.len())?;
+        let block_bytes = u64::from(self.features.block_bytes);
+        let around = Blocks::around(offset_bytes, buffer.len(), block_bytes);
+        if around.length > buffer.len() {
+            let mut whole = vec![0; around.length];
+            self.read_at(&mut whole, around.start_bytes)?;
+            buffer.copy_from_slice(&whole[around.skipped..][..buffer.len()]);
+            return Ok(());
+        }
         for piece in self.pieces(buffer.len()) {
             let offset_bytes = offset_bytes + piece.start as u64;
             let buffer = &mut buffer[piece];

@@ -210,6 +210,9 @@ impl History {
                     ArrayEffect::Border(_) | ArrayEffect::Keep { .. } | ArrayEffect::Move(_) => {
                         unreachable!("no reshape is under way")
                     }
+                    ArrayEffect::AskConsent { state } => {
+                        unreachable!("no consent is given: {}", state.events)
+                    }
                     ArrayEffect::KeepRecord { events } => {
                         unreachable!("no record is kept: {events}")
                     }

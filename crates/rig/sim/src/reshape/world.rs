@@ -508,6 +508,7 @@ impl World {
                 ArrayEffect::Answer { request, result } => self.flushed(run, request, result),
                 ArrayEffect::Notice(notice) => self.heard(run, notice),
                 ArrayEffect::Keep { .. }
+                | ArrayEffect::AskConsent { .. }
                 | ArrayEffect::KeepRecord { .. }
                 | ArrayEffect::Logged { .. } => unreachable!("not asked for: {effect:?}"),
             }

@@ -87,6 +87,7 @@ impl World {
                 ServerEvent::Negotiated(negotiated) => {
                     connection.server.negotiated = Some(negotiated)
                 }
+                ServerEvent::Claim { .. } => unreachable!("the exports take no claims"),
                 ServerEvent::Request(request) => {
                     if let Command::Write { .. } = request.command {
                         connection.server.receiving = Some((request, Vec::new()));

@@ -58,7 +58,7 @@ impl FromStr for Code {
 }
 
 /// All codes by number.
-pub const CATALOGUE: [Entry; 104] = [
+pub const CATALOGUE: [Entry; 107] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -1026,5 +1026,37 @@ pub const CATALOGUE: [Entry; 104] = [
                       takes no connection, refuses the export, or fails the TLS handshake; the \
                       error has its words. Start the server, or name the other members only: an \
                       array with enough members is served without it, and recovers it later.",
+    },
+    Entry {
+        code: Code::EpochUnreadable,
+        title: "the epoch of a member cannot be read",
+        exit: Exit::Failed,
+        explanation: "A member server keeps the highest epoch of each member in its state folder, \
+                      so that an older owner of the array never writes the member again. The file \
+                      is damaged or unreadable, so the server does not know which owners are old. \
+                      If the owner of the array is known to be the only one alive, remove the \
+                      file: the owner's next claim writes it anew, and it recovers the member.",
+    },
+    Entry {
+        code: Code::StoreUnusable,
+        title: "the store of the owner's record cannot be used",
+        exit: Exit::Failed,
+        explanation: "With --store one owner of the array is agreed on by a record in etcd \
+                      (etcd://HOST:PORT,HOST:PORT/KEY?tls-certificates=FOLDER; plain on loopback) \
+                      or in an S3 bucket (s3://BUCKET/KEY?endpoint=URL, with AWS_ACCESS_KEY_ID \
+                      and AWS_SECRET_ACCESS_KEY in the environment). FOLDER has ca-cert.pem and \
+                      perhaps client-cert.pem, client-key.pem and credentials (user:password). \
+                      The store must compare and swap. Every member has a `braid member` server, \
+                      superblocks are of version 1, and the array has a bitmap. docs/hosts.md \
+                      has all of it.",
+    },
+    Entry {
+        code: Code::OwnedElsewhere,
+        title: "another host owns the array",
+        exit: Exit::Refused,
+        explanation: "The record in the store names an owner, and keeps changing: that owner \
+                      lives. Stop it (`braid stop NAME` on its host), or wait with --standby: \
+                      this server then takes over when the owner ends or is gone. Nothing was \
+                      changed.",
     },
 ];

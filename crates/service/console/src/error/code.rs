@@ -217,6 +217,12 @@ pub enum Code {
     ShapeStays = 123,
     /// The server of a member on another host does not answer.
     MemberUnreachable = 124,
+    /// The epoch of a member cannot be read.
+    EpochUnreadable = 125,
+    /// The store of the owner's record cannot be used.
+    StoreUnusable = 126,
+    /// Another host owns the array.
+    OwnedElsewhere = 127,
 }
 
 impl fmt::Display for Code {

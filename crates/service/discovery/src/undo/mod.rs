@@ -26,7 +26,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use braid_member::{Member, MemberKind};
+use braid_member::{Member, MemberKind, is_uri};
 use braid_ondisk::Snippet;
 use rustix::fs::{FlockOperation, flock};
 
@@ -153,7 +153,11 @@ fn folder(state_dir: &Path) -> PathBuf {
 fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
     let label = of.path.display().to_string();
     let identity = of.device.identity();
-    let path = fs::canonicalize(of.path).map_err(|error| {
+    let path = match is_uri(of.path) {
+        true => Ok(of.path.to_path_buf()),
+        false => fs::canonicalize(of.path),
+    };
+    let path = path.map_err(|error| {
         let what = format!("{label} is gone");
         CliError::new(Code::MemberMissing, what).about(label.clone()).caused_by(&error)
     })?;

@@ -376,7 +376,7 @@ impl Facts {
 /// The rows, with the connections of members on other hosts.
 fn with_links(mut rows: Vec<Slot>, volume: &Volume) -> Vec<Slot> {
     let of = |look: MemberLook| {
-        let LinkLook { is_up, last_loss, reconnects, mean_latency } = look.link?;
+        let LinkLook { is_up, last_loss, reconnects, mean_latency, .. } = look.link?;
         let last_loss = Some(last_loss).filter(|text| !text.is_empty());
         let mean_latency_us = u64::try_from(mean_latency.as_micros()).unwrap_or(u64::MAX);
         let link = Link { is_up, reconnects, last_loss, mean_latency_us };

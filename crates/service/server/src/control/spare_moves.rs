@@ -14,10 +14,10 @@
 
 use std::path::Path;
 
-use braid_control::ClientError;
 use braid_control::model::{
     Array, MemberRequest, MembersAnswer, MembersWanted, Role, SettingValue, Slot, SlotState, State,
 };
+use braid_control::{ClientError, PassedDescriptors};
 use braid_member::Access;
 
 use super::{Answers, array, members, setting};
@@ -115,6 +115,22 @@ impl Answers {
 
     /// Has the other array remove the spare, and adds it to this array. The error has a reason only
     /// if something was changed.
+    /// Adds a member that was left out when the array was taken over; false if it does not answer,
+    /// or the array cannot take it now.
+    pub(in super::super) fn add_member(&self, path: &Path) -> bool {
+        let Ok(running) = self.running() else { return false };
+        let wanted = MembersWanted {
+            request: MemberRequest::Add,
+            members: vec![path.to_string_lossy().into_owned()],
+            with: None,
+            destroy: Vec::new(),
+            write_mostly: false,
+            descriptors: Vec::new(),
+        };
+        let nothing = PassedDescriptors::of(Vec::new());
+        members::change(&running, &self.facts, (&wanted, &nothing), false).is_ok()
+    }
+
     fn take(&self, running: &setting::ArrayParts, offer: &Offer<'_>) -> Result<(), Option<String>> {
         let Offer { of, path } = offer;
         let name = &of.array.name;

@@ -12,7 +12,9 @@ pub(in crate::array) enum Stage {
     /// Members' bitmaps must first have the update's event count, or new members an empty parity
     /// log.
     Behind,
-    /// Members are writing superblocks, or the driver is writing its record.
+    /// The driver must agree to the update before the first superblock is written.
+    Unconsented,
+    /// Members are writing superblocks, or the driver is writing its record or has yet to agree.
     Out,
     /// The last wave is durable, or no member of it is left; more waves follow.
     WaveDurable,
@@ -52,6 +54,8 @@ pub(in crate::array) enum Action {
     Wait,
     /// Write the next wave of the update.
     WriteWave,
+    /// Ask the driver to agree to the update.
+    AskConsent,
     /// Drop the update: it is out of date.
     DropUpdate,
     /// Have the driver's record name the update's loss.
@@ -98,6 +102,7 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let tells = facts.unsaved && may_write && (is_open || frees_room);
     let stops = shared.stops && may_write && on_disk == Activity::Active;
     let rows = [
+        (stage == Stage::Unconsented, Turn::Settle, Action::AskConsent),
         (stage == Stage::WaveDurable, Turn::Settle, Action::WriteWave),
         (stage == Stage::Outdated, Turn::Settle, Action::DropUpdate),
         (stage == Stage::Unkept, Turn::Settle, Action::KeepRecord),

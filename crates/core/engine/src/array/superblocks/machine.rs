@@ -43,7 +43,7 @@ enum WaveOrder {
     Last,
 }
 
-/// The progress of the driver's record of a loss.
+/// The progress of the driver's record of a loss, or of its consent to an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordProgress {
     No,
@@ -79,6 +79,8 @@ struct Update {
     leaves_file: bool,
     /// Whether the driver's record has the update's loss, if the driver keeps a record.
     record: RecordProgress,
+    /// Whether the driver agrees to the update, if it has a say.
+    consent: RecordProgress,
 }
 
 /// The content of an update, without members and events.
@@ -129,6 +131,8 @@ pub(in crate::array) struct Superblocks {
     /// Whether the driver keeps a record, outside the members, of the members that are in the
     /// array.
     keeps_record: bool,
+    /// Whether the driver must agree to each update before the first superblock is written.
+    gives_consent: bool,
     /// Whether the last update of this run was written once, and must be written a second time.
     said_once: bool,
     /// Whether the array was found dirty without some of its members, and no superblock records
@@ -150,6 +154,7 @@ impl Superblocks {
             update: None,
             tear,
             keeps_record: false,
+            gives_consent: false,
             said_once: false,
             absent,
             changes: 0,
@@ -192,6 +197,13 @@ impl Superblocks {
         if !broken && is_held_up {
             return Stage::Behind;
         }
+        if !broken && self.gives_consent && !update.has_begun {
+            match update.consent {
+                RecordProgress::No => return Stage::Unconsented,
+                RecordProgress::Asked => return Stage::Out,
+                RecordProgress::Done => {}
+            }
+        }
         if !update.missing.is_empty() {
             return Stage::Out;
         }
@@ -231,6 +243,18 @@ impl Superblocks {
     /// array.
     pub(in crate::array) fn keep_record(&mut self, keeps: bool) {
         self.keeps_record = keeps;
+    }
+
+    /// Sets whether the driver must agree to each update before the first superblock is written.
+    pub(in crate::array) fn ask_for_consent(&mut self, asks: bool) {
+        self.gives_consent = asks;
+    }
+
+    /// Notes that the driver agrees to the update with the count `events`.
+    pub(in crate::array) fn are_agreed_to(&mut self, events: u64) {
+        if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
+            update.consent = RecordProgress::Done;
+        }
     }
 
     /// Notes that the driver's record is durable: it names the members that have the update with
@@ -322,6 +346,7 @@ impl Superblocks {
             newcomers: roster.newcomers().collect(),
             leaves_file: said.leaves_file,
             record: RecordProgress::No,
+            consent: RecordProgress::No,
         });
         if planted(Bug::GateEarly) && why == UpdateReason::Activity && becomes == Activity::Active {
             self.on_disk = becomes;
@@ -387,6 +412,14 @@ impl Superblocks {
     /// update records the remaining losses.
     pub(in crate::array) fn drop_update(&mut self, consistency: &mut Consistency) {
         self.end(consistency);
+    }
+
+    /// Asks the driver to agree to the update.
+    pub(in crate::array) fn ask_driver(&mut self, out: &mut Outbox) {
+        let update = self.update.as_mut().expect("an update is agreed to");
+        assert_eq!(update.consent, RecordProgress::No, "it is asked for once");
+        update.consent = RecordProgress::Asked;
+        out.push(ArrayEffect::AskConsent { state: Arc::clone(&update.state) });
     }
 
     /// Asks the driver to record the members that have the update, before any write relies on it.

@@ -302,6 +302,7 @@ impl World {
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
             ArrayEffect::Answer { .. } => {}
+            ArrayEffect::AskConsent { state } => panic!("no consent is given: {}", state.events),
             ArrayEffect::KeepRecord { events } => panic!("no record is kept: {events}"),
             ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
             ArrayEffect::Leave { member } => panic!("no member leaves: {member:?}"),

@@ -1,0 +1,315 @@
+//! One owner of an array by a store: hand-over, take-over, owners that sleep, members and stores
+//! that are away. Hosts are folders; their members are served by `braid member`.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::thread::scope;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::control::status;
+use crate::jobs::done;
+use crate::kit::{
+    Array, Background, Client, ServerProcess, assert_same, needs, random_bytes, wait_until,
+};
+use crate::members::{MEMBER_BYTES, text, wait_for_rebuild};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cluster of one etcd.
+struct Etcd {
+    server: Background,
+    port: u16,
+}
+
+impl Etcd {
+    fn start(folder: &Path) -> Self {
+        let free = || {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.local_addr().expect("bound").port()
+        };
+        let (port, peer) = (free(), free());
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let (client, peer) = (url(port), url(peer));
+        let data = folder.join("etcd").display().to_string();
+        let cluster = format!("default={peer}");
+        let words = [
+            ["--data-dir", &data],
+            ["--listen-client-urls", &client],
+            ["--advertise-client-urls", &client],
+            ["--listen-peer-urls", &peer],
+            ["--initial-advertise-peer-urls", &peer],
+            ["--initial-cluster", &cluster],
+        ];
+        let server = Background::spawn("etcd", words.concat());
+        let answers = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        wait_until("etcd to listen", PATIENCE, answers);
+        Self { server, port }
+    }
+
+    fn uri(&self) -> String {
+        format!("etcd://127.0.0.1:{}/braid/tank", self.port)
+    }
+}
+
+/// Four members with a server each, a store, and two hosts that may own the array.
+struct Hosts {
+    /// The first owner's folder; it also has the members.
+    one: Array,
+    other: Array,
+    members: Vec<Option<Background>>,
+    uris: Vec<PathBuf>,
+    store: String,
+    etcd: Etcd,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let blank = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
+        let (one, other) = (Array::of_images(&vec![blank; 4]), Array::of_images(&[]));
+        let etcd = Etcd::start(&one.path(""));
+        let uri = |at| {
+            let (file, socket) = (format!("m{at}"), one.path(&format!("s{at}")));
+            PathBuf::from(format!("nbd+unix:///{file}?socket={}", socket.display()))
+        };
+        let (uris, store) = ((0..4).map(uri).collect(), etcd.uri());
+        let mut hosts = Self { one, other, members: Vec::new(), uris, store, etcd };
+        for at in 0..4 {
+            hosts.members.push(None);
+            hosts.start_member(at);
+        }
+        let words = ["create", "tank", "--level", "5", "--zero"];
+        let ran = hosts.one.braid(&words, &hosts.uris);
+        assert!(ran.status.success(), "{ran:?}");
+        hosts
+    }
+
+    fn start_member(&mut self, at: usize) {
+        let socket = self.one.path(&format!("s{at}"));
+        let listen = format!("nbd+unix:///?socket={}", socket.display());
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.args(self.one.command_line(&["member", "--listen", &listen], &[]));
+        command.arg(&self.one.members[at]).env("BRAID_RUNTIME_DIR", self.one.runtime());
+        self.members[at] = Some(Background::spawn_command(command, ""));
+        let answers = || std::os::unix::net::UnixStream::connect(&socket).is_ok();
+        wait_until("a member to be served", PATIENCE, answers);
+    }
+
+    fn kill_member(&mut self, at: usize) {
+        drop(self.members[at].take().expect("it runs"));
+    }
+
+    fn own(&self, host: &Array) -> ServerProcess {
+        let options = ["--store", &self.store, "--away-after-ms", "1000"];
+        host.serve_with(&options, &self.uris)
+    }
+
+    /// Waits until the owner is gone, then owns. The record names the members.
+    fn stand_by(&self, host: &Array) -> ServerProcess {
+        let options = ["--store", &self.store, "--standby", "--away-after-ms", "1000"];
+        host.serve_with(&options, &[])
+    }
+
+    /// Stands by at a host while `end` ends the owner; returns the new owner, and how long there
+    /// was none.
+    fn taken_over(&self, host: &Array, end: impl FnOnce()) -> (ServerProcess, Duration) {
+        scope(|scope| {
+            let heir = scope.spawn(|| (self.stand_by(host), Instant::now()));
+            std::thread::sleep(Duration::from_millis(700));
+            assert!(!heir.is_finished(), "it stands by while the owner lives");
+            let began = Instant::now();
+            end();
+            let (heir, serves_since) = heir.join().expect("it takes over");
+            (heir, serves_since.saturating_duration_since(began))
+        })
+    }
+}
+
+fn written(served: &ServerProcess, seed: u64) -> Vec<u8> {
+    let bytes = random_bytes(seed, 4 << 20);
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.write(0, &bytes);
+    client.flush();
+    bytes
+}
+
+fn assert_reads(served: &ServerProcess, wanted: &[u8], when: &str) {
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    let read = client.try_read(0, wanted.len());
+    assert_same(&read.expect("it reads"), wanted, when);
+}
+
+fn assert_agrees(host: &Array) {
+    assert_eq!(done(host, &["check", "tank"])["check"]["differing_sectors"], 0);
+}
+
+fn state_of(host: &Array, slot: usize) -> Value {
+    status(host, "tank")["slots"][slot]["state"].take()
+}
+
+#[test]
+fn an_owner_that_ends_or_dies_is_followed_by_the_one_that_stands_by() {
+    needs!("etcd");
+    let hosts = Hosts::new();
+    let first = hosts.own(&hosts.one);
+    let content = written(&first, 61);
+    // Another host is refused while the owner lives.
+    let words = ["serve", "--store", &hosts.store];
+    hosts.other.refused(&words, &hosts.uris).is("B127", 12);
+    // A client without a claim reads a member, and does not write it.
+    let mut plain = Client::connect(&hosts.one.path("s0"), PATIENCE);
+    assert_ne!(plain.try_write(1 << 20, &[7; 512]), 0, "a member with an owner was written");
+    plain.try_read(0, 512).expect("it is read");
+    // A planned end.
+    let (second, pause) = hosts.taken_over(&hosts.other, || drop(first.stop()));
+    println!("handed over in {pause:?}");
+    assert_reads(&second, &content, "after a hand-over");
+    let content = written(&second, 62);
+    // A crash.
+    let (third, pause) = hosts.taken_over(&hosts.one, || second.kill());
+    println!("taken over after a crash in {pause:?}");
+    assert_reads(&third, &content, "after a crash");
+    assert_agrees(&hosts.one);
+    third.stop();
+}
+
+#[test]
+fn an_owner_that_sleeps_through_a_take_over_ends_and_loses_nothing() {
+    needs!("etcd");
+    let hosts = Hosts::new();
+    let mut first = hosts.own(&hosts.one);
+    written(&first, 63);
+    let mut late = Client::connect(&first.socket, PATIENCE);
+    let (second, pause) = hosts.taken_over(&hosts.other, || first.signal(Signal::STOP));
+    println!("taken over from a sleeper in {pause:?}");
+    let content = written(&second, 64);
+    // Requests that wait for the sleeper when it wakes: a read of bytes that are old by now, and a
+    // write over the new ones.
+    late.ask_read(1, 0, 4096);
+    late.ask_write(2, 0, &[7; 4096]);
+    first.signal(Signal::CONT);
+    assert!(late.is_hung_up_on(), "a sleeper answered");
+    assert_eq!(first.wait().code(), Some(12), "a refused owner ends");
+    assert_reads(&second, &content, "after the sleeper woke");
+    assert_agrees(&hosts.other);
+    second.stop();
+}
+
+#[test]
+fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
+    needs!("etcd");
+    let mut hosts = Hosts::new();
+    let first = hosts.own(&hosts.one);
+    written(&first, 65);
+    hosts.kill_member(3);
+    let (second, _) = hosts.taken_over(&hosts.other, || first.kill());
+    written(&second, 66);
+    assert_ne!(state_of(&hosts.other, 3), "ok");
+    hosts.start_member(3);
+    wait_until("the member to return", PATIENCE, || state_of(&hosts.other, 3) == "ok");
+    wait_for_rebuild(&hosts.other);
+    // Away and back under the same owner.
+    hosts.kill_member(1);
+    let content = written(&second, 67);
+    assert_eq!(state_of(&hosts.other, 1), "away");
+    hosts.start_member(1);
+    wait_until("the member to return", PATIENCE, || state_of(&hosts.other, 1) == "ok");
+    assert_agrees(&hosts.other);
+    assert_reads(&second, &content, "after the members returned");
+    second.stop();
+}
+
+#[test]
+fn without_its_store_an_array_goes_on_until_a_member_must_be_given_up() {
+    needs!("etcd");
+    let mut hosts = Hosts::new();
+    let first = hosts.own(&hosts.one);
+    hosts.etcd.server.signal(Signal::STOP);
+    let content = written(&first, 68);
+    assert_reads(&first, &content, "without the store");
+    hosts.kill_member(2);
+    let store = &hosts.etcd.server;
+    scope(|scope| {
+        let writer = scope.spawn(|| written(&first, 69));
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(!writer.is_finished(), "a write was answered without a member that counts");
+        store.signal(Signal::CONT);
+        let content = writer.join().expect("it is answered");
+        assert_reads(&first, &content, "with the store");
+    });
+    assert_eq!(state_of(&hosts.one, 2), "away");
+    first.stop();
+}
+
+#[test]
+fn stores_and_members_that_cannot_do_it_are_refused_by_name() {
+    needs!("etcd");
+    let hosts = Hosts::new();
+    let serve = |store: &str, members: &[PathBuf]| {
+        hosts.other.refused(&["serve", "--store", store], members)
+    };
+    // A file cannot refuse an older owner, and neither can another program's server.
+    serve(&hosts.store, &hosts.one.members).is("B126", 1);
+    serve("etcd://127.0.0.1:1/tank", &hosts.uris).is("B126", 1);
+    for bad in ["tank", "etcd://u:p@127.0.0.1:1/tank", "etcd://192.0.2.1:2379/tank"] {
+        let ran = hosts.other.braid(&["serve", "--store", bad], &hosts.uris);
+        assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    }
+    // Too few members.
+    let words = ["serve", "--store", &hosts.store];
+    hosts.other.refused(&words, &hosts.uris[..2]).is("B124", 1);
+    // Without a bitmap an owner's half-done writes would not be known.
+    let none = Array::of_images(&vec![vec![0; usize::try_from(MEMBER_BYTES).expect("small")]; 2]);
+    let socket = none.path("s");
+    let listen = format!("nbd+unix:///?socket={}", socket.display());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.args(none.command_line(&["member", "--listen", &listen], &none.members));
+    let _member = Background::spawn_command(command, "");
+    wait_until("a member to be served", PATIENCE, || {
+        std::os::unix::net::UnixStream::connect(&socket).is_ok()
+    });
+    let uris: Vec<PathBuf> =
+        (0..2).map(|at| format!("nbd+unix:///m{at}?socket={}", socket.display()).into()).collect();
+    let words = ["create", "bare", "--level", "1", "--consistency", "resync", "--zero"];
+    let ran = none.braid(&words, &uris);
+    assert!(ran.status.success(), "{ran:?}");
+    let other = hosts.store.replace("tank", "bare");
+    none.refused(&["serve", "--store", &other], &uris).is("B126", 1);
+    // Members of two arrays.
+    let mixed = [&hosts.uris[..2], &uris[..1]].concat();
+    none.refused(&["serve", "--store", &other], &mixed).is("B126", 1);
+    // The record of one array under the name of another.
+    let first = hosts.own(&hosts.one);
+    first.stop();
+    let ran = none.braid(&["set", "bare", "consistency=bitmap"], &[]);
+    assert!(!ran.status.success(), "it is not served: {ran:?}");
+}
+
+#[test]
+fn a_member_server_names_what_it_cannot_serve() {
+    let array = Array::of_images(&vec![vec![0; usize::try_from(MEMBER_BYTES).expect("small")]; 1]);
+    let listen = format!("nbd+unix:///?socket={}", array.path("s").display());
+    let words = ["member", "--listen", &listen];
+    let same = [array.members[0].clone(), array.members[0].clone()];
+    array.refused(&words, &same).is("B001", 2);
+    array.refused(&words, &["nbd://host/disk".into()]).is("B001", 2);
+    array.refused(&["member", "--listen", "nbd://0.0.0.0:0/"], &array.members).is("B072", 12);
+    // A damaged epoch is an error, and forgetting it is a choice.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.args(array.command_line(&words, &array.members));
+    let served = Background::spawn_command(command, "");
+    wait_until("the member to be served", PATIENCE, || array.path("s").exists());
+    served.terminate();
+    let folder = array.path("state").join("members");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let whole = std::path::absolute(&array.members[0]).expect("a path");
+    let sum = crc32c::crc32c(text(&whole).as_bytes());
+    let file = folder.join(format!("m0-{sum:08x}.epoch"));
+    std::fs::write(&file, "epoch=cheese").expect("it writes");
+    let refusal = array.refused(&words, &array.members);
+    refusal.is("B125", 1);
+    array.follow(&refusal.json, "If no other owner can be alive, forget the epoch");
+    assert!(!file.exists());
+}

@@ -1,0 +1,21 @@
+//! One owner of an array at a time, agreed on by a store (`serve --store`).
+//!
+//! ```text
+//!   take_over: watch the record ─▶ swap ─▶ claim members ─▶ give up the others ─▶ wait ─▶ Owned
+//!   Owned ─▶ the array is opened and served as any other
+//!              ├─ keeper: a thread with the tenure: beats, losses, returns, the release
+//!              └─ read_gate: reads are answered while the lease lasts
+//! ```
+//!
+//! The rules are in `braid-ownership`, which the simulator drives; the store is `braid-store`. When
+//! the tenure ends otherwise than by a release, the process ends at once, and answers no client.
+
+mod ending;
+mod keeper;
+mod read_gate;
+mod swap;
+mod take_over;
+
+pub(super) use keeper::{Keeper, OwnedArray};
+pub(super) use read_gate::GatedDisk;
+pub(super) use take_over::take_over;
