@@ -3,7 +3,9 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// A process that owns, or wants to own: 16 random bytes, new in each process.
+/// An owner, or a process that wants to own: 16 random bytes, new in each attempt to take an array
+/// over. If the store was restored, an owner could get an epoch that it had before, and no server
+/// would refuse the claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub [u8; 16]);
 

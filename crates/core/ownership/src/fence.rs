@@ -1,10 +1,12 @@
 //! The fence of one member's server: it serves one claim at a time, and never an older one.
 //!
 //! ```text
-//!   judge ─┬─ Joins ─────────────────────────────────────────────▶ served
+//!   judge ─┬─ Joins ─────────────────────────────────── drained ───▶ served
 //!          ├─ Succeeds ─ mark made durable ─ succeed ─ drained ───▶ served
 //!          └─ Refused
 //! ```
+//!
+//! The driver handles one claim at a time, up to [`Fence::succeed`]: the durable mark only rises.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -48,7 +50,8 @@ impl FromStr for Mark {
 /// The answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The claim is the holder's: one more connection.
+    /// The claim is the holder's: one more connection. It is answered when the holder is, after
+    /// [`Fence::is_drained`].
     Joins,
     /// The claim is later than the holder's. The driver makes the mark durable, if there is one,
     /// then calls [`Fence::succeed`], waits for [`Fence::is_drained`], and answers.
@@ -103,6 +106,9 @@ impl Fence {
             return Judgement::Succeeds { mark: Some(Mark::of(claim)) };
         };
         let is_same = claim.epoch == mark.epoch && claim.owner == mark.owner;
+        if planted(Bug::MarkUnwritten) && claim.epoch > mark.epoch {
+            return Judgement::Succeeds { mark: None };
+        }
         if claim.epoch > mark.epoch {
             return Judgement::Succeeds { mark: Some(Mark::of(claim)) };
         }
@@ -126,6 +132,9 @@ impl Fence {
     pub fn succeed(&mut self, claim: Claim) {
         let is_later = self.mark.is_none_or(|mark| claim.epoch >= mark.epoch);
         assert!(is_later, "a claim succeeds later ones");
+        if planted(Bug::DrainForgotten) {
+            self.older_requests = 0;
+        }
         self.older_requests += std::mem::take(&mut self.requests);
         self.mark = Some(Mark::of(&claim));
         self.holder = Some(claim);
@@ -146,6 +155,11 @@ impl Fence {
         match user {
             User::Owner(claim) => {
                 if planted(Bug::OldEpochServed) && self.holder != Some(claim) {
+                    self.older_requests += 1;
+                    return true;
+                }
+                let is_mark = self.mark == Some(Mark::of(&claim));
+                if planted(Bug::OlderSessionServed) && is_mark && self.holder != Some(claim) {
                     self.older_requests += 1;
                     return true;
                 }
@@ -171,6 +185,9 @@ impl Fence {
             User::Owner(_) | User::Plain { writes: true } => &mut self.older_requests,
             User::Plain { writes: false } => return,
         };
+        if planted(Bug::DrainForgotten) {
+            *count = (*count).max(1);
+        }
         *count = count.checked_sub(1).expect("a request that ends has begun");
     }
 }

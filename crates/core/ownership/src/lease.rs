@@ -42,6 +42,9 @@ impl ReadLease {
         let end_of = |key| self.answered.get(key).map_or(0, |begun| begun + self.length_ns);
         let mut ends: Vec<_> = in_sync.iter().map(|key| (end_of(key), *key)).collect();
         ends.sort_unstable();
+        if planted(Bug::LeaseOfLast) {
+            return ends.last().map_or(0, |(end_ns, _)| *end_ns);
+        }
         let mut silent = BTreeSet::new();
         for (end_ns, key) in ends {
             silent.insert(key);

@@ -16,7 +16,8 @@
 //! 2. It claims that epoch at each member's server. The server makes the epoch durable, serves no
 //!    older claim any more, waits until all that it gave to the device has come back, and answers.
 //! 3. It waits until the claimed members can run the array by themselves. A swap gives up the
-//!    others. It waits for the old owner's lease of reads, and serves.
+//!    others. It makes dirty blocks equal, writes superblocks, waits for the old owner's lease, and
+//!    serves.
 //! 4. While it owns, it gives up a member by a swap before it writes a superblock without it.
 //!
 //! # Why no write is lost, without a clock
@@ -26,14 +27,34 @@
 //! cannot hold all copies and parities of any block: each write of the old owner needs one of the
 //! claimed members, or a swap. The first refuses it, and the second fails since the epoch moved.
 //!
-//! # Why no read is old
+//! So an owner must use all members that the record may name. A swap whose result is unknown may
+//! have let a member in, or may do so later: [`Tenure::allows`] counts it.
+//!
+//! # Why no read is old, and no two owners answer
 //!
 //! An owner answers reads only while the silent members could not run the array by themselves.
-//! After a take-over the claimed ones are silent to it. The new owner waits one lease.
+//! After a take-over the claimed ones are silent to it. The new owner waits one lease, and an
+//! eighth more, since clocks differ in rate. A clock must go on while its machine sleeps.
+//!
+//! Answers to writes wait for the lease, too. Their data is safe without it, but an owner that
+//! slept between a member's answer and its own would answer after the next owner serves.
+//!
+//! # After the store was restored to an older record
+//!
+//! - The owner ends at its next swap ([`TenureEnd::StoreWentBack`]), and an heir that has not
+//!   served gives way.
+//! - A claim may meet a server that has served its epoch or a higher one. Then the heir takes a
+//!   higher epoch, needs all members, and waits for the lease. The newest superblock of all
+//!   members, not the record, says which members are in sync ([`TakeOver::store_went_back`]).
+//! - Not promised: that a claim meets such a server. The record may have the same epoch, or an
+//!   earlier heir may have ended and left a higher one. So the operator demands of every take-over
+//!   all members and their superblocks, until an owner serves. Then no acknowledged write is lost.
+//! - Not promised either: anything about swaps that were sent before the restoration and reach the
+//!   store after it. A restored store must begin with new connections.
 //!
 //! # Invariants
-//! - No acknowledged write is lost, no read is older than an acknowledged write, and no two owners
-//!   acknowledge: `braid-sim hosts`.
+//! - No acknowledged write is lost, no read is older than an acknowledged write, and no owner
+//!   answers after a later one has begun to serve [check: one_owner_at_a_time_whatever_fails].
 
 #![forbid(unsafe_code)]
 

@@ -3,9 +3,12 @@
 //! ```text
 //!   begin ─▶ Swap ─ done ─▶ Claim ─ enough claimed ─▶ Swap (give up the others) ─▶ Serve
 //!             │ ▲             │                         │
-//!             │ └─ refused by a higher epoch            └─ none to give up ─▶ Serve
-//!             └─ another swapped ─▶ GiveWay
+//!             │ └─ refused by a higher epoch            │
+//!             └─ another swapped ───────────────────────┴─▶ GiveWay
 //! ```
+//!
+//! The second swap happens even if no member is given up. It shows that the store still has the
+//! record of the first one, and was not restored to an older one meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -99,7 +102,7 @@ pub struct TakeOver {
 
 impl TakeOver {
     /// Begins with the record that the store has. Without one the array gets one, with these
-    /// members.
+    /// members. `me` has not been used in another attempt.
     ///
     /// # Errors
     /// The record is another array's, or has no further epoch.
@@ -172,13 +175,26 @@ impl TakeOver {
             (true, _, false) => self.serve(to),
             (false, true, true) => self.take(from, to),
             (false, true, false) => self.give_up(from.expect("a record is given up from"), to),
-            (false, false, _) => TakeOverStep::GiveWay { to: now },
+            (false, false, _) => {
+                if planted(Bug::SwapForced) {
+                    return self.take(now, to);
+                }
+                TakeOverStep::GiveWay { to: now }
+            }
         }
     }
 
-    /// Notes that a member's server serves no older claim any more.
+    /// Notes that a member's server serves no older claim any more. An answer to the claim of a
+    /// lower epoch does not count: from the last [`TakeOverStep::Claim`] on, the driver hears only
+    /// answers to its claims of that epoch.
     pub fn claimed(&mut self, member: MemberKey) {
-        self.claimed.insert(member);
+        let mut counts = matches!(self.phase, Phase::Claiming { .. });
+        if planted(Bug::LowerClaimCounts) {
+            counts = true;
+        }
+        if counts {
+            self.claimed.insert(member);
+        }
     }
 
     /// Notes that a member's server refused the claim, since it has served this epoch. Returns a
@@ -198,6 +214,13 @@ impl TakeOver {
         to.serial += 1;
         to.reason = format!("taken over; the store had lost epochs {old} to {served_epoch}");
         Some(self.take(Some(from), to))
+    }
+
+    /// Whether a server knew a higher epoch than the store. Then superblocks, not the record, say
+    /// which members are in sync.
+    #[must_use]
+    pub fn store_went_back(&self) -> bool {
+        self.store_went_back
     }
 
     /// The members that were claimed and have all acknowledged writes, as far as the record knows.
@@ -242,12 +265,18 @@ impl TakeOver {
         if planted(Bug::UnclaimedKept) {
             return self.serve(record);
         }
-        if record.in_sync() == usable {
+        let is_complete = record.in_sync() == usable;
+        if planted(Bug::SettledUnswapped) && is_complete {
             return self.serve(record);
         }
         let mut to = record.with_in_sync(&usable);
+        if planted(Bug::ClaimedJoins) {
+            to = record.with_in_sync(&self.claimed);
+        }
         to.serial += 1;
-        to.reason = "members that did not answer were given up".to_owned();
+        if !is_complete {
+            to.reason = "members that did not answer were given up".to_owned();
+        }
         self.give_up(record, to)
     }
 
@@ -258,7 +287,11 @@ impl TakeOver {
 
     fn serve(&mut self, record: Record) -> TakeOverStep {
         assert_eq!(record.owner, Some(self.me), "an owner serves its own record");
-        let mut waits_for_lease = !self.was_released;
+        // An old record may say that an owner ended in order, although another one came after it.
+        let mut waits_for_lease = !self.was_released || self.store_went_back;
+        if planted(Bug::OldReleaseBelieved) {
+            waits_for_lease = !self.was_released;
+        }
         if planted(Bug::LeaseUnawaited) {
             waits_for_lease = false;
         }
@@ -343,6 +376,41 @@ mod tests {
         assert!(!take_over.has_enough(two_of_three));
         take_over.claimed(MemberKey([2; 16]));
         assert!(take_over.has_enough(two_of_three));
+    }
+
+    #[test]
+    fn a_member_claimed_for_a_lower_epoch_does_not_count() {
+        let (mut take_over, _) = begin(Some(theirs(4)));
+        let _ = take_over.swapped(SwapResult::Done);
+        assert!(take_over.refused(7).is_some());
+        // The answer to a claim of epoch 5 comes while the record is swapped to 8.
+        take_over.claimed(MemberKey([0; 16]));
+        assert_eq!(take_over.swapped(SwapResult::Done), TakeOverStep::Claim { epoch: 8 });
+        assert!(take_over.usable().is_empty());
+    }
+
+    #[test]
+    fn an_heir_of_an_old_record_waits_for_the_owner_that_came_after_it() {
+        let released = Record { owner: None, ..theirs(4) };
+        let (mut take_over, _) = begin(Some(released));
+        let _ = take_over.swapped(SwapResult::Done);
+        assert!(take_over.refused(7).is_some() && take_over.store_went_back());
+        let _ = take_over.swapped(SwapResult::Done);
+        (0..3).for_each(|at| take_over.claimed(MemberKey([at; 16])));
+        let TakeOverStep::Swap { to, .. } = take_over.settle() else { panic!("a swap") };
+        let step = take_over.swapped(SwapResult::Done);
+        assert_eq!(step, TakeOverStep::Serve { record: to, waits_for_lease: true });
+    }
+
+    #[test]
+    fn an_heir_whose_record_the_store_has_lost_does_not_serve() {
+        let (mut take_over, _) = begin(Some(theirs(4)));
+        let _ = take_over.swapped(SwapResult::Done);
+        (0..3).for_each(|at| take_over.claimed(MemberKey([at; 16])));
+        // All members in sync are claimed. Meanwhile the store was restored.
+        assert!(matches!(take_over.settle(), TakeOverStep::Swap { .. }));
+        let step = take_over.swapped(SwapResult::Record(Some(theirs(3))));
+        assert_eq!(step, TakeOverStep::GiveWay { to: Some(theirs(3)) });
     }
 
     #[test]

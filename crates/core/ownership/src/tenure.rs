@@ -31,13 +31,17 @@ pub enum TenureEnd {
     Released,
 }
 
+/// A swap that the store may have carried out, or may carry out yet.
 #[derive(Debug)]
 struct Swap {
     to: Record,
     releases: bool,
+    /// The driver waits for its result. Otherwise the result was that the record is untouched.
+    is_under_way: bool,
 }
 
-/// An owner's tenure. One swap is under way at a time.
+/// An owner's tenure. One swap is under way at a time. A swap that may still reach the store is
+/// repeated until it is decided, before there is another one.
 #[derive(Debug)]
 pub struct Tenure {
     me: OwnerId,
@@ -105,26 +109,37 @@ impl Tenure {
         self.reason = "a hand-over is planned".to_owned();
     }
 
-    /// Asks for a record without an owner: the array has ended in order.
+    /// Asks for a record without an owner: the array has ended in order. The owner answers no
+    /// client any more, since an heir of such a record does not wait for the lease.
     pub fn want_release(&mut self) {
         self.releases = true;
         self.reason = "stopped in order".to_owned();
     }
 
     /// Whether superblocks may be written that name these members as in sync: the record must
-    /// have given up all others.
+    /// have given up all others. A swap without a result counts, too: it may let a member in.
+    ///
+    /// From the first of these superblocks on, a member that they leave out must not be wanted
+    /// again before it has been recovered.
     #[must_use]
     pub fn allows(&self, in_sync: &BTreeSet<MemberKey>) -> bool {
         if planted(Bug::GivenUpUnswapped) {
             return self.end.is_none();
         }
-        self.end.is_none() && self.record.in_sync().is_subset(in_sync)
+        let mut is_in_record = self.record.in_sync();
+        is_in_record.extend(self.swap.iter().flat_map(|swap| swap.to.in_sync()));
+        if planted(Bug::PendingSwapIgnored) {
+            is_in_record = self.record.in_sync();
+        }
+        self.end.is_none() && is_in_record.is_subset(in_sync)
     }
 
-    /// Whether the record differs from the wanted one.
+    /// Whether the record differs from the wanted one, or may come to differ by a swap without a
+    /// result.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.wanted != self.record.in_sync()
+        self.swap.is_some()
+            || self.wanted != self.record.in_sync()
             || self.heir != self.record.heir
             || self.releases && self.record.owner.is_some()
     }
@@ -132,8 +147,12 @@ impl Tenure {
     /// The next swap, from [`Self::record`] to the result. A swap that changes nothing but the
     /// serial says that the owner lives. `None` while a swap is under way, and after the end.
     pub fn begin_swap(&mut self) -> Option<Record> {
-        if self.swap.is_some() || self.end.is_some() {
+        if self.end.is_some() {
             return None;
+        }
+        if let Some(swap) = &mut self.swap {
+            let is_idle = !std::mem::replace(&mut swap.is_under_way, true);
+            return is_idle.then(|| swap.to.clone());
         }
         let mut known = self.record.clone();
         for newcomer in &self.newcomers {
@@ -147,16 +166,19 @@ impl Tenure {
         if self.releases {
             to.owner = None;
         }
-        self.swap = Some(Swap { to: to.clone(), releases: self.releases });
+        let (releases, is_under_way) = (self.releases, true);
+        self.swap = Some(Swap { to: to.clone(), releases, is_under_way });
         Some(to)
     }
 
-    /// Takes the result of a swap. If the record is untouched, the swap is begun anew.
+    /// Takes the result of a swap. If the record is untouched, the same swap is begun again: it may
+    /// be on its way to the store.
     ///
     /// # Panics
     /// If no swap is under way.
     pub fn swapped(&mut self, result: SwapResult) {
-        let Swap { to, releases } = self.swap.take().expect("a swap is under way");
+        let swap = self.swap.take().filter(|swap| swap.is_under_way);
+        let Swap { to, releases, .. } = swap.expect("a swap is under way");
         if planted(Bug::LostSwapIgnored) {
             self.record = to;
             return;
@@ -172,7 +194,9 @@ impl Tenure {
                     self.end = Some(TenureEnd::Released);
                 }
             }
-            Some(now) if now == self.record => {}
+            Some(now) if now == self.record => {
+                self.swap = Some(Swap { to, releases, is_under_way: false });
+            }
             Some(now) if now.epoch > self.record.epoch => {
                 self.end = Some(TenureEnd::TakenOver { epoch: now.epoch, host: now.host });
             }
@@ -238,6 +262,26 @@ mod tests {
         tenure.swapped(SwapResult::Record(Some(to)));
         assert!(tenure.allows(&keys(&[1, 2])) && !tenure.is_behind());
         assert!(tenure.allows(&keys(&[1, 2, 3])), "a member may come in before the record");
+    }
+
+    #[test]
+    fn a_member_that_a_swap_without_a_result_lets_in_is_not_left_out() {
+        let mut tenure = tenure();
+        tenure.record = tenure.record.with_in_sync(&keys(&[1, 2]));
+        let to = tenure.begin_swap().expect("member 3 comes in");
+        assert_eq!(to.in_sync(), keys(&[1, 2, 3]));
+        // Member 3 fails. The store may have the swap, or get it later.
+        tenure.want_in_sync(keys(&[1, 2]), "3 failed");
+        assert!(!tenure.allows(&keys(&[1, 2])));
+        tenure.swapped(SwapResult::Record(Some(tenure.record().clone())));
+        assert!(!tenure.allows(&keys(&[1, 2])) && tenure.is_behind());
+        // Another swap could be overtaken by it, so the same one is repeated.
+        assert_eq!(tenure.begin_swap().expect("again"), to);
+        tenure.swapped(SwapResult::Done);
+        assert!(!tenure.allows(&keys(&[1, 2])) && tenure.is_behind());
+        assert_eq!(tenure.begin_swap().expect("without 3").in_sync(), keys(&[1, 2]));
+        tenure.swapped(SwapResult::Done);
+        assert!(tenure.allows(&keys(&[1, 2])) && !tenure.is_behind());
     }
 
     #[test]

@@ -295,12 +295,20 @@ named! {
         ReplaySettlesDegraded = "replay-settles-degraded",
         /// Ownership: a server takes a claim of the same epoch by another owner.
         EpochOwnerIgnored = "epoch-owner-ignored",
+        /// Ownership: a server serves a higher epoch before the mark of that epoch is durable.
+        MarkUnwritten = "mark-unwritten",
         /// Ownership: a claim is answered before older requests have come back from the device.
         FenceUndrained = "fence-undrained",
         /// Ownership: a server goes on to serve requests of an older claim.
         OldEpochServed = "old-epoch-served",
+        /// Ownership: a server goes on to serve requests of the holder's earlier sessions.
+        OlderSessionServed = "older-session-served",
+        /// Ownership: a further claim forgets the requests that the one before it waited for.
+        DrainForgotten = "drain-forgotten",
         /// Ownership: an owner that hears nothing answers reads for ever.
         LeaseOff = "lease-off",
+        /// Ownership: an owner answers reads until the last member falls silent.
+        LeaseOfLast = "lease-of-last",
         /// Ownership: a lost answer is taken for a success if the epoch fits.
         NonceIgnored = "nonce-ignored",
         /// Ownership: members that the record has given up count as claimed.
@@ -309,12 +317,24 @@ named! {
         StoreWentBackIgnored = "store-went-back-ignored",
         /// Ownership: an heir serves with fewer members than could run the array.
         TooFewClaimed = "too-few-claimed",
+        /// Ownership: members that an heir has claimed come in sync without recovery.
+        ClaimedJoins = "claimed-joins",
+        /// Ownership: an heir that was slower swaps the faster one's record away.
+        SwapForced = "swap-forced",
+        /// Ownership: an heir serves without a look at whether the store still has its record.
+        SettledUnswapped = "settled-unswapped",
+        /// Ownership: a member claimed for a lower epoch counts as claimed for a higher one.
+        LowerClaimCounts = "lower-claim-counts",
+        /// Ownership: an heir believes an old record that says that the owner has ended.
+        OldReleaseBelieved = "old-release-believed",
         /// Ownership: members that an heir has not claimed stay in sync in the record.
         UnclaimedKept = "unclaimed-kept",
         /// Ownership: an heir does not wait for the old owner's lease of reads.
         LeaseUnawaited = "lease-unawaited",
         /// Ownership: superblocks leave a member out before a swap has given it up.
         GivenUpUnswapped = "given-up-unswapped",
+        /// Ownership: superblocks leave out a member that a swap without a result lets in.
+        PendingSwapIgnored = "pending-swap-ignored",
         /// Ownership: an owner goes on after another has swapped the record.
         LostSwapIgnored = "lost-swap-ignored",
         /// Ownership: an owner goes on after a member's server has refused it.
