@@ -23,6 +23,8 @@ const SECONDS_DEFAULT: u64 = 60;
 const SEEDS_COMPARED: u64 = 5;
 /// Starts of arrays among clones and strangers, for each second of random worlds.
 const STARTS_PER_SECOND: u64 = 2000;
+/// Histories of hosts that own one array in turn, for each second of random worlds.
+const HOSTS_PER_SECOND: u64 = 500;
 /// Limits of each small story: choices without and with a failing member, and states at each crash
 /// point.
 const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
@@ -71,6 +73,7 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         format!("small --from {from} --part {part} {SMALL}"),
         format!("histories --cycles {starts} --from {from}"),
         format!("reshape --seconds {} --from {from}", seconds / 6),
+        format!("hosts --seeds {} --from {from}", seconds * HOSTS_PER_SECOND),
         format!("reshape --crashes --part {}/{}", from % (shares * 4), shares * 4),
     ];
     show(&release, &runs)?;

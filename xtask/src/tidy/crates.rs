@@ -119,6 +119,7 @@ const ROWS: [Row; 48] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-nbd-proto",
+            "braid-ownership",
         ],
         registry: &[],
     },

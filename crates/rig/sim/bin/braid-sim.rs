@@ -2,6 +2,7 @@
 //!
 //! Only this part of the simulator reads a clock, to print its speed.
 
+mod hosts;
 mod planted;
 mod reshapes;
 
@@ -28,6 +29,7 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
                        [--from N] [--part I/N]
        braid-sim histories [--cycles N] [--from SEED]
        braid-sim reshape [--lives N] [--from SEED] [--seconds S] [--crashes] [--part I/N]
+       braid-sim hosts [--seeds N] [--from N] [--seconds S]
        braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
                          [--control] [--controlled]
 with hooks (RUSTFLAGS=\"--cfg braid_sim_hooks\"), run --shake lets the engine make rare choices,
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
     let ended = match words.next().as_deref() {
         Some("planted") => planted::run(words),
         Some("reshape") => reshapes::run(words),
+        Some("hosts") => hosts::run(words),
         _ => simulate_as_asked(),
     };
     match ended {

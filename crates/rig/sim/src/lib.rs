@@ -25,6 +25,8 @@
 //! - A seed gives the same run, step for step, each time [check: a_seed_repeats_bit_for_bit].
 //! - A checker panics at the first error, and no checker repairs anything
 //!   [check: a_disk_that_loses_a_flushed_write_is_noticed].
+//! - Hosts that own one array in turn are a world of their own (`hosts/`)
+//!   [check: one_owner_at_a_time_whatever_fails].
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
@@ -48,6 +50,7 @@ mod elevators;
 mod fault;
 mod held_writes;
 pub mod histories;
+pub mod hosts;
 mod joining_disks;
 mod journals;
 mod lie_overlay;

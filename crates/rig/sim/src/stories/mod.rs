@@ -47,6 +47,7 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("named", tests::tell_of_what_is_named),
     ("losses", losses),
     ("reshape", crate::reshape::tell),
+    ("hosts", crate::hosts::tell),
 ];
 /// Chapters: groups of stories, each a name and a function that runs them. A build without hooks
 /// has only these; its tests run the others.
