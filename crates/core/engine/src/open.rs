@@ -443,7 +443,8 @@ pub fn levelling<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
 ) -> Round {
-    if !keeps_intent(assembled) {
+    // A power cut may have left some superblocks of a RAID-0 in the shape before.
+    if !keeps_intent(assembled) && assembled.shapes_to_write.is_empty() {
         return Round::new();
     }
     let newest = &assembled.newest;
@@ -459,8 +460,9 @@ pub fn levelling<'a>(
         let shape = assembled.shapes_to_write.iter().find(|one| one.member == index);
         match shape {
             None => levelled.apply(&update),
-            Some(ShapeToWrite { shape, role, device_bytes, .. }) => {
+            Some(ShapeToWrite { shape, role, recovery_offset, device_bytes, .. }) => {
                 update.role_of_this = *role;
+                update.recovery_offset = *recovery_offset;
                 levelled
                     .apply_with_shape(&update, shape, *device_bytes)
                     .expect("assembly has tried the shape");

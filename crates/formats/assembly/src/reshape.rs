@@ -43,8 +43,15 @@
 //! is one event behind. A member that is more events behind, with another position, is on an
 //! earlier state and is not believed.
 //!
-//! A member that is recovered during the reshape holds moved data only, and nothing in the old
-//! shape. So a RAID-0 that grows as a RAID-4 without its parity tolerates no loss.
+//! A member that is recovered during the reshape holds one of the two shapes only. Forwards that is
+//! the new shape, as far as data has moved. Backwards it is the old shape, if the member is
+//! recovered up to the position; such a member came with a reshape that has turned round.
+//!
+//! # RAID-0
+//!
+//! A RAID-0 changes its shape as a RAID-4 whose parity is on its last slot, and missing in both
+//! shapes. The last slot of the shape with fewer members holds data in the other shape, so its
+//! member holds one shape only. This is how braid knows that the array is a RAID-0 at the end.
 //!
 //! This file does not read backups or data, and does not continue a reshape.
 //!
@@ -116,6 +123,8 @@ pub struct ShapeToWrite {
     pub shape: SuperblockShape,
     /// The member's own role in that shape.
     pub role: Role,
+    /// The member's own recovery offset.
+    pub recovery_offset: Option<u64>,
     /// Size of the member's device.
     pub device_bytes: u64,
 }
@@ -145,12 +154,13 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         // The roles change with the shape: each shape has roles for its own slots only. The newest
         // event count is the array's, even if only a spare has it: then all other superblocks must
         // be written.
+        let recovery_offset = recovery_after(own, newest, role);
         let update = SuperblockUpdate {
             events: newest.state.events,
             update_time: newest.state.update_time,
             resync_offset: own.state.resync_offset,
             roles: newest.state.roles.as_slice().into(),
-            recovery_offset: own.device.recovery_offset_sectors,
+            recovery_offset,
             is_replacement: own.state.features.contains(Features::REPLACEMENT),
             role_of_this: role,
         };
@@ -159,7 +169,7 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
             continue;
         }
         let device_bytes = member.size_bytes;
-        let wrote = ShapeToWrite { member: index, shape, role, device_bytes };
+        let wrote = ShapeToWrite { member: index, shape, role, recovery_offset, device_bytes };
         if levelled.members.is_empty() {
             levelled.members = members.to_vec();
         }
@@ -177,7 +187,8 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
 ///
 /// The beginning of a reshape gives spares a slot. Until data moves, such a spare holds no data. So
 /// a spare that missed the beginning missed no data, however many events it is behind. At the end
-/// of a reshape to fewer members, some members become spares.
+/// of a reshape to fewer members, some members become spares. If another level takes over without a
+/// move of data, members may get other slots, or become spares.
 fn role_after(own: &Superblock, newest: &Superblock) -> Role {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     let (mine, said) = (own.state.role, newest.state.roles.get(number).copied());
@@ -195,8 +206,53 @@ fn role_after(own: &Superblock, newest: &Superblock) -> Role {
         {
             Role::Spare
         }
+        (Role::Active(_), Some(said @ (Role::Active(_) | Role::Spare)), None)
+            if own.reshape.is_none() && own.array.level != newest.array.level =>
+        {
+            said
+        }
         _ => mine,
     }
+}
+
+/// The recovery offset of a member after the change of shape that the newest superblock has.
+///
+/// A RAID-0 has no recovery. While it changes its shape, the member in the last slot of the
+/// narrower shape holds the other shape only. A member that missed a position has the data up to
+/// there: the position was recorded when all members had that data.
+fn recovery_after(own: &Superblock, newest: &Superblock, role: Role) -> Option<u64> {
+    if role == Role::Spare || newest.array.level == Level::Raid0 {
+        return None;
+    }
+    let begins = newest.reshape.filter(|_| own.array.level == Level::Raid0);
+    let half_held = begins.and_then(|reshape| {
+        let slots = i64::from(newest.array.raid_slots);
+        let narrow = slots.min(slots.saturating_sub(i64::from(reshape.delta_disks)));
+        let is_last = matches!(role, Role::Active(slot) if i64::from(slot) + 1 == narrow);
+        let held = if reshape.backwards { newest.array.member_size_sectors } else { 0 };
+        is_last.then_some(held)
+    });
+    let said = own.device.recovery_offset_sectors;
+    let moved = |one: &Superblock| {
+        let reshape = one.reshape.filter(|reshape| !reshape.backwards)?;
+        let slots = u16::try_from(one.array.raid_slots).ok()?;
+        let (level, layout) = (reshape.new_level, reshape.new_layout);
+        let size = one.array.member_size_sectors;
+        let after = Shape::uniform(level, layout, reshape.new_chunk_sectors, slots, size);
+        rows_below(&after, reshape.position_sectors)
+    };
+    let held = moved(own).zip(said).filter(|(moved, said)| said >= moved);
+    let moved_on = held.and_then(|(_, said)| Some(said.max(moved(newest)?)));
+    half_held.or(moved_on).or(said)
+}
+
+/// The sectors of each member up to the end of the rows below an array sector; `None` for a shape
+/// without rows.
+fn rows_below(shape: &Shape, sector: u64) -> Option<u64> {
+    let Ok(Geometry::Stripe(stripe)) = Geometry::new(shape) else { return None };
+    let chunk = u64::from(stripe.chunk_sectors());
+    let row = chunk.saturating_mul(u64::from(stripe.data_slots())).max(1);
+    Some(sector.div_ceil(row).saturating_mul(chunk))
 }
 
 /// The shape of a member after the change of shape that the newest superblock has. `None` if the
@@ -255,18 +311,26 @@ fn shape_after(
             let start = spoiled(Bug::TornEndOldStart, start, offset);
             let end = offset.saturating_add(mine.data_size_sectors);
             let size = end.checked_sub(start)?;
+            // A RAID-0 uses the whole data area, so the area is no longer than the used part.
+            let is_striping = new.level == Level::Raid0;
+            let size = if is_striping { mine.member_size_sectors.min(size) } else { size };
             let own_area =
                 SuperblockShape { data_offset_sectors: start, data_size_sectors: size, ..own_area };
-            let is_its_end = reshape.new_level == new.level
-                && reshape.new_layout == new.layout
+            let is_of_level = reshape.new_level == new.level && reshape.new_layout == new.layout;
+            let is_its_end = (is_striping && reshape.new_level == Level::Raid4 || is_of_level)
                 && reshape.new_chunk_sectors == new.chunk_sectors
-                && mine.raid_slots == new.raid_slots;
+                && mine.raid_slots == new.raid_slots + u32::from(is_striping);
             is_its_end.then_some(own_area)
         }
         // The reshape goes back.
         (Some(_), Some(_)) => {
             let turned = turned_round(&mine, newest.reshape?.position_sectors)?;
             same(&turned, &new).then_some(turned)
+        }
+        // A level without redundancy took over. It uses the whole data area.
+        (None, None) if new.level == Level::Raid0 && mine.level != Level::Raid0 => {
+            let size = mine.member_size_sectors.min(mine.data_size_sectors);
+            Some(SuperblockShape { data_size_sectors: size, ..own_area })
         }
         // Members became larger: this one has its data area up to the end of its device.
         (None, None) if new.member_size_sectors > mine.data_size_sectors => {
@@ -364,12 +428,17 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
                 superblock.device.recovery_offset_sectors.unwrap_or(u64::MAX);
             moves.push(MemberMove { member: occupant.member, before_sectors, after_sectors });
         }
-        let is_lost = |slot: Slot| {
-            let occupant = array.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
-            occupant.is_none_or(|occupant| occupant.recovered_until != u64::MAX)
+        let is_whole = |side| {
+            let needed = reshaping.needed_sectors(side);
+            let is_lost = |slot: Slot| {
+                let occupant = array.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
+                occupant.is_none_or(|one| {
+                    one.recovered_until != u64::MAX && one.recovered_until < needed
+                })
+            };
+            Geometry::new(reshaping.shape(side)).is_ok_and(|one| one.survives(&is_lost))
         };
-        let is_whole = |shape| Geometry::new(shape).is_ok_and(|one| one.survives(&is_lost));
-        if !is_whole(&reshaping.before) || !is_whole(&reshaping.after) {
+        if !ReshapeSide::ALL.into_iter().all(is_whole) {
             let fault = ReshapeFault::Members;
             assembly.array = Err(Refusal::Reshaping { position_sectors, fault });
             return Some(assembly);
@@ -405,6 +474,8 @@ pub struct Reshaping {
     pub moves_data: bool,
     /// Array sectors that may be overwritten, unless a backup has them.
     pub at_risk: Option<Range<u64>>,
+    /// Whether a RAID-0 changes its shape.
+    is_striping: bool,
     /// The newest member's superblock.
     newest: Superblock,
 }
@@ -466,8 +537,10 @@ impl Reshaping {
             size_sectors,
             moves_data: false,
             at_risk: None,
+            is_striping: false,
             newest,
         };
+        reshaping.is_striping = is_striping(&reshaping, members);
         let moves: Vec<i64> = members.iter().filter_map(|one| reshaping.moves(one)).collect();
         reshaping.moves_data = moves.iter().any(|by| *by != 0);
         let critical = critical(&reshaping, &sizes, &moves);
@@ -475,15 +548,10 @@ impl Reshaping {
         Ok(reshaping)
     }
 
-    /// Whether a RAID-0 grows. Meanwhile md makes it a RAID-4 without a member for parity.
+    /// Whether a RAID-0 changes its shape. Meanwhile it is a RAID-4 without a member for parity.
     #[must_use]
     pub fn is_striping(&self) -> bool {
-        /// md's layout number for parity on the last member.
-        const PARITY_LAST: u32 = 5;
-        let is_of_it = |shape: &Shape| shape.level == Level::Raid4 && shape.layout == PARITY_LAST;
-        let parity = Role::Active(self.after.slots.saturating_sub(1));
-        [&self.before, &self.after].into_iter().all(is_of_it)
-            && !self.newest.state.roles.contains(&parity)
+        self.is_striping
     }
 
     /// The sectors by which a member's data moves; `None` if the member takes no part in the
@@ -514,13 +582,13 @@ impl Reshaping {
     #[must_use]
     pub fn members(&self, members: &[ProbedMember], side: ReshapeSide) -> Vec<ProbedMember> {
         let mut members = members.to_vec();
-        let moved = self.moved_sectors();
+        let needed = self.needed_sectors(side);
         for member in &mut members {
             for found in &mut member.probe.superblocks {
                 if let Ok(own) = found.as_ref()
                     && self.takes_part(own)
                 {
-                    *found = own.on_side(side, (moved, member.size_bytes));
+                    *found = own.on_side(side, (needed, member.size_bytes));
                 }
             }
             // During a reshape md keeps no parity logs.
@@ -529,17 +597,12 @@ impl Reshaping {
         members
     }
 
-    /// How many sectors from a member's data start hold moved data; `u64::MAX` for a backwards
-    /// reshape.
-    fn moved_sectors(&self) -> u64 {
-        let Some(Ok(Geometry::Stripe(after))) =
-            (!self.backwards).then(|| Geometry::new(&self.after))
-        else {
-            return u64::MAX;
-        };
-        let chunk = u64::from(after.chunk_sectors());
-        let row = chunk.saturating_mul(u64::from(after.data_slots())).max(1);
-        self.position_sectors.div_ceil(row).saturating_mul(chunk)
+    /// The sectors up to which a recovering member must be recovered to hold all that has the shape
+    /// of this side; `u64::MAX` if it does not hold that side in any case.
+    fn needed_sectors(&self, side: ReshapeSide) -> u64 {
+        let is_held = (side == ReshapeSide::After) != self.backwards;
+        let needed = rows_below(self.shape(side), self.position_sectors).filter(|_| is_held);
+        needed.unwrap_or(u64::MAX)
     }
 
     /// Whether every row stays at its place, so that md overwrites the rows that it has just read.
@@ -655,6 +718,25 @@ impl Reshaping {
     pub fn row_sectors(&self) -> u64 {
         u64::from(self.before.chunk_sectors.max(self.after.chunk_sectors)).max(1)
     }
+}
+
+/// Whether both shapes are those of a RAID-4 with parity on its last slot, and neither has a member
+/// there that holds its parity.
+fn is_striping(reshaping: &Reshaping, members: &[ProbedMember]) -> bool {
+    /// md's layout number for parity on the last member.
+    const PARITY_LAST: u32 = 5;
+    let (before, after) = (&reshaping.before, &reshaping.after);
+    let is_of_it = |shape: &Shape| shape.level == Level::Raid4 && shape.layout == PARITY_LAST;
+    let last = |slots: u16| Role::Active(slots.saturating_sub(1));
+    let own = members.iter().filter_map(|member| member.probe.newest());
+    let is_whole = |own: &Superblock| {
+        reshaping.takes_part(own) && own.device.recovery_offset_sectors.is_none()
+    };
+    let mut whole = own.filter(|own| is_whole(own)).map(|own| own.state.role);
+    let narrow = last(before.slots.min(after.slots));
+    [before, after].into_iter().all(is_of_it)
+        && !reshaping.newest.state.roles.contains(&last(before.slots.max(after.slots)))
+        && !whole.any(|role| role == narrow)
 }
 
 /// Data slots in a row; `None` for a level without rows.

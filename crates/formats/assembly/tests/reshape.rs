@@ -319,3 +319,73 @@ fn what_was_passed_is_not_read_from_a_backup() {
     let (needed, _) = forwards.needed(&part(8 * CHUNK, u64::MAX)).expect("all is ahead");
     assert_eq!(needed.end, forwards.size_sectors);
 }
+
+/// A RAID-0 of three that gets a fourth member, as md and braid record it: a RAID-4 of four slots
+/// becomes one of five, and lacks its parity in both. The new member is recovered up to `held`.
+fn striped(position_sectors: u64, held: u64) -> Vec<ProbedMember> {
+    let mut members = array(Level::Raid4, 4);
+    edit_all(&mut members, |superblock| {
+        superblock.array.layout = 5;
+        superblock.array.raid_slots = 5;
+        superblock.array.member_size_sectors = MEMBER_SECTORS;
+        superblock.reshape = Some(Reshape {
+            position_sectors,
+            delta_disks: 1,
+            new_level: Level::Raid4,
+            new_layout: 5,
+            new_chunk_sectors: 128,
+            new_data_offset_sectors: None,
+            backwards: false,
+        });
+    });
+    edit(&mut members[3], |superblock| superblock.device.recovery_offset_sectors = Some(held));
+    let named: Vec<_> = members.iter().map(rewritten).collect();
+    named
+}
+
+/// The member with a superblock whose bytes say what its fields say.
+fn rewritten(member: &ProbedMember) -> ProbedMember {
+    let mut member = member.clone();
+    let size_bytes = member.size_bytes;
+    edit(&mut member, |superblock| {
+        let shape = superblock.shape();
+        let state = superblock.state.clone();
+        let update = SuperblockUpdate {
+            events: state.events,
+            update_time: state.update_time,
+            resync_offset: state.resync_offset,
+            roles: state.roles.as_slice().into(),
+            recovery_offset: superblock.device.recovery_offset_sectors,
+            is_replacement: false,
+            role_of_this: state.role,
+        };
+        superblock.apply_with_shape(&update, &shape, size_bytes).expect("a valid shape");
+    });
+    member
+}
+
+#[test]
+fn a_raid0_in_a_reshape_needs_each_member_on_its_side() {
+    let options = || Options { window_copies: vec![[7; 16]], ..Options::default() };
+    // Up to here, 12 chunks have moved: three rows of four.
+    let position = 12 * CHUNK;
+    let members = striped(position, 3 * CHUNK);
+    let found = Reshaping::of(&members).expect("it is in one").expect("md could be");
+    assert!(found.is_striping());
+    let assembled = assemble(&members, &options()).array.expect("each side has its members");
+    let reshape = assembled.reshape.expect("it is under way");
+    assert_eq!((reshape.before.slots, reshape.after.slots), (4, 5));
+    // The new member must hold all that has moved.
+    let few = assemble(&striped(position, 2 * CHUNK), &options()).array;
+    few.expect_err("the new member lacks a row that has moved");
+    for lost in 0..4 {
+        let mut left = striped(position, 3 * CHUNK);
+        left.remove(lost);
+        assemble(&left, &options()).array.expect_err("no member can be missed");
+    }
+    // A RAID-4 whose new parity was lost is no RAID-0: its member in the last old slot has parity.
+    let mut members = striped(position, 3 * CHUNK);
+    edit(&mut members[3], |superblock| superblock.device.recovery_offset_sectors = None);
+    let found = Reshaping::of(&members).expect("it is in one").expect("md could be");
+    assert!(!found.is_striping());
+}

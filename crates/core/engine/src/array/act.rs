@@ -188,7 +188,9 @@ impl Array {
                 self.out.push(ArrayEffect::Move(piece));
             }
             ReshapeAction::Record => {
-                reshaper.record();
+                if let Some(held) = reshaper.record() {
+                    self.roster.holds_half(held);
+                }
                 self.out.change();
             }
             ReshapeAction::Release => {
@@ -474,13 +476,13 @@ fn side_of(view: &ArrayView, sides: &Sides, is_after: bool) -> ArrayView {
     let mends_nothing = !is_after;
     let mends_nothing = spoiled(Bug::OldShapeMends, mends_nothing, false);
     let geometry = Arc::clone(sides.geometry(is_after));
-    let slots = view.slots.iter().take(usize::from(geometry.slots()));
-    let of_member = |member: &MemberView| MemberView {
-        // In the new shape, a member that is being filled counts as up to date; in the old shape,
-        // as empty.
+    let slots = (0u16..).map(Slot).zip(&view.slots).take(usize::from(geometry.slots()));
+    let of_member = |slot: Slot, member: &MemberView| MemberView {
+        // A member that is being filled counts as up to date in the shape that it holds, and as
+        // empty in the other.
         recovered_sectors: match member.recovered_sectors {
             u64::MAX => u64::MAX,
-            _ if is_after => u64::MAX,
+            _ if sides.is_held(slot, is_after) => u64::MAX,
             _ => 0,
         },
         bad_blocks: match sides.start_of(member.id, is_after) {
@@ -490,7 +492,7 @@ fn side_of(view: &ArrayView, sides: &Sides, is_after: bool) -> ArrayView {
         ..member.clone()
     };
     ArrayView {
-        slots: slots.map(|slot| slot.as_ref().map(of_member)).collect(),
+        slots: slots.map(|(slot, one)| one.as_ref().map(|one| of_member(slot, one))).collect(),
         geometry,
         mends_nothing,
         ..view.clone()

@@ -28,12 +28,27 @@ pub(super) struct Sides {
     pub(super) before: Arc<Geometry>,
     pub(super) after: Arc<Geometry>,
     pub(super) moves: BTreeMap<MemberId, DataMove>,
+    /// Slots whose member is being filled, with the shape that it holds: whether that is the new
+    /// one. Such a member holds nothing in the other shape.
+    pub(super) half_held: BTreeMap<Slot, bool>,
 }
 
 impl Sides {
     /// The old or the new geometry.
     pub(super) fn geometry(&self, is_after: bool) -> &Arc<Geometry> {
         if is_after { &self.after } else { &self.before }
+    }
+
+    /// Whether the member in `slot`, which is being filled, holds the old or the new shape.
+    pub(super) fn is_held(&self, slot: Slot, is_after: bool) -> bool {
+        self.half_held.get(&slot) == Some(&is_after)
+    }
+
+    fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
+        [false, true].into_iter().all(|is_after| {
+            let is_lacking = |slot: Slot| self.half_held.get(&slot) == Some(&!is_after);
+            self.geometry(is_after).survives(&|slot| is_lost(slot) || is_lacking(slot))
+        })
     }
 
     /// First sector of a member's data in the old or the new shape.
@@ -47,9 +62,7 @@ impl Setup {
     pub(super) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
         match &self.sides {
             None => self.geometry.survives(is_lost),
-            Some(Sides { before, after, .. }) => {
-                before.survives(is_lost) && after.survives(is_lost)
-            }
+            Some(sides) => sides.survives(is_lost),
         }
     }
 

@@ -30,6 +30,7 @@ use crate::effect::{MemberFault, Report};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Fault;
+use crate::reshape::ReshapePlan;
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -85,17 +86,6 @@ impl Array {
     #[must_use]
     pub fn new(mut setup: ArraySetup) -> Self {
         assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
-        let is_lost = |slot: Slot| {
-            let member = &setup.slots[usize::from(slot.0)];
-            member.as_ref().is_none_or(|member| member.recovered_sectors != u64::MAX)
-        };
-        let survives = match &setup.reshape {
-            None => setup.geometry.survives(&is_lost),
-            Some(ReshapeSetup { before, after, .. }) => {
-                before.survives(&is_lost) && after.survives(&is_lost)
-            }
-        };
-        assert!(survives, "assembly lets no array through that lost data");
         let mut device_numbers: BTreeMap<MemberId, u16> =
             setup.spares.iter().map(|spare| (spare.id, spare.device_number)).collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
@@ -112,8 +102,10 @@ impl Array {
                 window_sectors_max,
             }) => {
                 let (before, after) = (Arc::new(before), Arc::new(after));
+                let position = shape.reshape.map_or(0, |reshape| reshape.position_sectors);
+                let half_held = half_held(&setup.slots, &plan, position);
                 let (reshaper, border) = Reshaper::new(plan, (shape, window_sectors_max), copied);
-                (Some(Sides { before, after, moves }), Some(reshaper), border)
+                (Some(Sides { before, after, moves, half_held }), Some(reshaper), border)
             }
         };
         let caches = Caches::new(device_numbers.keys().copied().chain(replacements));
@@ -123,6 +115,7 @@ impl Array {
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
+        roster.half_held.extend(sides.iter().flat_map(|sides| sides.half_held.keys()));
         // As md does, begin anew if the journal was used: a later start with a missing member must
         // not replay the journal again.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
@@ -144,6 +137,16 @@ impl Array {
             has_intent || consistency.view().is_none(),
             "a bitmap says where redundancy may not agree"
         );
+        let fixed = Setup {
+            geometry: Arc::new(setup.geometry),
+            sides,
+            regions: setup.regions,
+            work_sectors: setup.work_sectors,
+            zero_is_fast: setup.zero_is_fast,
+            accepted_risk: setup.accepted_risk.map(Arc::new),
+        };
+        let survives = fixed.survives(&|slot| roster.is_lost(slot));
+        assert!(survives, "assembly lets no array through that lost data");
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
         // The superblocks say active, but no sector is in doubt: the next start must not replay the
@@ -173,16 +176,12 @@ impl Array {
             away: Away::new(),
             read_errors: Errors::new(),
             out: Outbox::default(),
-            setup: Setup {
-                geometry: Arc::new(setup.geometry),
-                sides,
-                regions: setup.regions,
-                work_sectors: setup.work_sectors,
-                zero_is_fast: setup.zero_is_fast,
-                accepted_risk: setup.accepted_risk.map(Arc::new),
-            },
+            setup: fixed,
         };
-        array.out.change_if(begins_anew || is_settled);
+        // A reshape goes on only when superblocks record the absent members, and no client may come
+        // whose write or flush has that recorded.
+        let is_reshape_held = absent && array.reshaper.is_some();
+        array.out.change_if(begins_anew || is_settled || is_reshape_held);
         array.publish();
         array.out.extend(border.map(ArrayEffect::Border));
         array
@@ -516,6 +515,28 @@ fn bad_logs(setup: &ArraySetup) -> BadLogs {
         logs.keep_blank(spare.id, spare.bad_log_sectors);
     }
     logs
+}
+
+/// Slots whose member is being filled and holds all of one shape at this position of a reshape.
+/// With each slot comes that shape: whether it is the new one.
+fn half_held(
+    slots: &[Option<MemberSetup>],
+    plan: &ReshapePlan,
+    position: u64,
+) -> BTreeMap<Slot, bool> {
+    let position = position.min(plan.size_sectors());
+    let held = |member: &MemberSetup| {
+        let holds = |is_after: &bool| {
+            let needed = plan.held_sectors(*is_after, position);
+            needed.is_some_and(|needed| needed <= member.recovered_sectors)
+        };
+        [false, true].into_iter().find(holds)
+    };
+    let filled = (0u16..).map(Slot).zip(slots).filter_map(|(slot, member)| {
+        let member = member.as_ref().filter(|member| member.recovered_sectors != u64::MAX)?;
+        Some((slot, held(member)?))
+    });
+    filled.collect()
 }
 
 fn view_of(member: MemberSetup) -> MemberView {

@@ -16,17 +16,24 @@ use crate::ids::MemberId;
 
 impl Array {
     /// Adds a device as a spare under a new name. The spare then gets an empty slot, or replaces a
-    /// member.
+    /// member. In an array without redundancy it waits for a change of shape, and no superblock
+    /// names it before.
     ///
     /// # Errors
-    /// If the array takes no writes, or has no redundancy, or the slot has no member to replace.
+    /// If the array takes no writes, or has no redundancy for what is wanted, or the slot has no
+    /// member to replace.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
         newcomer: SpareSetup,
         wanted: Option<Wish>,
     ) -> Result<(), MemberRefusal> {
-        self.may_change_members()?;
+        let is_kept = self.keeps_superblocks();
+        if is_kept || wanted.is_some() {
+            self.may_change_members()?;
+        } else {
+            self.may_change_spares()?;
+        }
         if let Some(Wish { slot, replaces: true }) = wanted {
             let member = self.roster.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
             self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
@@ -41,7 +48,7 @@ impl Array {
         self.roster.join(id, device_number, wanted);
         self.bad_logs.keep_blank(id, bad_log_sectors);
         self.superblocks.may_tear(tears);
-        self.out.change();
+        self.out.change_if(is_kept);
         self.step(now);
         Ok(())
     }
@@ -172,9 +179,9 @@ impl Array {
             return Err(MemberRefusal::InUse);
         }
         if self.roster.spares.contains(&member) {
-            self.may_change_members()?;
+            self.may_change_spares()?;
             self.roster.leave(member);
-            self.out.change();
+            self.out.change_if(self.keeps_superblocks());
         }
         if let Some(away) = self.away.ends(member) {
             let (slot, cause) = (away.slot, Cause::person(member));
@@ -185,13 +192,19 @@ impl Array {
     }
 
     pub(super) fn may_change_members(&self) -> Result<(), MemberRefusal> {
-        let Condition { read_only, broken, stopping, .. } = self.condition;
-        match () {
-            () if self.superblocks.on_disk() == Activity::NotKept => {
-                Err(MemberRefusal::NoRedundancy)
-            }
-            () if read_only || broken || stopping => Err(MemberRefusal::NoWrites),
-            () => Ok(()),
+        match self.keeps_superblocks() {
+            false => Err(MemberRefusal::NoRedundancy),
+            true => self.may_change_spares(),
         }
+    }
+
+    fn may_change_spares(&self) -> Result<(), MemberRefusal> {
+        let Condition { read_only, broken, stopping, .. } = self.condition;
+        if read_only || broken || stopping { Err(MemberRefusal::NoWrites) } else { Ok(()) }
+    }
+
+    /// Whether superblocks are written while the array runs.
+    fn keeps_superblocks(&self) -> bool {
+        self.superblocks.on_disk() != Activity::NotKept
     }
 }

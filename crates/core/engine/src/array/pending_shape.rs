@@ -7,6 +7,7 @@ use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::jobs::JobKind;
+use super::roster::Roster;
 use super::update::{DataArea, DeviceRole, ShapeState};
 use crate::ids::MemberId;
 
@@ -17,8 +18,10 @@ pub enum ShapeChange {
     Begin {
         /// The shape that superblocks shall record.
         shape: ShapeState,
-        /// Spares that get a slot, with these slots.
-        joins: BTreeMap<MemberId, Slot>,
+        /// Members that get these slots, or become spares.
+        places: BTreeMap<MemberId, Option<Slot>>,
+        /// Members that hold one shape of the reshape only, with the sectors that they hold.
+        held: BTreeMap<MemberId, u64>,
         /// Redundancy agrees below this offset of the new shape, in md's unit; `None` for
         /// everywhere.
         resync_from: Option<u64>,
@@ -66,7 +69,10 @@ pub enum ShapeRefusal {
 #[derive(Debug, Default)]
 pub(super) struct PendingShape {
     shape: Option<Arc<ShapeState>>,
-    joins: BTreeMap<MemberId, Slot>,
+    places: BTreeMap<MemberId, Option<Slot>>,
+    /// The sectors that a member which holds one shape of the reshape only has of the new shape,
+    /// now that the reshape is over.
+    held_at_end: Option<u64>,
     /// The number of slots that the array keeps: members of later slots become spares.
     kept_slots: Option<u16>,
     resync_from: Option<u64>,
@@ -87,13 +93,28 @@ impl PendingShape {
         Self { shape: Some(Arc::new(shape)), kept_slots, ..Self::default() }
     }
 
-    /// Adds to the change the spares that get a slot, and the offset below which redundancy agrees.
-    pub(super) fn with_joins(
+    /// Adds to the change the members that get other places, and the offset below which redundancy
+    /// agrees.
+    pub(super) fn with_places(
         self,
-        joins: BTreeMap<MemberId, Slot>,
+        places: BTreeMap<MemberId, Option<Slot>>,
         resync_from: Option<u64>,
     ) -> Self {
-        Self { joins, resync_from, ..self }
+        Self { places, resync_from, ..self }
+    }
+
+    /// Adds to the end of a reshape the sectors of the new shape that a member has which held one
+    /// shape only.
+    pub(super) fn with_held(self, sectors: u64) -> Self {
+        Self { held_at_end: Some(sectors), ..self }
+    }
+
+    /// The members that are being filled, with their sectors, as superblocks shall record them.
+    pub(super) fn unfinished(&self, roster: &Roster) -> Arc<[(MemberId, u64)]> {
+        let held = |member: MemberId| self.held_at_end.filter(|_| roster.is_half_held(member));
+        let said = roster.unfinished();
+        let said = said.map(|(member, sectors)| (member, held(member).unwrap_or(sectors)));
+        said.filter(|(_, sectors)| *sectors != u64::MAX).collect()
     }
 
     /// A request to turn the reshape round once no window is moving.
@@ -134,8 +155,8 @@ impl PendingShape {
     /// The roles of devices after the change, from the `roles` before it.
     pub(super) fn roles(&self, mut roles: Vec<DeviceRole>) -> Vec<DeviceRole> {
         for role in &mut roles {
-            role.slot = match self.joins.get(&role.member) {
-                Some(slot) => Some(*slot),
+            role.slot = match self.places.get(&role.member) {
+                Some(slot) => *slot,
                 None => role.slot.filter(|slot| self.kept_slots.is_none_or(|kept| slot.0 < kept)),
             };
         }

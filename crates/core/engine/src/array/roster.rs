@@ -89,6 +89,8 @@ pub(super) struct Roster {
     wanted_by_itself: BTreeSet<MemberId>,
     /// Members that are read only if no other copy exists.
     pub(super) write_mostly: BTreeSet<MemberId>,
+    /// Slots whose member, which is being filled, holds one shape of a reshape.
+    pub(super) half_held: BTreeSet<Slot>,
     unrecorded: Vec<UnrecordedLoss>,
 }
 
@@ -114,6 +116,7 @@ impl Roster {
             newcomers,
             unnamed: BTreeSet::new(),
             write_mostly: BTreeSet::new(),
+            half_held: BTreeSet::new(),
             untold: BTreeSet::new(),
             wanted: BTreeMap::new(),
             wanted_by_itself: BTreeSet::new(),
@@ -154,9 +157,12 @@ impl Roster {
         Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
     }
 
-    /// Whether the slot is without a member, or its member is in recovery.
+    /// Whether the slot is without a member, or its member is in recovery and holds no shape of a
+    /// reshape.
     pub(super) fn is_lost(&self, slot: Slot) -> bool {
-        self.slots[usize::from(slot.0)].as_ref().is_none_or(|m| m.recovered_sectors != u64::MAX)
+        let is_half_held = self.half_held.contains(&slot);
+        let is_filled = |member: &MemberView| member.recovered_sectors == u64::MAX || is_half_held;
+        !self.slots[usize::from(slot.0)].as_ref().is_some_and(is_filled)
     }
 
     /// Adds a new device as a spare, with the slot that the operator wants for it.
@@ -482,6 +488,22 @@ impl Roster {
             view.ahead = Arc::new(view.ahead.without(below));
         }
         is_more
+    }
+
+    /// Notes that members that hold one shape of a reshape are filled below this offset.
+    pub(super) fn holds_half(&mut self, below: u64) {
+        for slot in &self.half_held {
+            if let Some(view) = &mut self.slots[usize::from(slot.0)]
+                && view.recovered_sectors < below
+            {
+                view.recovered_sectors = below;
+            }
+        }
+    }
+
+    /// Whether the member in this slot holds no more than one shape of a reshape.
+    pub(super) fn is_half_held(&self, member: MemberId) -> bool {
+        self.slot_of(member).is_some_and(|slot| self.half_held.contains(&slot))
     }
 
     /// Notes that a member in recovery holds a range beyond its recovery offset. True if shards

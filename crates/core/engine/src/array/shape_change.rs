@@ -10,16 +10,19 @@
 //! the stop. At the beginning of a reshape no data has moved, at its end all data has, and a turn
 //! moves none.
 
+use braid_geometry::{Level, Slot};
 use braid_ondisk::Reshape;
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::effect::Notice;
 use super::jobs::JobKind;
 use super::machine::Array;
+use super::order::Activity;
 use super::pending_shape::{PendingShape, ShapeChange, ShapeRefusal};
 use super::update::{DataArea, ShapeState};
 use crate::Instant;
 use crate::ids::MemberId;
+use crate::reshape::RAID4_OF_RAID0;
 
 impl Array {
     /// Whether the array's shape may change now.
@@ -86,24 +89,19 @@ impl Array {
     ) -> Result<(), ShapeRefusal> {
         self.may_change_shape()?;
         let pending = match change {
-            ShapeChange::Begin { shape, joins, resync_from } => {
+            ShapeChange::Begin { shape, places, held: _, resync_from } => {
                 self.may_begin()?;
-                PendingShape::to(shape).with_joins(joins, resync_from)
+                PendingShape::to(shape).with_places(places, resync_from)
             }
             ShapeChange::Finish { areas } => {
                 let reshaper = self.reshaper.as_ref().filter(|one| one.is_over());
                 let reshaper = reshaper.ok_or(ShapeRefusal::NotUnderWay)?;
-                let said = reshaper.shape();
-                let reshape = said.reshape.expect("an array in a reshape says so");
-                PendingShape::to(ShapeState {
-                    level: reshape.new_level,
-                    layout: reshape.new_layout,
-                    chunk_sectors: reshape.new_chunk_sectors,
-                    member_size_sectors: said.member_size_sectors,
-                    raid_slots: said.raid_slots,
-                    reshape: None,
-                    data_areas: areas,
-                })
+                let is_held = self.is_striping() || !reshaper.is_backwards();
+                let shape = match self.is_striping() {
+                    true => striped(reshaper.shape(), areas),
+                    false => ended(reshaper.shape(), areas),
+                };
+                PendingShape::to(shape).with_held(if is_held { u64::MAX } else { 0 })
             }
             ShapeChange::TurnRound { areas } => {
                 if self.reshaper.is_none() {
@@ -113,6 +111,12 @@ impl Array {
             }
         };
         self.pending_shape = pending;
+        if self.superblocks.on_disk() == Activity::NotKept {
+            // While such an array runs, no superblock is written: the driver writes them between
+            // the stop and the start.
+            self.out.notice(Notice::ShapeRecorded);
+            return Ok(());
+        }
         self.out.change_if(self.pending_shape.shape().is_some());
         self.turn_if_at_rest();
         self.step(now);
@@ -137,6 +141,26 @@ impl Array {
         Some(turned_round(reshaper.shape(), position, areas.to_vec()))
     }
 
+    /// Whether a RAID-0 changes its shape, as a RAID-4 whose parity is on its last slot and missing
+    /// in both shapes. The array is a RAID-0 again at the end.
+    #[must_use]
+    pub fn is_striping(&self) -> bool {
+        let sides = self.setup.sides.as_ref();
+        let Some((reshaper, sides)) = self.reshaper.as_ref().zip(sides) else { return false };
+        let said = reshaper.shape();
+        let levels = said.reshape.map(|reshape| (reshape.new_level, reshape.new_layout));
+        let is_striped = |one| one == (Level::Raid4, RAID4_OF_RAID0);
+        let (before, after) = (sides.before.slots(), sides.after.slots());
+        let last = |slots: u16| Slot(slots - 1);
+        let [wide, narrow] = [before.max(after), before.min(after)].map(last);
+        let is_empty = |slot: Slot| self.roster.members_of(slot).next().is_none();
+        let is_half_held = self.roster.half_held.contains(&narrow);
+        is_striped((said.level, said.layout))
+            && levels.is_some_and(is_striped)
+            && is_empty(wide)
+            && (is_half_held || is_empty(narrow))
+    }
+
     /// Whether jobs are paused.
     #[must_use]
     pub fn are_jobs_paused(&self) -> bool {
@@ -151,6 +175,30 @@ impl Array {
             self.out.notice(Notice::ShapeRecorded);
         }
     }
+}
+
+/// The shape of a reshape that is over.
+fn ended(said: &ShapeState, data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
+    let reshape = said.reshape.expect("an array in a reshape says so");
+    ShapeState {
+        level: reshape.new_level,
+        layout: reshape.new_layout,
+        chunk_sectors: reshape.new_chunk_sectors,
+        member_size_sectors: said.member_size_sectors,
+        raid_slots: said.raid_slots,
+        reshape: None,
+        data_areas,
+    }
+}
+
+/// The shape of a RAID-0 whose reshape is over. A RAID-0 uses the whole data area of each member,
+/// so these areas end where the used part ends.
+fn striped(said: &ShapeState, mut data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
+    for (_, area) in &mut data_areas {
+        area.size_sectors = area.size_sectors.min(said.member_size_sectors);
+    }
+    let raid4 = ended(said, data_areas);
+    ShapeState { level: Level::Raid0, layout: 0, raid_slots: raid4.raid_slots - 1, ..raid4 }
 }
 
 /// The shape of a reshape that goes back.

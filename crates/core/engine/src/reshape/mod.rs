@@ -16,11 +16,14 @@
 //! changed shape.
 
 mod border;
+mod direct_change;
 mod plan;
 mod wish;
 
 pub use border::{Border, BorderTicket};
+pub use direct_change::superblocks_of_change;
 pub use plan::{ReshapeFault, ReshapePlan, ReshapeWindow};
 pub use wish::{
-    COPIED_SECTORS_MAX, ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose,
+    COPIED_SECTORS_MAX, RAID4_OF_RAID0, ShapeLimits, ShapeMember, ShapeProposal, ShapeWish,
+    WishError, propose,
 };

@@ -166,6 +166,15 @@ impl ReshapePlan {
         if self.backwards { position == 0 } else { position >= self.last() }
     }
 
+    /// The sectors up to which a member must be filled to hold all that has one shape at
+    /// `position`; `None` if no member that is being filled holds that shape. Forwards such a
+    /// member holds the new shape, backwards the old one.
+    #[must_use]
+    pub fn held_sectors(&self, is_after: bool, position: u64) -> Option<u64> {
+        let geometry = if is_after { &self.after } else { &self.before };
+        (is_after != self.backwards).then(|| end_of(geometry, position))
+    }
+
     /// The number of sectors written up to `position`, and the number that the whole reshape
     /// writes.
     #[must_use]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   more members, other chunk, other layout   a reshape: data moves; see `plan`
-//!   5 to 6, 6 to 5, 4 to 5, 5 to 4, 1 to 5    a take-over: only superblocks change
+//!   5 to 6, 6 to 5, 4 to 5, 5 to 4, 1 to 5,
+//!   0 to 4, 0 to 5, 0 to 10, and back         a take-over: only superblocks change
 //!   larger members                            superblocks change, and the new part is synced
 //!   smaller members                           superblocks change
 //! ```
@@ -16,9 +17,15 @@
 //! operator has the array end earlier for them before.
 //!
 //! A take-over keeps every byte: a RAID-6 with one of md's `*_6` layouts is a RAID-5 whose last
-//! member holds Q. A RAID-5 of two members is a RAID-1.
+//! member holds Q. A RAID-5 of two members is a RAID-1. A RAID-0 of equal members is a RAID-4 that
+//! lacks its parity, or a RAID-10 that lacks one copy of each chunk. Members for which a RAID-0 has
+//! no slot become spares, and the driver lets them go.
 //!
-//! Sources: md's take-overs are those of `raid5_takeover` and `raid6_takeover` in Linux 6.12, its
+//! A RAID-0 reshapes as a RAID-4 whose parity is missing in both shapes. Its superblocks say so
+//! from the beginning, in the same update, and are those of a RAID-0 again at the end.
+//!
+//! Sources: md's take-overs are those of `raid0_takeover`, `raid4_takeover`, `raid5_takeover`,
+//! `raid6_takeover` and `raid10_takeover` in Linux 6.12, its
 //! limits of data offsets those of `super_1_allow_new_offset`.
 
 use std::collections::BTreeMap;
@@ -39,6 +46,10 @@ const GAP_SECTORS_MAX: u64 = 64 << 11;
 const LEFT_FREE_SECTORS: u64 = 1024;
 /// RAID-5's layout numbers plus this are RAID-6's `*_6` layouts, with Q on the last member.
 const Q_LAST: u32 = 16;
+/// md's number for parity on the last slot: the layout of a RAID-4 that was a RAID-0.
+pub const RAID4_OF_RAID0: u32 = 5;
+/// md's number for two copies in neighbouring slots.
+const NEAR_2: u32 = 0x102;
 /// The longest window that drivers copy before it is overwritten, in sectors.
 pub const COPIED_SECTORS_MAX: u64 = 1 << 20;
 /// md's largest chunk for a RAID-1 that becomes a RAID-5: 64 KiB.
@@ -129,6 +140,20 @@ pub enum WishError {
     /// Only arrays with parity move data.
     #[error("the data of {0} is not moved")]
     Family(Level),
+    /// Members of a RAID-0 differ, so that it has several zones.
+    #[error(
+        "its members hold {least} to {most} sectors: where members differ, the rest of the larger \
+         ones is striped by itself, which no other level and no wider stripe has"
+    )]
+    Zones {
+        /// The fewest sectors that a member holds.
+        least: u64,
+        /// The most sectors that a member holds.
+        most: u64,
+    },
+    /// A level without redundancy has no bitmap.
+    #[error("{0} has no bitmap, and the array has one")]
+    Bitmap(Level),
     /// Spares are missing.
     #[error("{needed} more members are needed; spares: {there}")]
     TooFewSpares {
@@ -215,7 +240,7 @@ pub fn propose(
     limits: ShapeLimits,
     wish: &ShapeWish,
 ) -> Result<ShapeProposal, WishError> {
-    let asker = Proposer::new(members, limits, wish);
+    let asker = Proposer::new(members, limits, wish)?;
     let is_level = wish.level.is_some_and(|level| level != asker.before.level);
     let is_size = wish.member_size_sectors.is_some();
     let is_shape = asker.wanted_shape() != asker.before;
@@ -234,22 +259,30 @@ struct Proposer<'a> {
     wish: ShapeWish,
     newest: &'a Superblock,
     before: Shape,
+    /// Sectors that the array uses of each member.
+    used: u64,
 }
 
 impl<'a> Proposer<'a> {
-    fn new(members: &'a [ShapeMember<'a>], limits: ShapeLimits, wish: &ShapeWish) -> Self {
-        let newest = members.iter().filter(|one| one.slot.is_some()).map(|one| one.superblock);
-        let newest = newest.max_by_key(|one| one.state.events).expect("an array has a member");
+    fn new(
+        members: &'a [ShapeMember<'a>],
+        limits: ShapeLimits,
+        wish: &ShapeWish,
+    ) -> Result<Self, WishError> {
+        let seated = || members.iter().filter(|one| one.slot.is_some()).map(|one| one.superblock);
+        let newest = seated().max_by_key(|one| one.state.events).expect("an array has a member");
         let array = &newest.array;
         let slots = u16::try_from(array.raid_slots).expect("assembly made the geometry");
-        let before = Shape::uniform(
-            array.level,
-            array.layout,
-            array.chunk_sectors,
-            slots,
-            array.member_size_sectors,
-        );
-        Self { members, limits, wish: *wish, newest, before }
+        // Members of equal size have one zone, in which the layouts of a RAID-0 agree.
+        let (used, layout) = match array.level {
+            Level::Raid0 => (zone_sectors(seated(), array.chunk_sectors)?, 0),
+            _ => (array.member_size_sectors, array.layout),
+        };
+        let before = Shape::uniform(array.level, layout, array.chunk_sectors, slots, used);
+        if array.level == Level::Raid0 && !newest.version.is_v1() {
+            return Err(WishError::Version(newest.version));
+        }
+        Ok(Self { members, limits, wish: *wish, newest, before, used })
     }
 
     fn seated(&self) -> impl Iterator<Item = &'a ShapeMember<'a>> {
@@ -268,12 +301,19 @@ impl<'a> Proposer<'a> {
             layout.unwrap_or(self.before.layout),
             chunk_sectors.unwrap_or(self.before.chunk_sectors),
             slots.unwrap_or(self.before.slots),
-            self.newest.array.member_size_sectors,
+            self.used,
         )
     }
 
     /// The proposal to say another shape, without moving data.
     fn say(&self, after: Shape, spares_used: usize, resync_from: Option<u64>) -> ShapeProposal {
+        // A RAID-0 uses the whole data area, so the area is no longer than the used part.
+        let area = |one: &ShapeMember<'_>| {
+            let offset_sectors = one.superblock.device.data_offset_sectors;
+            DataArea { offset_sectors, size_sectors: self.used, new_offset_sectors: None }
+        };
+        let becomes_striped = after.level == Level::Raid0;
+        let striped = self.seated().filter(|_| becomes_striped);
         let shape = ShapeState {
             level: after.level,
             layout: after.layout,
@@ -281,11 +321,11 @@ impl<'a> Proposer<'a> {
             member_size_sectors: after.member_sectors.first().copied().unwrap_or(0),
             raid_slots: u32::from(after.slots),
             reshape: None,
-            data_areas: Vec::new(),
+            data_areas: striped.map(|one| (one.id, area(one))).collect(),
         };
-        let joins = BTreeMap::new();
+        let (places, held) = Default::default();
         let before = self.before.clone();
-        let change = ShapeChange::Begin { shape, joins, resync_from };
+        let change = ShapeChange::Begin { shape, places, held, resync_from };
         ShapeProposal { before, after, change, plan: None, spares_used }
     }
 
@@ -295,7 +335,7 @@ impl<'a> Proposer<'a> {
         let to = self.wish.level.expect("a level is wanted");
         let parity_last = parse_layout(Level::Raid5, "parity-last").expect("md has it");
         let left_symmetric = parse_layout(Level::Raid5, "left-symmetric").expect("md has it");
-        let sectors = self.newest.array.member_size_sectors;
+        let sectors = self.used;
         let is_alone = self.wish.chunk_sectors.is_none() && self.wish.layout.is_none();
         let (layout, chunk_sectors, slots) = match (from.level, to) {
             // md has one number for P and Q at the end of each row, on RAID-5 and on RAID-6.
@@ -323,6 +363,21 @@ impl<'a> Proposer<'a> {
                 (left_symmetric, chunk, 2)
             }
             (Level::Raid5, Level::Raid1) if from.slots == 2 => (0, 0, 2),
+            (Level::Raid0, Level::Raid4 | Level::Raid5) => {
+                (RAID4_OF_RAID0, from.chunk_sectors, from.slots.saturating_add(1))
+            }
+            (Level::Raid0, Level::Raid10) => {
+                (NEAR_2, from.chunk_sectors, from.slots.saturating_mul(2))
+            }
+            (Level::Raid4, Level::Raid0) => (0, from.chunk_sectors, from.slots - 1),
+            (Level::Raid5, Level::Raid0) if from.layout == parity_last => {
+                (0, from.chunk_sectors, from.slots - 1)
+            }
+            (Level::Raid10, Level::Raid0)
+                if from.layout == NEAR_2 && from.slots.is_multiple_of(2) =>
+            {
+                (0, from.chunk_sectors, from.slots / 2)
+            }
             (from, to) => return Err(WishError::Level { from, to }),
         };
         if !is_alone || self.wish.slots.is_some_and(|wanted| wanted != slots) {
@@ -332,6 +387,9 @@ impl<'a> Proposer<'a> {
         Geometry::new(&after)?;
         let new_slots = usize::from(slots.saturating_sub(from.slots));
         let there = self.spares().len();
+        if from.level == Level::Raid0 || to == Level::Raid0 {
+            return self.restripe(after, there.min(new_slots));
+        }
         if there < new_slots {
             return Err(WishError::TooFewSpares { needed: new_slots, there });
         }
@@ -341,12 +399,47 @@ impl<'a> Proposer<'a> {
         Ok(self.say(after, new_slots, None))
     }
 
+    /// A RAID-0 gets redundancy, which is filled afterwards, or an array gives up its redundancy.
+    fn restripe(&self, after: Shape, spares_used: usize) -> Result<ShapeProposal, WishError> {
+        let (from, to) = (self.before.level, after.level);
+        if to == Level::Raid0 && !self.newest.version.is_v1() {
+            return Err(WishError::Version(self.newest.version));
+        }
+        if to == Level::Raid0 && self.limits.bitmap_sectors > 0 {
+            return Err(WishError::Bitmap(to));
+        }
+        let mut proposal = self.say(after, spares_used, None);
+        let ShapeChange::Begin { places: moved, .. } = &mut proposal.change else {
+            return Ok(proposal);
+        };
+        let slots = usize::from(proposal.after.slots);
+        let mut filled: Vec<Option<MemberId>> = vec![None; slots];
+        for one in self.seated() {
+            let Some(Slot(slot)) = one.slot else { continue };
+            let new = match (from, to) {
+                (Level::Raid0, Level::Raid10) => slot * 2,
+                (Level::Raid10, Level::Raid0) => slot / 2,
+                _ => slot,
+            };
+            // The second copy of a chunk becomes a spare, and so does parity.
+            let place = filled.get_mut(usize::from(new)).filter(|place| place.is_none());
+            moved.insert(one.id, place.is_some().then_some(Slot(new)));
+            if let Some(place) = place {
+                *place = Some(one.id);
+            }
+        }
+        if to == Level::Raid0 && filled.contains(&None) {
+            return Err(WishError::Degraded);
+        }
+        Ok(proposal)
+    }
+
     /// More sectors of each member, or fewer.
     fn resize(&self) -> Result<ShapeProposal, WishError> {
         let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
         let unit = u64::from(chunk_sectors).max(TAKEN_OVER_CHUNK_SECTORS.into());
         let wanted = self.wish.member_size_sectors.expect("a size is wanted");
-        let used = self.newest.array.member_size_sectors;
+        let used = self.used;
         let fits = self.members.iter().map(room).min().unwrap_or(0);
         let fits = fits - fits % unit;
         let size = if wanted == u64::MAX { fits } else { wanted - wanted % unit };
@@ -410,20 +503,26 @@ impl<'a> Proposer<'a> {
     /// Another shape whose data moves.
     fn reshape(&self) -> Result<ShapeProposal, WishError> {
         let (before, after) = (self.before.clone(), self.wanted_shape());
-        let old = Geometry::new(&before)?;
-        let new = Geometry::new(&after)?;
+        let is_striped = before.level == Level::Raid0;
+        if is_striped && self.wish.layout.is_some() {
+            return Err(WishError::Family(before.level));
+        }
+        let (said_before, said_after) = (as_said(&before), as_said(&after));
+        let old = Geometry::new(&said_before)?;
+        let new = Geometry::new(&said_after)?;
         let (Geometry::Stripe(old_stripe), Geometry::Stripe(new_stripe)) = (&old, &new) else {
             return Err(WishError::Family(before.level));
         };
-        let used = self.newest.array.member_size_sectors;
+        let used = self.used;
         let chunk = after.chunk_sectors;
         if chunk != before.chunk_sectors && !used.is_multiple_of(u64::from(chunk)) {
             return Err(WishError::Remainder { used, chunk });
         }
         self.check_smaller(&old, &new)?;
         let joining = self.joining(after.slots)?;
-        let slots = (before.slots..).map(Slot);
-        let joins: BTreeMap<MemberId, Slot> = joining.iter().map(|one| one.id).zip(slots).collect();
+        let slots = (before.slots..).map(|slot| Some(Slot(slot)));
+        let places: BTreeMap<MemberId, Option<Slot>> =
+            joining.iter().map(|one| one.id).zip(slots).collect();
         // md goes backwards if the array loses slots.
         let backwards = new_stripe.data_slots() < old_stripe.data_slots();
         let gap = self.gap((&old, &new), &joining, backwards)?;
@@ -448,24 +547,32 @@ impl<'a> Proposer<'a> {
         let in_shape = self.seated().chain(joining.iter().copied());
         let data_areas = in_shape.map(|one| (one.id, area(one))).collect();
         let shape = ShapeState {
-            level: before.level,
-            layout: before.layout,
+            level: said_before.level,
+            layout: said_before.layout,
             chunk_sectors: before.chunk_sectors,
             member_size_sectors: used,
-            raid_slots: u32::from(after.slots),
+            raid_slots: u32::from(said_after.slots),
             reshape: Some(Reshape {
                 position_sectors: plan.first(),
                 delta_disks: i32::from(after.slots) - i32::from(before.slots),
-                new_level: after.level,
-                new_layout: after.layout,
+                new_level: said_after.level,
+                new_layout: said_after.layout,
                 new_chunk_sectors: after.chunk_sectors,
                 new_data_offset_sectors: None,
                 backwards,
             }),
             data_areas,
         };
-        let change = ShapeChange::Begin { shape, joins, resync_from: None };
-        Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used: joining.len() })
+        // The narrower shape has its parity, which is missing, where the other has data.
+        let narrow = Some(Slot(before.slots.min(after.slots)));
+        let half_held = |one: &&ShapeMember<'_>| {
+            places.get(&one.id).copied().unwrap_or(one.slot) == narrow && is_striped
+        };
+        let half_held = self.members.iter().filter(half_held);
+        let held = half_held.map(|one| (one.id, if backwards { used } else { 0 })).collect();
+        let spares_used = joining.len();
+        let change = ShapeChange::Begin { shape, places, held, resync_from: None };
+        Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used })
     }
 
     /// The spares that fill new slots. md moves the data of all members by as much, so those with
@@ -478,6 +585,11 @@ impl<'a> Proposer<'a> {
         }
         spares.sort_by_key(|one| std::cmp::Reverse(self.free_before(one)));
         spares.truncate(needed);
+        let sizes = spares.iter().map(|one| one.superblock.device.data_size_sectors);
+        let fits = sizes.min().unwrap_or(u64::MAX);
+        if fits < self.used {
+            return Err(WishError::MemberSize { wanted: self.used, fits });
+        }
         Ok(spares)
     }
 
@@ -515,7 +627,7 @@ impl<'a> Proposer<'a> {
         let device = &one.superblock.device;
         // Metadata 0.90 has no data offset that could move.
         let movable = one.superblock.version.is_v1();
-        let used = self.newest.array.member_size_sectors;
+        let used = self.used;
         if movable { device.data_size_sectors.saturating_sub(used) } else { 0 }
     }
 
@@ -529,6 +641,33 @@ impl<'a> Proposer<'a> {
         let free_from = free_from.max(after_superblock);
         data.saturating_sub(free_from)
     }
+}
+
+/// The shape that superblocks say during a reshape: a RAID-0 is a RAID-4 then, without parity.
+fn as_said(shape: &Shape) -> Shape {
+    let Shape { level, chunk_sectors, slots, .. } = *shape;
+    if level != Level::Raid0 {
+        return shape.clone();
+    }
+    let used = shape.member_sectors.first().copied().unwrap_or(0);
+    Shape::uniform(Level::Raid4, RAID4_OF_RAID0, chunk_sectors, slots.saturating_add(1), used)
+}
+
+/// The whole chunks of each member of a RAID-0.
+///
+/// # Errors
+/// Members hold different numbers of chunks.
+fn zone_sectors<'a>(
+    seated: impl Iterator<Item = &'a Superblock>,
+    chunk_sectors: u32,
+) -> Result<u64, WishError> {
+    let chunk = u64::from(chunk_sectors).max(1);
+    let of = |one: &Superblock| one.device.data_size_sectors / chunk * chunk;
+    let (mut least, mut most) = (u64::MAX, 0);
+    for sectors in seated.map(of) {
+        (least, most) = (least.min(sectors), most.max(sectors));
+    }
+    if least == most { Ok(most) } else { Err(WishError::Zones { least, most }) }
 }
 
 /// Sectors of a member's device from the start of its data on.

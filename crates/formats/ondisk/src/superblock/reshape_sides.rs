@@ -6,9 +6,11 @@
 //!   slots                 raid_disks − delta_disks   raid_disks
 //!   level, layout, chunk  the plain fields           new_level, new_layout, new_chunk
 //!   data begins           data_offset                data_offset + new_offset
-//!   a recovering member   holds nothing              holds data up to recovery_offset: all, if
-//!                                                    the reshape has moved no more
+//!   a recovering member   holds nothing, or all      holds data up to recovery_offset, or all
 //! ```
+//!
+//! A recovering member holds all of a side if its recovery offset is not below the sectors that
+//! this side needs of each member. The caller computes these sectors.
 //!
 //! A member whose slot does not exist on one side is a spare there. The results go through the same
 //! validation as superblocks from disk. So a reshape to an impossible array is an error of the
@@ -30,16 +32,16 @@ use super::{Superblock, v0_90};
 use crate::limits::V1_FIXED_BYTES;
 
 impl Superblock {
-    /// The member's superblock on one side, in no reshape. Without a reshape it is unchanged. On
-    /// the side after, a member that is recovered up to `moved_sectors` of its data holds
-    /// everything moved so far, and counts as whole.
+    /// The member's superblock on one side, in no reshape. Without a reshape it is unchanged. A
+    /// member that is recovered up to `needed_sectors` of its data holds all that has this side's
+    /// shape, and counts as whole; `u64::MAX` if no recovering member does.
     ///
     /// # Errors
     /// That side of the reshape is not a valid array.
     pub fn on_side(
         &self,
         side: ReshapeSide,
-        (moved_sectors, device_bytes): (u64, u64),
+        (needed_sectors, device_bytes): (u64, u64),
     ) -> Result<Self, SuperblockError> {
         let Some(reshape) = self.reshape else { return Ok(self.clone()) };
         let found_bytes = self.offset_bytes();
@@ -54,7 +56,7 @@ impl Superblock {
         })?;
         let mut raw = self.raw.0.clone();
         if self.version.is_v1() {
-            self.plain_v1(&mut raw, (reshape, side), (slots, moved_sectors)).map_err(refused)?;
+            self.plain_v1(&mut raw, (reshape, side), (slots, needed_sectors)).map_err(refused)?;
             let unvalidated = UnvalidatedV1::recognise(&raw, self.version);
             return unvalidated.expect("the magic stays").validate(device_bytes, found_bytes);
         }
@@ -79,7 +81,7 @@ impl Superblock {
         &self,
         raw: &mut [u8],
         (reshape, side): (Reshape, ReshapeSide),
-        (slots, moved_sectors): (u32, u64),
+        (slots, needed_sectors): (u32, u64),
     ) -> Result<(), SuperblockFault> {
         let of_reshape =
             Features::RESHAPE.with(Features::RESHAPE_BACKWARDS).with(Features::NEW_OFFSET);
@@ -89,7 +91,7 @@ impl Superblock {
             features = features.without(Features::RECOVERY_OFFSET.with(Features::REPLACEMENT));
         }
         let filled = self.device.recovery_offset_sectors;
-        if side == ReshapeSide::After && filled.is_some_and(|filled| filled >= moved_sectors) {
+        if filled.is_some_and(|filled| filled >= needed_sectors) {
             features = features.without(Features::RECOVERY_OFFSET);
         }
         let (head, _) = Fixed::mut_from_prefix(raw).expect("validated");

@@ -22,6 +22,7 @@
 //! - the end of a reshape is its side *after*
 //!   `[check: the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
 
+use braid_geometry::Level;
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
 
@@ -144,7 +145,10 @@ impl Superblock {
     fn put_shape_v1(&self, raw: &mut [u8], shape: &SuperblockShape) -> Result<(), SuperblockFault> {
         let of_reshape =
             Features::RESHAPE.with(Features::RESHAPE_BACKWARDS).with(Features::NEW_OFFSET);
-        let mut features = self.state.features.without(of_reshape);
+        let mut features = self.state.features.without(of_reshape.with(Features::RAID0_LAYOUT));
+        if shape.level == Level::Raid0 && shape.layout != 0 {
+            features = features.with(Features::RAID0_LAYOUT);
+        }
         let (head, _) = Fixed::mut_from_prefix(raw).expect("validated");
         head.shape.level = I32::new(shape.level.md_number());
         head.shape.layout = U32::new(shape.layout);

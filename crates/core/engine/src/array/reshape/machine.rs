@@ -287,8 +287,10 @@ impl Reshaper {
         self.fault = self.fault.or(result.err());
     }
 
-    /// Puts the position after the window into the shape that superblocks shall record.
-    pub(in crate::array) fn record(&mut self) {
+    /// Puts the position after the window into the shape that superblocks shall record. Returns the
+    /// sectors up to which a member that is being filled holds the new shape; `None` if the reshape
+    /// fills none.
+    pub(in crate::array) fn record(&mut self) -> Option<u64> {
         assert_eq!(self.stage, Stage::Flushed, "a position counts when it was flushed");
         let window = self.window.as_ref().expect("a window is recorded");
         let written = window.written();
@@ -300,6 +302,7 @@ impl Reshaper {
         shape.reshape = Some(Reshape { position_sectors: position, ..reshape });
         self.shape = Arc::new(shape);
         self.stage = Stage::Recording;
+        self.plan.held_sectors(true, position)
     }
 
     /// Ends the window, whose position superblocks record by now. Returns the change of the border.

@@ -313,7 +313,7 @@ impl Superblocks {
             events: self.events.count(),
             resync_offset: if says_clean { resync_offset } else { 0 },
             roles: pending.roles(roster.device_roles()).into(),
-            recovered: roster.unfinished().collect(),
+            recovered: pending.unfinished(roster),
             bad_blocks,
             log_counts: said.log_counts,
             has_bitmap: said.has_bitmap,
