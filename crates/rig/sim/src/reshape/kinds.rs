@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use braid_engine::reshape::{ReshapePlan, ShapeWish};
+use braid_engine::reshape::{RAID4_OF_RAID0, ReshapePlan, ShapeWish};
 use braid_geometry::{Geometry, Level, Shape};
 use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Superblock, Timestamp, Version,
@@ -57,6 +57,16 @@ const CHANGES: &[Row] = &[
     (Level::Raid5, (5, 16), (3, 8, None), 176),
 ];
 
+/// The changes of a RAID-0. Its members have no room behind their data, so none gets fewer members;
+/// a turn does.
+const STRIPED: &[Row] = &[
+    (Level::Raid0, (3, 8), (4, 8, None), 128),
+    (Level::Raid0, (2, 8), (4, 8, None), 136),
+    (Level::Raid0, (1, 8), (2, 8, None), 160),
+    (Level::Raid0, (3, 8), (3, 16, None), 160),
+    (Level::Raid0, (2, 16), (3, 8, None), 176),
+];
+
 /// A change of shape on disks of a certain size.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -79,6 +89,19 @@ impl Change {
         let version = *random.pick(&[Version::V1_2, Version::V1_2, Version::V1_1]);
         let first_number = *random.pick(&[0, 0, 0, LONG_FROM]);
         Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]))
+    }
+
+    /// A change of a RAID-0.
+    pub(super) fn any_striped(random: &mut Random) -> Self {
+        let row = *random.pick(STRIPED);
+        let steps = 1 + random.below(3);
+        let version = *random.pick(&[Version::V1_2, Version::V1_1]);
+        Self::of(row, (steps, version, 0), |_| *random.pick(&[0, 0, 8, 24]))
+    }
+
+    /// Whether the array is a RAID-0, which moves its data as a RAID-4 without parity.
+    pub(super) fn is_striped(&self) -> bool {
+        self.level == Level::Raid0
     }
 
     /// The smallest change: RAID-5 from 3 to 4 members.
@@ -112,15 +135,36 @@ impl Change {
             free_sectors: Vec::new(),
             behind_sectors: Vec::new(),
         };
-        let (old, new) = (change.geometry_before(), change.geometry_after());
+        let (old, new) = (change.said(change.before), change.said((after.0, after.1)));
         let shrinks = change.shrinks();
         let plan = ReshapePlan::new((&old, &new), 0, shrinks).expect("a direction that md takes");
         let gap = plan.gap_of_unit() * steps;
         let disks = 0..change.disk_count();
         let (before, behind) = if shrinks { (0, gap) } else { (gap, 0) };
         change.free_sectors = disks.clone().map(|disk| before + more(disk)).collect();
-        change.behind_sectors = disks.map(|disk| behind + more(disk)).collect();
+        let is_striped = change.is_striped();
+        let more_behind = |disk| if is_striped { 0 } else { more(disk) };
+        change.behind_sectors = disks.map(more_behind).map(|more| behind + more).collect();
         change
+    }
+
+    /// The geometry of a shape as superblocks say it during the reshape.
+    fn said(&self, (slots, chunk): (u16, u32)) -> Geometry {
+        if !self.is_striped() {
+            let layout = self.after.2.filter(|_| (slots, chunk) == (self.after.0, self.after.1));
+            return self.geometry((slots, chunk, layout.unwrap_or(self.layout())));
+        }
+        let sectors = self.member_sectors;
+        let shape = Shape::uniform(Level::Raid4, RAID4_OF_RAID0, chunk, slots + 1, sectors);
+        Geometry::new(&shape).expect("a RAID-4")
+    }
+
+    /// The shape of the array at the end of a reshape that leads to `after`.
+    pub(super) fn goal(&self, after: Geometry) -> Geometry {
+        match self.is_striped() {
+            true => self.geometry((after.slots() - 1, after.chunk_sectors(), 0)),
+            false => after,
+        }
     }
 
     /// Whether the new shape holds less.
@@ -145,7 +189,7 @@ impl Change {
     }
 
     fn layout(&self) -> u32 {
-        braid_geometry::default_layout(self.level)
+        if self.is_striped() { 0 } else { braid_geometry::default_layout(self.level) }
     }
 
     fn geometry(&self, (slots, chunk, layout): (u16, u32, u32)) -> Geometry {
@@ -165,7 +209,11 @@ impl Change {
 
     /// Members that the level tolerates to lose.
     pub(super) fn tolerated(&self) -> u16 {
-        if self.level == Level::Raid6 { 2 } else { 1 }
+        match self.level {
+            Level::Raid0 => 0,
+            Level::Raid6 => 2,
+            _ => 1,
+        }
     }
 
     pub(super) fn slots_before(&self) -> u16 {
@@ -212,11 +260,15 @@ impl Change {
             device_bytes: self.sectors(disk) * SECTOR as u64,
             level: self.level,
             chunk_sectors,
-            member_size_sectors: Some(self.member_sectors),
+            member_size_sectors: (!self.is_striped()).then_some(self.member_sectors),
             data_offset_sectors: Some(self.data_offset(disk)),
         };
         let mut placement = placement(&request).expect("there is room for data and metadata");
-        placement.member_size_sectors = self.member_sectors;
+        if self.is_striped() {
+            placement.data_size_sectors = self.member_sectors;
+        } else {
+            placement.member_size_sectors = self.member_sectors;
+        }
         let role = |slot: u16| if slot < slots { Role::Active(slot) } else { Role::Spare };
         let unused = (0..self.first_number).map(|_| Role::Spare);
         let roles: Arc<[Role]> = unused.chain((0..self.disk_count()).map(role)).collect();
@@ -228,7 +280,7 @@ impl Change {
                 level: self.level,
                 layout: self.layout(),
                 chunk_sectors,
-                member_size_sectors: self.member_sectors,
+                member_size_sectors: placement.member_size_sectors,
                 raid_slots: u32::from(slots),
                 preferred_minor: Some(0),
                 logical_block_bytes: None,

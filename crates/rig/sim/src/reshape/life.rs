@@ -17,16 +17,17 @@ use braid_engine::array::{
 };
 use braid_engine::open::levelling;
 use braid_engine::request::Operation;
-use braid_engine::reshape::{ShapeLimits, ShapeMember, WishError, propose};
+use braid_engine::reshape::{ShapeLimits, ShapeMember, WishError, propose, superblocks_of_change};
 use braid_engine::{CacheConfig, CacheMode, Instant, Tuning};
 use braid_geometry::{Geometry, Slot};
-use braid_ondisk::Superblock;
+use braid_ondisk::{Superblock, Timestamp};
 
 use super::kinds::Change;
 use super::plan::{CrashKind, Plan};
 use super::requests::{Gate, Purpose};
 use super::world::{Event, Running, StepResult, World};
 use crate::content::{SECTOR, bytes, image, places};
+use crate::create::MADE_AT_SECONDS;
 use crate::memory::Payloads;
 use crate::model::Model;
 use crate::open::{Manner, assemble_disks, opening_of, probe_disk, start_opening, superblocks};
@@ -104,6 +105,7 @@ impl World {
             asked: None,
             superblock_effects: Vec::new(),
             goal: None,
+            direct_change: Vec::new(),
         }
     }
 
@@ -132,12 +134,24 @@ impl World {
                 Ending::Reopen => {
                     self.end_writes(&mut opening.run);
                     self.rest();
+                    self.write_direct_change();
                 }
                 Ending::Done => {
                     self.end_writes(&mut opening.run);
                     return self.check_disks();
                 }
             }
+        }
+    }
+
+    /// Writes the superblocks of a RAID-0's change of shape, unless a crash comes meanwhile.
+    fn write_direct_change(&mut self) {
+        for (disk, superblock) in std::mem::take(&mut self.direct_change) {
+            if self.comes_to_disk() {
+                self.tally.count("cut-as-it-begins");
+                return self.crash(None);
+            }
+            self.put_superblock(disk, &superblock);
         }
     }
 
@@ -252,6 +266,7 @@ impl World {
         self.asked = assembled.reshape.as_ref().map(|reshape| reshape.backwards);
         let Some(reshape) = &assembled.reshape else { return };
         let after = Geometry::new(&reshape.after).expect("assembly made it");
+        let after = self.change.goal(after);
         if self.goal.as_ref().is_some_and(|goal| *goal != after) {
             self.tally.count("turned-round");
         }
@@ -277,7 +292,9 @@ impl World {
             stage = match stage {
                 Stage::Serving => self.direct(run, assembled),
                 Stage::Asked if self.takes(run, |one| *one == Notice::ShapeRecorded) => {
-                    self.check_shape_recorded(run);
+                    if self.direct_change.is_empty() {
+                        self.check_shape_recorded(run);
+                    }
                     Stage::Draining
                 }
                 Stage::Calming if run.is_idle() => {
@@ -354,6 +371,9 @@ impl World {
             Err(error) => panic!("no such reshape: {error}"),
         };
         self.tally.count(if self.change.shrinks() { "begun-to-shrink" } else { "begun" });
+        if self.change.is_striped() {
+            self.direct_change = self.direct_superblocks(run, &change);
+        }
         self.change_shape(run, change).expect("it may begin");
         Stage::Asked
     }
@@ -443,8 +463,7 @@ impl World {
         asked
     }
 
-    /// The change that leads to the wanted shape, tried on every superblock.
-    fn proposal(&self, run: &Running) -> Result<ShapeChange, WishError> {
+    fn shape_members<'a>(&self, run: &'a Running) -> Vec<ShapeMember<'a>> {
         let is_in = run.machines.array.members();
         let slots = &run.machines.shards[0].view.slots;
         let slot_of = |id: MemberId| {
@@ -453,18 +472,37 @@ impl World {
                 .find(|(_, one)| one.as_ref().is_some_and(|one| one.id == id))
                 .map(|(slot, _)| slot)
         };
-        let members: Vec<ShapeMember<'_>> = is_in
-            .iter()
-            .map(|id| {
-                let member = &run.machines.members[usize::from(id.0)];
-                ShapeMember {
-                    id: *id,
-                    slot: slot_of(*id),
-                    superblock: &member.superblock,
-                    device_bytes: self.disks[member.disk].size_bytes(),
-                }
-            })
-            .collect();
+        let of = |id: &MemberId| {
+            let member = &run.machines.members[usize::from(id.0)];
+            ShapeMember {
+                id: *id,
+                slot: slot_of(*id),
+                superblock: &member.superblock,
+                device_bytes: self.disks[member.disk].size_bytes(),
+            }
+        };
+        is_in.iter().map(of).collect()
+    }
+
+    /// The superblocks of a RAID-0's change of shape, in an order of the driver's choice.
+    fn direct_superblocks(
+        &mut self,
+        run: &Running,
+        change: &ShapeChange,
+    ) -> Vec<(usize, Superblock)> {
+        let members = self.shape_members(run);
+        let now = Timestamp { seconds: MADE_AT_SECONDS + 1, microseconds: 0 };
+        let changed = superblocks_of_change(&members, change, now);
+        let changed = changed.expect("a superblock can say it").into_iter();
+        let disk_of = |id: MemberId| run.machines.members[usize::from(id.0)].disk;
+        let mut writes: Vec<_> = changed.map(|(id, changed)| (disk_of(id), changed)).collect();
+        self.random.shuffle(&mut writes);
+        writes
+    }
+
+    /// The change that leads to the wanted shape, tried on every superblock.
+    fn proposal(&self, run: &Running) -> Result<ShapeChange, WishError> {
+        let members = self.shape_members(run);
         let used_sectors = self.size();
         let limits = ShapeLimits { bitmap_sectors: 0, can_copy: false, used_sectors };
         if self.change.shrinks() {

@@ -15,7 +15,8 @@
 //!
 //! # Invariants
 //! - Clients read what they wrote, and a flush keeps it, through any life of a reshape
-//!   [check: arrays_that_change_their_shape_keep_what_clients_wrote].
+//!   [check: arrays_that_change_their_shape_keep_what_clients_wrote]
+//!   [check: a_raid0_that_changes_its_shape_keeps_what_clients_wrote].
 //! - The same after a crash before any effect
 //!   [check: a_reshape_survives_a_crash_before_any_effect].
 
@@ -61,6 +62,20 @@ pub fn describe(seed: u64) -> String {
 #[must_use]
 pub fn explore(seed: u64) -> Tally {
     let (change, plan) = drawn(seed);
+    let mut world = World::new(change, plan, seed);
+    world.live();
+    world.tally
+}
+
+/// Runs the life of a RAID-0, which moves its data as a RAID-4 without parity.
+///
+/// # Panics
+/// At the first error, with a description.
+#[must_use]
+pub fn explore_striped(seed: u64) -> Tally {
+    let mut random = Random::new(mix(seed ^ 0x57a1));
+    let change = Change::any_striped(&mut random);
+    let plan = Plan::any_striped(&change, &mut random);
     let mut world = World::new(change, plan, seed);
     world.live();
     world.tally

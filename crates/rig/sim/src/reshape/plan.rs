@@ -64,6 +64,29 @@ impl Plan {
         }
     }
 
+    /// A plan for an array that needs each member.
+    pub(super) fn any_striped(change: &Change, random: &mut Random) -> Self {
+        let size = change.size();
+        let mut plan = Self {
+            clients: 1 + random.below(6) as usize,
+            steps_before: random.below(400),
+            window_sectors: *random.pick(&[1, 1, 100, 1 << 18]),
+            late_superblocks: random.chance(10),
+            cuts_at_rest: random.chance(50),
+            ..Self::quiet()
+        };
+        for _ in 0..*random.pick(&[0, 0, 1, 2]) {
+            plan.turns.push(random.below(size + size / 4));
+        }
+        let mut at = 0;
+        for _ in 0..random.below(5) {
+            at += random.below(300);
+            plan.crashes.push((at, *random.pick(&[CrashKind::PowerCut, CrashKind::Kill])));
+        }
+        plan.crashes.reverse();
+        plan
+    }
+
     pub(super) fn any(change: &Change, random: &mut Random) -> Self {
         let size = change.size();
         let mut plan = Self {

@@ -30,6 +30,26 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
     }
 }
 
+#[test]
+fn a_raid0_that_changes_its_shape_keeps_what_clients_wrote() {
+    let mut total = Tally::default();
+    (0..200).for_each(|seed| total.add(&explore_striped(seed)));
+    for name in [
+        "asked-to-finish",
+        "begun",
+        "cut-as-it-begins",
+        "ended-right",
+        "held-at-the-border",
+        "levelled",
+        "power-cut",
+        "process-killed",
+        "shapes-levelled",
+        "turned-round",
+    ] {
+        assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
+    }
+}
+
 /// A share of the crash points; `braid-sim reshape --crashes` tries them all.
 #[test]
 fn a_reshape_survives_a_crash_before_any_effect() {

@@ -24,7 +24,7 @@ use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_geometry::Geometry;
-use braid_ondisk::Timestamp;
+use braid_ondisk::{Superblock, Timestamp};
 
 use super::kinds::Change;
 use super::plan::Plan;
@@ -213,6 +213,8 @@ pub(super) struct World {
     pub(super) superblock_effects: Vec<u64>,
     /// The shape that the reshape leads to, once one was opened.
     pub(super) goal: Option<Geometry>,
+    /// Superblocks to write while a RAID-0 is stopped, each with its disk.
+    pub(super) direct_change: Vec<(usize, Superblock)>,
 }
 
 impl World {
