@@ -23,7 +23,8 @@ pub(crate) struct GrowArgs {
     /// Files or block devices that become members; the array gets a slot for each.
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// The level: 5 becomes 6 and back, 4 becomes 5, a mirror of two becomes 5.
+    /// The level: 5 becomes 6 and back, 4 becomes 5, a mirror of two becomes 5, 0 becomes 4, 5 or
+    /// 10 and back.
     #[arg(long, value_name = "LEVEL")]
     level: Option<String>,
     /// The layout of chunks, by mdadm's name for it.

@@ -27,6 +27,7 @@
 //!   events               the history, hooks, metrics, the service manager
 //!   jobs                 check, pause, resume, rebuild, wait, and their lines in status
 //!   grow                 other shapes while clients write, kills in the middle, and back
+//!   striped              shapes of RAID-0, and levels that become RAID-0 or were RAID-0
 //!   members              add, spare, fail, remove, under clients
 //!   spare_groups         spares that are shared between arrays
 //!   detach               a server in the background
@@ -117,6 +118,7 @@ mod signals;
 mod solve;
 mod spare_groups;
 mod stopping;
+mod striped;
 mod third_party_clients;
 mod tls;
 mod top;

@@ -69,6 +69,8 @@ mod completions;
 #[cfg(not(loom))]
 mod core;
 #[cfg(not(loom))]
+mod direct_change;
+#[cfg(not(loom))]
 mod disk;
 #[cfg(not(loom))]
 mod drive;

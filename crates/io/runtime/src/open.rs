@@ -171,7 +171,7 @@ impl Opened {
             shards,
             array: Combiner::new(array),
             members: Members::new(options.threads_per_member.max(1)),
-            view: Mutex::new(view),
+            view: Mutex::new(Arc::new(view.of_all_members().clone())),
             clients,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),

@@ -224,6 +224,28 @@ impl Volume {
         Ok(())
     }
 
+    /// Removes a spare as [`Self::remove_member`] does, and the array's superblock from its device.
+    /// An array without redundancy has no spares: md does not start such an array with a spare.
+    ///
+    /// # Errors
+    /// As for [`Self::remove_member`]. Then the superblock stays.
+    pub fn let_go_spare(&self, id: MemberId) -> Result<(), RemoveError> {
+        let core = self.core();
+        let _one = core.membership.lock().expect("changing members does not panic");
+        let members = core.members.load();
+        let superblock = members.get(id).ok_or(MemberRefusal::NoMember)?.superblock();
+        drop(members);
+        core.change_members(MemberChange::Remove(id))?;
+        if !core.drain_member(id, PATIENCE) {
+            return Err(RemoveError::Busy);
+        }
+        let device = core.take_out(id);
+        let zeroes = vec![0; superblock.to_bytes().len()];
+        // If it cannot be written, the next start finds the spare, and lets it go again.
+        let _found_again = device.write_at(&zeroes, superblock.offset_bytes(), true);
+        Ok(())
+    }
+
     /// Spares: members that wait without a slot.
     #[must_use]
     pub fn spares(&self) -> Vec<MemberId> {

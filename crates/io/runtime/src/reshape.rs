@@ -9,21 +9,26 @@
 //!                          ▲                                   │                        │
 //!                          └───────────── turn round ◀─────────┘      ShapeRecorded ◀───┘
 //! ```
+//!
+//! An array without redundancy writes no superblocks while it runs. [`Volume::reopen`] writes those
+//! of the change ([`DirectChange`]) between the stop and the start.
 
 use std::time::Instant;
 
 use braid_engine::array::{Array, DataArea, MemberId, ReshapeLook, ShapeChange, ShapeRefusal};
 use braid_engine::reshape::{
-    ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose,
+    ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose, superblocks_of_change,
 };
-use braid_geometry::SECTOR_BYTES;
-use braid_ondisk::{Superblock, SuperblockError};
+use braid_geometry::{Family, SECTOR_BYTES};
+use braid_ondisk::{Role, Superblock, SuperblockError};
 
+use crate::clock::time_of_day;
+use crate::direct_change::DirectChange;
 use crate::events::{ArrayEvent, Machine};
 use crate::members::handle::MemberHandle;
 use crate::operator::AddError;
-use crate::sync::Arc;
 use crate::sync::mpsc::channel;
+use crate::sync::{Arc, MutexGuard};
 use crate::volume::Volume;
 
 /// The most bytes of a member that a measurement of its speed reads.
@@ -92,8 +97,30 @@ impl Volume {
             // A copy that an earlier reshape left must not count for this one.
             if proposal.is_in_place() { copy.prepare()? } else { copy.remove()? }
         }
-        self.change_shape(proposal.change.clone())?;
+        if self.geometry().level().family() == Family::Direct {
+            *self.direct_change() = Some(self.direct_superblocks(&proposal, &known)?);
+        }
+        let changed = self.change_shape(proposal.change.clone());
+        changed.inspect_err(|_| *self.direct_change() = None)?;
         Ok(proposal)
+    }
+
+    fn direct_superblocks(
+        &self,
+        proposal: &ShapeProposal,
+        known: &[KnownMember],
+    ) -> Result<DirectChange, SuperblockError> {
+        let members = self.shape_members(known);
+        let changed = superblocks_of_change(&members, &proposal.change, time_of_day())?;
+        let joining =
+            known.iter().filter(|(_, superblock, _)| superblock.state.role == Role::Spare);
+        let joining = joining.map(|(id, superblock, _)| (*id, superblock.clone())).collect();
+        Ok(DirectChange { joining, changed })
+    }
+
+    /// The change of shape that [`Self::reopen`] writes.
+    pub(crate) fn direct_change(&self) -> MutexGuard<'_, Option<DirectChange>> {
+        self.direct_change.lock().expect("noting does not panic")
     }
 
     /// Makes the new shape the only one, when all data has moved. As [`Self::begin_reshape`].
@@ -127,6 +154,12 @@ impl Volume {
     #[must_use]
     pub fn reshape(&self) -> Option<ReshapeLook> {
         self.look_at_array(Array::reshape)
+    }
+
+    /// Whether a RAID-0 changes its shape, as a RAID-4 without parity.
+    #[must_use]
+    pub fn is_striping(&self) -> bool {
+        self.look_at_array(Array::is_striping)
     }
 
     /// The superblock that a new device of this size would get.
@@ -170,11 +203,8 @@ impl Volume {
         areas.collect()
     }
 
-    fn proposal(
-        &self,
-        wish: &ShapeWish,
-        known: &[KnownMember],
-    ) -> Result<ShapeProposal, WishError> {
+    /// Members with their slots.
+    fn shape_members<'a>(&self, known: &'a [KnownMember]) -> Vec<ShapeMember<'a>> {
         let view = self.view();
         let slots = &view.of_all_members().slots;
         let slot_of = |id: MemberId| {
@@ -183,15 +213,21 @@ impl Volume {
                 .find(|(_, one)| one.as_ref().is_some_and(|one| one.id == id))
                 .map(|(slot, _)| slot)
         };
-        let members: Vec<_> = known
-            .iter()
-            .map(|(id, superblock, device_bytes)| ShapeMember {
-                id: *id,
-                slot: slot_of(*id),
-                superblock,
-                device_bytes: *device_bytes,
-            })
-            .collect();
+        let members = known.iter().map(|(id, superblock, device_bytes)| ShapeMember {
+            id: *id,
+            slot: slot_of(*id),
+            superblock,
+            device_bytes: *device_bytes,
+        });
+        members.collect()
+    }
+
+    fn proposal(
+        &self,
+        wish: &ShapeWish,
+        known: &[KnownMember],
+    ) -> Result<ShapeProposal, WishError> {
+        let members = self.shape_members(known);
         let limits = ShapeLimits {
             bitmap_sectors: self.look_at_array(Array::bitmap_sectors),
             can_copy: self.core().window_copy.is_some(),

@@ -20,6 +20,7 @@ use braid_ring::Payload;
 
 use crate::cache::Cache;
 use crate::core::{AbortOnPanic, Core};
+use crate::direct_change::DirectChange;
 use crate::events::{ArrayEvent, Machine};
 use crate::executor::submitter::Submitter;
 use crate::log;
@@ -55,6 +56,8 @@ pub struct Volume {
     pub(crate) changing: Mutex<()>,
     /// The sector at which the array ends for clients; [`WHOLE`] for its own end.
     ends_at_sector: AtomicU64,
+    /// The superblocks that the next [`Self::reopen`] writes, in an array without redundancy.
+    pub(crate) direct_change: Mutex<Option<DirectChange>>,
 }
 
 /// The array ends for clients where its geometry ends.
@@ -174,9 +177,10 @@ impl Opened {
 
 impl Volume {
     pub(crate) fn new(opened: Opened) -> Self {
-        let (parked, changing) = Default::default();
+        let (parked, changing, direct_change) = Default::default();
         let ends_at_sector = AtomicU64::new(WHOLE);
-        Self { opened: ArcSwap::from_pointee(opened), parked, changing, ends_at_sector }
+        let opened = ArcSwap::from_pointee(opened);
+        Self { opened, parked, changing, ends_at_sector, direct_change }
     }
 
     pub(crate) fn core(&self) -> Arc<Core> {
@@ -676,9 +680,13 @@ impl Volume {
             return Ok(false);
         }
         let options = self.options();
-        let members = self.stopped_members(&opened);
+        let (ids, members): (Vec<_>, Vec<_>) = self.stopped_members(&opened).into_iter().unzip();
         opened.core.end.expect_successor();
         opened.stop();
+        if let Some(change) = self.direct_change().take() {
+            let devices = members.iter().map(|one| Arc::clone(&one.device));
+            change.write(&ids.into_iter().zip(devices).collect::<Vec<_>>());
+        }
         let next = again(members).and_then(|Reassembled { array, members }| {
             Ok(Opened::open(&array, members, &options, watch)?)
         });
@@ -713,12 +721,12 @@ impl Volume {
         }
     }
 
-    fn stopped_members(&self, opened: &Opened) -> Vec<StoppedMember> {
+    fn stopped_members(&self, opened: &Opened) -> Vec<(MemberId, StoppedMember)> {
         let is_in: Vec<MemberId> = self.look_at_array(Array::members);
         let members = opened.core.members.load();
-        let of = |member: &Arc<MemberHandle>| StoppedMember {
-            path: member.path().to_path_buf(),
-            device: Arc::clone(&member.device),
+        let of = |member: &Arc<MemberHandle>| {
+            let path = member.path().to_path_buf();
+            (member.id(), StoppedMember { path, device: Arc::clone(&member.device) })
         };
         members.iter().filter(|member| is_in.contains(&member.id())).map(of).collect()
     }

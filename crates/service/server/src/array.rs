@@ -261,6 +261,9 @@ pub(super) fn one(
     facts.log.clone_from(&config.output);
     let NoticeListeners { board, spare_group, shape, .. } = listeners;
     shape.set_stopper(watch.stopper());
+    if !is_rescued && !volume.is_read_only() {
+        shape.set_membership(&membership, &volume);
+    }
     let running = ArrayParts {
         volume: Arc::clone(&volume),
         tuner: server.tuner(),

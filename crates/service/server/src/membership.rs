@@ -153,10 +153,22 @@ impl Membership {
         id: MemberId,
         slot: Option<u16>,
     ) -> Result<(), RemoveError> {
-        let (label, name) = (self.reporter.label(id), self.reporter.name());
         // Not within `around`, which holds a lock: the removal may take a while, and other reports
         // go on meanwhile.
         volume.remove_member(id)?;
+        self.note_removed(id, slot);
+        Ok(())
+    }
+
+    /// Removes a spare of an array that has no use for spares, with its superblock.
+    pub(super) fn let_go(&self, volume: &Volume, id: MemberId) -> Result<(), RemoveError> {
+        volume.let_go_spare(id)?;
+        self.note_removed(id, None);
+        Ok(())
+    }
+
+    fn note_removed(&self, id: MemberId, slot: Option<u16>) {
+        let (label, name) = (self.reporter.label(id), self.reporter.name());
         let told: Result<_, RemoveError> =
             self.events.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
         let ((), change) = told.expect("there is nothing to be refused");
@@ -164,7 +176,6 @@ impl Membership {
         let word = shell_argument(&absolute(&label)).into_owned();
         self.note(|command| without_word(&command, &word));
         self.say(change);
-        Ok(())
     }
 
     /// Reports a change without waiting for the reader.

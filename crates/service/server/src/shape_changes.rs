@@ -6,13 +6,16 @@
 //!   data moves ─▶ Notice::JobEnded ─▶ finish ──────────┴─▶ this thread ─▶ Volume::reopen
 //! ```
 //!
+//! A RAID-0 has no spares: members for which it has no slot are let go, and their superblocks
+//! removed.
+//!
 //! Parity logs name sectors by their place in one shape, so they rest during a change. A file in
 //! the state folder says which log the array gets back, also after a restart. Another one says
 //! where the array ends for clients, if that is before its own end.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use braid_assembly::{Options as AssemblyOptions, assemble};
@@ -21,13 +24,14 @@ use braid_console::error::code::Code;
 use braid_console::state::{make_folders, remove_files, write_whole};
 use braid_discovery::probe::probe_member;
 use braid_discovery::{refusal, window_copies};
-use braid_geometry::SECTOR_BYTES;
+use braid_geometry::{Family, SECTOR_BYTES};
 use braid_runtime::{
     JobEnd, JobKind, LogError, LogKind, LogRefusal, MemberId, Notice, OpenError, OpenMember,
     Reassembled, ReshapeError, StoppedMember, Volume,
 };
 use serde_json::json;
 
+use crate::membership::Membership;
 use crate::open_errors::array_open_error;
 use crate::report::Reporter;
 use crate::wait::Stopper;
@@ -78,6 +82,7 @@ pub(super) struct ShapeChanges {
     end_note: PathBuf,
     copy: PathBuf,
     stopper: Mutex<Option<Stopper>>,
+    membership: OnceLock<Arc<Membership>>,
     /// The number of times that the array was opened anew.
     reopened: Mutex<u64>,
     changed: Condvar,
@@ -102,8 +107,25 @@ impl ShapeChanges {
         let log_note = window_copies::log_note(state_dir, reporter.uuid());
         let end_note = window_copies::end_note(state_dir, reporter.uuid());
         let reporter = Arc::clone(reporter);
-        let (stopper, reopened, changed) = Default::default();
-        Arc::new(Self { reporter, log_note, end_note, copy, stopper, reopened, changed })
+        let (stopper, membership, reopened, changed) = Default::default();
+        Arc::new(Self {
+            reporter,
+            log_note,
+            end_note,
+            copy,
+            stopper,
+            membership,
+            reopened,
+            changed,
+        })
+    }
+
+    /// Sets the report of members that are let go, and lets those go that the last run left.
+    pub(super) fn set_membership(&self, membership: &Arc<Membership>, volume: &Volume) {
+        let _set_once = self.membership.set(Arc::clone(membership));
+        if volume.reshape().is_none() {
+            self.let_spares_go(volume);
+        }
     }
 
     /// Sets the handle by which this stops the server, if the array cannot be opened anew.
@@ -162,6 +184,7 @@ impl ShapeChanges {
                 remove_files(std::slice::from_ref(&self.copy));
                 self.forget_end(volume);
                 self.log_again(volume);
+                self.let_spares_go(volume);
             }
             Ok(_) => {}
             Err(error) => {
@@ -260,8 +283,24 @@ impl ShapeChanges {
         })
     }
 
+    /// Lets the spares of an array without redundancy go. No slot of it can get free, and md does
+    /// not start such an array with a spare.
+    pub(super) fn let_spares_go(&self, volume: &Volume) {
+        let is_direct = volume.geometry().level().family() == Family::Direct;
+        let Some(membership) = self.membership.get().filter(|_| is_direct) else { return };
+        for id in volume.spares() {
+            if let Err(error) = membership.let_go(volume, id) {
+                let text = format!("{} keeps a spare: {error}", self.reporter.label(id));
+                self.say("spare-kept", &text);
+            }
+        }
+    }
+
     /// Makes the parity log that [`Self::rest_log`] dropped, if it dropped one.
     pub(super) fn log_again(&self, volume: &Volume) {
+        if volume.geometry().level().family() == Family::Direct {
+            return remove_files(std::slice::from_ref(&self.log_note));
+        }
         let Ok(word) = std::fs::read_to_string(&self.log_note) else { return };
         let kind = if word.trim() == "ppl" { LogKind::Ppl } else { LogKind::Own };
         let changed = volume.change_logs(Some(kind));

@@ -21,7 +21,7 @@ pub enum ShapeRequest {
 pub struct ShapeWanted {
     /// The request.
     pub request: ShapeRequest,
-    /// The level: raid1, raid4, raid5 or raid6.
+    /// The level: raid0, raid1, raid4, raid5, raid6 or raid10.
     #[serde(default)]
     pub level: Option<String>,
     /// The layout, by mdadm's name for it.
@@ -50,7 +50,7 @@ pub struct ShapeWanted {
 /// A shape in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shape {
-    /// The level: raid1, raid4, raid5 or raid6.
+    /// The level: raid0, raid1, raid4, raid5, raid6 or raid10.
     pub level: String,
     /// The layout, by mdadm's name for it; null if the level has only one.
     pub layout: Option<String>,

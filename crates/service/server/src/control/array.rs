@@ -207,6 +207,9 @@ impl Facts {
                 stopping,
             },
         };
+        if volume.is_striping() {
+            shape_words::show_striped(&mut array);
+        }
         let manner = Manner { is_unicode: true, ..Manner::now() };
         array.advice = advice(&array, &self.word(), manner);
         array

@@ -83,6 +83,8 @@ struct RequestContext<'a> {
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
     devices: RequestDevices,
+    /// The devices get slots of a new shape, which an array without redundancy may have.
+    for_shape: bool,
 }
 
 impl<'a> RequestContext<'a> {
@@ -120,6 +122,7 @@ impl<'a> RequestContext<'a> {
             members: looks.into_iter().map(seated).collect(),
             moved_from: None,
             devices: RequestDevices::default(),
+            for_shape: false,
         }
     }
 
@@ -193,13 +196,32 @@ struct Outcome {
 pub(super) fn change(
     running: &ArrayParts,
     facts: &Facts,
-    (wanted, passed): (&MembersWanted, &PassedDescriptors),
+    request: (&MembersWanted, &PassedDescriptors),
     dry_run: bool,
+) -> Result<MembersAnswer, (u16, CliError)> {
+    change_for(running, facts, request, (dry_run, false))
+}
+
+/// Adds the devices that a new shape needs, as [`change`] does.
+pub(super) fn join(
+    running: &ArrayParts,
+    facts: &Facts,
+    request: (&MembersWanted, &PassedDescriptors),
+    dry_run: bool,
+) -> Result<MembersAnswer, (u16, CliError)> {
+    change_for(running, facts, request, (dry_run, true))
+}
+
+fn change_for(
+    running: &ArrayParts,
+    facts: &Facts,
+    (wanted, passed): (&MembersWanted, &PassedDescriptors),
+    (dry_run, for_shape): (bool, bool),
 ) -> Result<MembersAnswer, (u16, CliError)> {
     let _one = running.membership.alone();
     let devices = RequestDevices::of(wanted, passed, running.membership.opens_nothing);
     let devices = devices.map_err(|error| (refusals::status(&error), error))?;
-    let context = RequestContext { devices, ..RequestContext::new(running, facts) };
+    let context = RequestContext { devices, for_shape, ..RequestContext::new(running, facts) };
     let outcome = context.may_be_changed().and_then(|()| match wanted.request {
         MemberRequest::Add | MemberRequest::Spare => new_members::add(&context, wanted, dry_run),
         MemberRequest::Journal => new_members::add_journal(&context, wanted, dry_run),
@@ -242,7 +264,10 @@ impl RequestContext<'_> {
     /// Whether the array accepts member requests at all.
     fn may_be_changed(&self) -> Result<(), CliError> {
         match self.ground {
-            Ground { is_redundant: false, .. } => Err(refusals::no_redundancy(self)),
+            Ground { is_redundant: false, .. } if !self.for_shape => {
+                Err(refusals::no_redundancy(self))
+            }
+            _ if self.volume.is_striping() => Err(refusals::no_redundancy(self)),
             Ground { is_read_only: true, .. } => Err(refusals::read_only(self)),
             _ if self.volume.journal().is_some_and(|journal| journal.has_failed) => {
                 Err(refusals::journal_lost(self))

@@ -10,7 +10,7 @@ use braid_control::model::{
     MemberRequest, MembersAnswer, Shape, ShapeAnswer, ShapeChangeKind, ShapeRequest, ShapeWanted,
     VERSION,
 };
-use braid_geometry::{Geometry, Level, SECTOR_BYTES, parse_layout};
+use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, parse_layout};
 use braid_member::Access;
 use braid_ondisk::Superblock;
 use braid_runtime::{
@@ -22,7 +22,7 @@ use super::array::Facts;
 use super::content_end::cut_at;
 use super::members;
 use super::setting::ArrayParts;
-use super::shape_words::in_words;
+use super::shape_words::{as_seen, in_words};
 use crate::shape_changes::code_of;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -32,7 +32,8 @@ use braid_console::output::size::{format_size, parse_size};
 /// The unit of an array's end for clients: the block of most of them.
 const END_UNIT_BYTES: u64 = 4096;
 /// Levels whose shape changes.
-const LEVELS: [Level; 4] = [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6];
+const LEVELS: [Level; 6] =
+    [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10];
 
 struct ShapeContext<'a> {
     running: &'a ArrayParts,
@@ -82,7 +83,7 @@ impl ShapeContext<'_> {
         }
         let look_at = |dry_run: bool| -> Result<Option<MembersAnswer>, (u16, CliError)> {
             let Some(join) = &join else { return Ok(None) };
-            members::change(self.running, self.facts, (join, passed), dry_run).map(Some)
+            members::join(self.running, self.facts, (join, passed), dry_run).map(Some)
         };
         let mut joined = look_at(true)?;
         let joining = join.iter().flat_map(|join| &join.members);
@@ -104,7 +105,10 @@ impl ShapeContext<'_> {
             });
             if let Err((status, error)) = begun {
                 self.running.shape.log_again(self.volume());
-                let error = match joined.as_ref().filter(|now| !now.dry_run) {
+                self.running.shape.let_spares_go(self.volume());
+                let is_direct = self.volume().geometry().level().family() == Family::Direct;
+                let stays = |now: &&MembersAnswer| !now.dry_run && !is_direct;
+                let error = match joined.as_ref().filter(stays) {
                     Some(_) => error.because("the devices became spares before that"),
                     None => error,
                 };
@@ -222,6 +226,7 @@ impl ShapeContext<'_> {
             let what = format!("no reshape of {} is under way", self.facts.name);
             return Err(self.look(self.stays(what).because("there is nothing to go back from")));
         };
+        let is_striping = self.volume().is_striping();
         if !dry_run {
             let reopened = self.running.shape.reopened();
             self.volume().turn_reshape_round().map_err(|error| self.refused(&error))?;
@@ -241,8 +246,8 @@ impl ShapeContext<'_> {
             name: self.facts.name.clone(),
             uuid: self.facts.uuid.clone(),
             kind: ShapeChangeKind::Revert,
-            before: in_words(&after),
-            after: in_words(&before),
+            before: as_seen(&after, is_striping),
+            after: as_seen(&before, is_striping),
             bytes_each,
             seconds: self.seconds(bytes_each),
             gap_bytes: 0,
@@ -262,7 +267,8 @@ impl ShapeContext<'_> {
             let found = LEVELS.into_iter().find(|level| level.name() == word);
             let digits = |level: &Level| level.name().strip_prefix("raid") == Some(word);
             found.or_else(|| LEVELS.into_iter().find(digits)).ok_or_else(|| {
-                bad(format!("'{word}' is no level whose shape changes: raid1, raid4, raid5, raid6"))
+                let all = LEVELS.map(Level::name).join(", ");
+                bad(format!("'{word}' is no level whose shape changes: {all}"))
             })
         });
         let level = level.transpose()?;
@@ -393,7 +399,20 @@ impl ShapeContext<'_> {
     ) -> Vec<String> {
         let mut notes = Vec::new();
         let volume = self.volume();
+        let (from, to) = (old.level(), new.level());
         match kind {
+            ShapeChangeKind::Reshape if from == Level::Raid0 => {
+                notes.push("on the way it needs each member, as before".to_owned());
+                notes.push(
+                    "it can go back from any point with `braid revert`, also after a power cut"
+                        .to_owned(),
+                );
+                notes.push(
+                    "until it is over it is a raid4 that lacks its parity: Linux 3.5 and later go \
+                     on from any point, and leave it so until `braid grow --level 0`"
+                        .to_owned(),
+                );
+            }
             ShapeChangeKind::Reshape => {
                 let lost = old.lost_max().min(new.lost_max());
                 notes.push(format!(
@@ -407,6 +426,27 @@ impl ShapeContext<'_> {
                 notes.push(
                     "Linux 3.5 and later take over from any point, and braid from them".to_owned(),
                 );
+            }
+            ShapeChangeKind::TakeOver if to == Level::Raid0 => {
+                notes.push("no byte of data moves".to_owned());
+                notes.push(format!(
+                    "its redundancy is lost: the array needs each of its {} members from then on",
+                    new.slots()
+                ));
+                notes.push(
+                    "the other members are let go, and their superblocks are removed".to_owned(),
+                );
+            }
+            ShapeChangeKind::TakeOver if from == Level::Raid0 => {
+                let lacks = usize::from(new.slots() - old.slots()).saturating_sub(spares_used);
+                notes.push("no byte of data moves".to_owned());
+                notes.push(match lacks {
+                    0 => "spares are filled: it can lose a member as soon as that is done".into(),
+                    _ => format!(
+                        "it lacks {lacks} member{} until `braid add`, and can lose none before",
+                        if lacks == 1 { "" } else { "s" }
+                    ),
+                });
             }
             ShapeChangeKind::TakeOver if spares_used > 0 => notes.push(
                 "a spare becomes the last member, and is filled with Q: each stripe is safer as \
@@ -498,6 +538,11 @@ impl ShapeContext<'_> {
                 Risk::Change,
                 "Name devices, too",
                 format!("braid grow -n {word} DEVICE"),
+            ),
+            ReshapeError::Wish(WishError::Bitmap(_)) => refusal.remedy(
+                Risk::Change,
+                "Drop the bitmap first",
+                format!("braid set {word} consistency=resync"),
             ),
             _ => self.look(refusal),
         }

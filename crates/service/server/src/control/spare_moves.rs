@@ -73,7 +73,8 @@ fn lack(running: &setting::ArrayParts) -> Lack {
     let may_have = ground.is_redundant && !ground.is_read_only && !ground.has_failed;
     match ground.missing_count {
         0 => Lack::Nothing,
-        _ if !may_have => Lack::Nothing,
+        // A RAID-0 in a reshape lacks its parity on purpose.
+        _ if !may_have || volume.is_striping() => Lack::Nothing,
         // The slot of a member that is away may get its member back in a moment.
         missing if missing <= waiting + volume.kept_slots() => Lack::SpareWaits,
         _ => Lack::Member,
