@@ -443,6 +443,8 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
             assembly.array = Err(Refusal::Reshaping { position_sectors, fault });
             return Some(assembly);
         }
+        // A RAID-0 lacks its parity on purpose: it has all the members that it needs.
+        array.degraded = array.degraded.saturating_sub(u16::from(reshaping.is_striping()));
         array.reshape = Some(AssembledReshape {
             before: reshaping.before.clone(),
             after: reshaping.after.clone(),

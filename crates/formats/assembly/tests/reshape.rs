@@ -374,7 +374,7 @@ fn a_raid0_in_a_reshape_needs_each_member_on_its_side() {
     assert!(found.is_striping());
     let assembled = assemble(&members, &options()).array.expect("each side has its members");
     let reshape = assembled.reshape.expect("it is under way");
-    assert_eq!((reshape.before.slots, reshape.after.slots), (4, 5));
+    assert_eq!((reshape.before.slots, reshape.after.slots, assembled.degraded), (4, 5, 0));
     // The new member must hold all that has moved.
     let few = assemble(&striped(position, 2 * CHUNK), &options()).array;
     few.expect_err("the new member lacks a row that has moved");

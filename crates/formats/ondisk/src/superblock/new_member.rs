@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::facts::{DeviceFlags, Role};
+use braid_geometry::Level;
+
+use super::facts::{DeviceFlags, Features, Role};
 use super::new::{NewSuperblock, NewSuperblockError, NewV0};
 use super::{Superblock, Version};
 use crate::journal::JOURNAL_BLOCK_SECTORS;
@@ -55,7 +57,11 @@ impl Superblock {
         device_uuid: [u8; 16],
     ) -> Result<Self, JoinError> {
         let roles = self.roles_with(device_number, Role::Spare);
-        let (array, number) = (self.array.clone(), u32::from(device_number));
+        let (mut array, number) = (self.array.clone(), u32::from(device_number));
+        // md stores a layout of RAID-0 that counts only together with its feature.
+        if !self.state.features.contains(Features::RAID0_LAYOUT) && array.level == Level::Raid0 {
+            array.layout = 0;
+        }
         let (events, resync_offset) = (self.state.events, self.state.resync_offset);
         let device_flags = DeviceFlags::default();
         if self.version == Version::V0_90 {
@@ -163,8 +169,7 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::superblock::facts::{ArrayFacts, Features, Timestamp};
-    use braid_geometry::Level;
+    use crate::superblock::facts::{ArrayFacts, Timestamp};
 
     fn member(device_bytes: u64) -> Superblock {
         let request = PlacementRequest {

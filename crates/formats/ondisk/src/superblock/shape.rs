@@ -145,9 +145,9 @@ impl Superblock {
     fn put_shape_v1(&self, raw: &mut [u8], shape: &SuperblockShape) -> Result<(), SuperblockFault> {
         let of_reshape =
             Features::RESHAPE.with(Features::RESHAPE_BACKWARDS).with(Features::NEW_OFFSET);
-        let mut features = self.state.features.without(of_reshape.with(Features::RAID0_LAYOUT));
-        if shape.level == Level::Raid0 && shape.layout != 0 {
-            features = features.with(Features::RAID0_LAYOUT);
+        let mut features = self.state.features.without(of_reshape);
+        if shape.level != Level::Raid0 {
+            features = features.without(Features::RAID0_LAYOUT);
         }
         let (head, _) = Fixed::mut_from_prefix(raw).expect("validated");
         head.shape.level = I32::new(shape.level.md_number());
