@@ -166,6 +166,11 @@ fn a_raid0_gets_fewer_members_and_another_chunk() {
     let served = array.serve();
     wait_for_the_end(&array);
     assert_eq!(status(&array, "tank")["chunk_bytes"], 128 << 10);
+    // The member that was let go is a device with data of a kind that nothing knows.
+    let error = refusal(&array, &["grow", "tank", text(&gone)], &[]);
+    array.follow(&error, "To destroy it, name it");
+    wait_for_the_end(&array);
+    array.members.push(gone);
     assert_striped(&array, served, &content);
 }
 

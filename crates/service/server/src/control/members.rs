@@ -83,8 +83,9 @@ struct RequestContext<'a> {
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
     devices: RequestDevices,
-    /// The devices get slots of a new shape, which an array without redundancy may have.
-    for_shape: bool,
+    /// The words of the new shape that the devices are for. An array without redundancy takes
+    /// devices for a new shape only.
+    shape_words: Option<String>,
 }
 
 impl<'a> RequestContext<'a> {
@@ -122,7 +123,7 @@ impl<'a> RequestContext<'a> {
             members: looks.into_iter().map(seated).collect(),
             moved_from: None,
             devices: RequestDevices::default(),
-            for_shape: false,
+            shape_words: None,
         }
     }
 
@@ -199,29 +200,30 @@ pub(super) fn change(
     request: (&MembersWanted, &PassedDescriptors),
     dry_run: bool,
 ) -> Result<MembersAnswer, (u16, CliError)> {
-    change_for(running, facts, request, (dry_run, false))
+    change_for(running, facts, request, (dry_run, None))
 }
 
-/// Adds the devices that a new shape needs, as [`change`] does.
+/// Adds the devices that a new shape needs, as [`change`] does. `shape_words` are the words for
+/// that shape.
 pub(super) fn join(
     running: &ArrayParts,
     facts: &Facts,
     request: (&MembersWanted, &PassedDescriptors),
-    dry_run: bool,
+    (dry_run, shape_words): (bool, String),
 ) -> Result<MembersAnswer, (u16, CliError)> {
-    change_for(running, facts, request, (dry_run, true))
+    change_for(running, facts, request, (dry_run, Some(shape_words)))
 }
 
 fn change_for(
     running: &ArrayParts,
     facts: &Facts,
     (wanted, passed): (&MembersWanted, &PassedDescriptors),
-    (dry_run, for_shape): (bool, bool),
+    (dry_run, shape_words): (bool, Option<String>),
 ) -> Result<MembersAnswer, (u16, CliError)> {
     let _one = running.membership.alone();
     let devices = RequestDevices::of(wanted, passed, running.membership.opens_nothing);
     let devices = devices.map_err(|error| (refusals::status(&error), error))?;
-    let context = RequestContext { devices, for_shape, ..RequestContext::new(running, facts) };
+    let context = RequestContext { devices, shape_words, ..RequestContext::new(running, facts) };
     let outcome = context.may_be_changed().and_then(|()| match wanted.request {
         MemberRequest::Add | MemberRequest::Spare => new_members::add(&context, wanted, dry_run),
         MemberRequest::Journal => new_members::add_journal(&context, wanted, dry_run),
@@ -264,7 +266,7 @@ impl RequestContext<'_> {
     /// Whether the array accepts member requests at all.
     fn may_be_changed(&self) -> Result<(), CliError> {
         match self.ground {
-            Ground { is_redundant: false, .. } if !self.for_shape => {
+            Ground { is_redundant: false, .. } if self.shape_words.is_none() => {
                 Err(refusals::no_redundancy(self))
             }
             _ if self.volume.is_striping() => Err(refusals::no_redundancy(self)),

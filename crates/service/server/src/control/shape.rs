@@ -83,7 +83,8 @@ impl ShapeContext<'_> {
         }
         let look_at = |dry_run: bool| -> Result<Option<MembersAnswer>, (u16, CliError)> {
             let Some(join) = &join else { return Ok(None) };
-            members::join(self.running, self.facts, (join, passed), dry_run).map(Some)
+            let request = (join, passed);
+            members::join(self.running, self.facts, request, (dry_run, words(wanted))).map(Some)
         };
         let mut joined = look_at(true)?;
         let joining = join.iter().flat_map(|join| &join.members);
@@ -560,12 +561,13 @@ fn size_word(bytes: u64) -> String {
     if bytes.is_multiple_of(1024) { format!("{}K", bytes / 1024) } else { format!("{bytes}B") }
 }
 
-/// The words of a request for less, as the operator types them.
+/// The words of a request for another shape, as the operator types them.
 fn words(wanted: &ShapeWanted) -> String {
     let chunk = wanted.chunk_bytes.map(|bytes| format!("--chunk {}", size_word(bytes)));
     let layout = wanted.layout.as_ref().map(|word| format!("--layout {}", shell_word(word)));
+    let level = wanted.level.as_ref().map(|word| format!("--level {}", shell_word(word)));
     let members = wanted.members.map(|count| format!("--members {count}"));
     let size = wanted.size.as_ref().map(|word| format!("--size {}", shell_word(word)));
     let end = wanted.array_size.as_ref().map(|word| format!("--array-size {}", shell_word(word)));
-    [members, chunk, layout, size, end].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [level, members, chunk, layout, size, end].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

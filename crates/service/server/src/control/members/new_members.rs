@@ -447,6 +447,7 @@ fn command_line(
     destroy: &[String],
 ) -> String {
     let verb = match wanted.request {
+        MemberRequest::Spare if context.shape_words.is_some() => "grow",
         MemberRequest::Spare => "spare",
         MemberRequest::Replace => "replace",
         MemberRequest::Add if wanted.write_mostly => "add --write-mostly",
@@ -456,6 +457,7 @@ fn command_line(
         MemberRequest::Journal => "add --write-journal",
     };
     let mut words = vec![format!("braid {verb} {}", context.word)];
+    words.extend(context.shape_words.clone().filter(|words| !words.is_empty()));
     words.extend(destroy.iter().map(|name| option_words("--destroy", name)));
     words.push(paths(&wanted.members));
     words.extend(wanted.with.iter().map(|device| option_words("--with", device)));
