@@ -298,6 +298,20 @@ fn shapes_that_a_raid0_cannot_have_are_refused_and_change_nothing() {
     served.stop();
 }
 
+/// Regression: the refusal offered a spare first, which a RAID-0 does not take.
+#[test]
+fn a_confined_raid0_offers_nothing_that_it_refuses() {
+    let array = Array::create(RAID_0);
+    let new = blank(&array, "n0", MEMBER_BYTES);
+    let served = array.serve_with(&["--confine", "full"], &array.members);
+    for words in [&["grow", "tank", text(&new)][..], &["grow", "tank", "--members", "4"]] {
+        let error = refusal(&array, words, &[]);
+        let told = error.to_string();
+        assert!(told.contains("without --confine") && !told.contains("braid spare"), "{error}");
+    }
+    served.stop();
+}
+
 fn of_md_state(name: &str) -> Array {
     let fixtures = crate::reshape::fixtures();
     let fixture = crate::reshape::fixture::Fixture::load(&fixtures, name).expect("a fixture");

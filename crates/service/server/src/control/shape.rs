@@ -333,6 +333,11 @@ impl ShapeContext<'_> {
     }
 
     fn spares_first(&self, error: CliError) -> CliError {
+        if self.volume().geometry().level().family() == Family::Direct {
+            let why =
+                "a raid0 has no spares, so they cannot come first: serve it without --confine";
+            return self.look(error.because(why));
+        }
         let command = format!("braid spare {} DEVICE", self.word());
         error.remedy(Risk::Change, "Add the devices first, then grow with --members", command)
     }
