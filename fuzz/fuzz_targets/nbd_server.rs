@@ -2,7 +2,7 @@
 //! client's stream.
 //!
 //! Flag 1 completes the handshake first, with structured replies and the meta context, or with
-//! extended headers (flag 8); flag 2 shuts the server down. Invariants: no panic; no more memory
+//! extended headers (flag 8); flag 2 shuts the server down; flag 16 takes claims. Invariants: no panic; no more memory
 //! than the option limit; no request that leaves its export. The whole stream gives the same events
 //! as its pieces. The same holds for the gate, with required TLS (flag 4) or optional TLS.
 #![no_main]
@@ -45,11 +45,36 @@ fn session(flags: u8) -> ServerSession {
     if flags & 2 != 0 {
         session.handle_shutdown();
     }
+    if flags & 16 != 0 {
+        session.take_claims();
+    }
     session
 }
 
+/// The events so far. Claims are answered by the length of their words.
+fn polled(session: &mut ServerSession) -> Vec<ServerEvent> {
+    let mut events = Vec::new();
+    while let Some(event) = session.poll_event() {
+        if let ServerEvent::Claim { words, .. } = &event {
+            let claimed = ExportDescription {
+                name: "array".into(),
+                is_withdrawn: false,
+                description: "claimed".into(),
+                size_bytes: SIZE_BYTES,
+                read_only: false,
+                multi_conn: true,
+                block_sizes: BlockSizes::BYTE_GRANULAR,
+            };
+            let is_served = words.len() % 2 == 0;
+            session.answer_claim(if is_served { Ok(claimed) } else { Err("no".into()) });
+        }
+        events.push(event);
+    }
+    events
+}
+
 fn feed(session: &mut ServerSession, stream: &[u8], piece_bytes: usize) -> Vec<ServerEvent> {
-    let mut events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+    let mut events = polled(session);
     for mut rest in stream.chunks(piece_bytes.min(stream.len()).max(1)) {
         while !rest.is_empty() {
             let pending = session.payload_pending() as usize;
@@ -60,7 +85,7 @@ fn feed(session: &mut ServerSession, stream: &[u8], piece_bytes: usize) -> Vec<S
             } else {
                 session.handle_bytes(rest)
             };
-            events.extend(std::iter::from_fn(|| session.poll_event()));
+            events.extend(polled(session));
             assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX);
             if taken == 0 {
                 return events;

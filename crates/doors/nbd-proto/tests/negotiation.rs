@@ -355,3 +355,32 @@ fn feeding_stops_behind_the_message_that_made_an_event() {
     assert!(session.poll_event().is_some());
     assert!(session.poll_event().is_none());
 }
+
+#[test]
+fn a_claim_waits_for_its_answer_and_no_byte_is_taken_meanwhile() {
+    let go = |words: &str| wire::encode_option(wire::OPT_GO, &info(words, &[]));
+    let mut session = fixed_newstyle(3);
+    let refused = ask(&mut session, wire::OPT_GO, &info("array?epoch=1", &[]));
+    assert_eq!(kinds(&refused), [wire::REP_ERR_UNKNOWN], "it takes no claims");
+    session.take_claims();
+    let claim = ServerEvent::Claim { export_index: 0, words: "epoch=1".into() };
+    let request = wire::encode_option(wire::OPT_LIST, &[]);
+    let pipelined = [go("array?epoch=1"), request].concat();
+    let taken = session.handle_bytes(&pipelined);
+    assert_eq!(session.poll_event(), Some(claim.clone()));
+    assert_eq!((session.poll_event(), session.handle_bytes(&pipelined[taken..])), (None, 0));
+    session.answer_claim(Err("another owner has it".into()));
+    let Some(ServerEvent::Transmit(refusal)) = session.poll_event() else { panic!("a reply") };
+    assert!(refusal.ends_with(b"another owner has it"));
+    assert!(!session.is_negotiated());
+    // The negotiation goes on, and another claim is served as its answer describes the export.
+    assert!(session.handle_bytes(&pipelined[taken..]) > 0);
+    while session.poll_event().is_some() {}
+    assert_eq!(send(&mut session, &go("array?epoch=1")), [claim]);
+    let claimed = braid_nbd_proto::ExportDescription { size_bytes: 512, ..catalog()[0].clone() };
+    session.answer_claim(Ok(claimed));
+    assert!(matches!(session.poll_event(), Some(ServerEvent::Transmit(_))));
+    assert!(matches!(session.poll_event(), Some(ServerEvent::Negotiated(_))));
+    let unknown = ask(&mut fixed_newstyle(3), wire::OPT_GO, &info("nothing?epoch=1", &[]));
+    assert_eq!(kinds(&unknown), [wire::REP_ERR_UNKNOWN]);
+}

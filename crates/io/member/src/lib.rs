@@ -58,7 +58,7 @@ pub use lower_layers::{Reach, companion_paths};
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Raw, RawOperation};
-pub use remote::{LinkLook, Ownership, absolute, is_uri, may_be_there, own_members};
+pub use remote::{LinkLook, Ownership, absolute, boot_ns, is_uri, may_be_there, own_members};
 pub use sentinel::{Sentinel, SentinelEvent};
 pub use zeroing::ZeroMethod;
 

@@ -212,6 +212,7 @@ impl MemoryServer {
                     self.out.extend(codec.failure(echo, refusal.error, refusal.reason));
                 }
                 ServerEvent::Request(request) => self.serve(request),
+                ServerEvent::Claim { .. } => unreachable!("the exports take no claims"),
                 ServerEvent::Close(_) => {}
             }
         }

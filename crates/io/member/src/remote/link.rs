@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use braid_ownership::{Mark, mark_before, refused_by};
 
-use super::ownership::{Ownership, next_session};
+use super::ownership::{Ownership, boot_ns, next_session};
 use super::unflushed::{FlushMark, Unflushed, UnflushedWrites};
 use crate::MemberError;
 
@@ -40,7 +40,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// A server that has answered nothing for this long is asked for a sector, on behalf of an owner.
-const ASK_PAUSE: Duration = Duration::from_millis(200);
+const ASK_PAUSE_NS: u64 = 200_000_000;
 
 /// One request, short enough for the server.
 pub(super) enum RemoteRequest<'a> {
@@ -79,8 +79,9 @@ pub struct LinkLook {
     pub reconnects: u64,
     /// Mean time of the last requests.
     pub mean_latency: Duration,
-    /// When the last request that was answered had been sent.
-    pub answered: Option<Instant>,
+    /// When the last request that was answered had been sent, by [`boot_ns`]; `None` without an
+    /// [`Ownership`].
+    pub answered_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -104,7 +105,7 @@ struct State {
     latency_ns: u64,
     /// The session of the claim with which connections of this generation are made.
     session: u64,
-    answered: Option<Instant>,
+    answered_ns: Option<u64>,
 }
 
 /// A connection that a caller has.
@@ -114,6 +115,8 @@ struct Lease {
     generation: u64,
     /// The writes that ended before the caller got the connection.
     mark: FlushMark,
+    /// When the request was sent, if the member has an owner.
+    sent_ns: Option<u64>,
 }
 
 /// A request that succeeded.
@@ -167,7 +170,7 @@ impl Link {
             last_loss: String::new(),
             latency_ns: 0,
             session,
-            answered: None,
+            answered_ns: None,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Ok(Self {
@@ -207,7 +210,7 @@ impl Link {
             last_loss: state.last_loss.clone(),
             reconnects: state.generation,
             mean_latency: Duration::from_nanos(state.latency_ns),
-            answered: state.answered,
+            answered_ns: state.answered_ns,
         }
     }
 
@@ -230,6 +233,7 @@ impl Link {
         loop {
             let mut lease = self.take()?;
             let begun = Instant::now();
+            lease.sent_ns = self.ownership.as_ref().map(|_| boot_ns());
             match perform(&mut lease.client, &mut request) {
                 // A server that goes away may come back.
                 Err(ClientError::Refused(ErrorCode::Shutdown)) => {
@@ -281,8 +285,8 @@ impl Link {
         let link = Arc::downgrade(self);
         let run = move || {
             while let Some(link) = link.upgrade() {
-                let answered = link.lock().answered;
-                if answered.is_none_or(|answered| answered.elapsed() >= ASK_PAUSE) {
+                let answered_ns = link.lock().answered_ns.unwrap_or_default();
+                if boot_ns().saturating_sub(answered_ns) >= ASK_PAUSE_NS {
                     let mut buffer = [0; 512];
                     let request = RemoteRequest::Read { offset_bytes: 0, buffer: &mut buffer };
                     // Other callers hear of the error.
@@ -291,7 +295,7 @@ impl Link {
                     }
                 }
                 drop(link);
-                std::thread::sleep(ASK_PAUSE / 2);
+                std::thread::sleep(Duration::from_nanos(ASK_PAUSE_NS / 2));
             }
         };
         std::thread::Builder::new().name("braid-link".into()).spawn(run).map(drop)
@@ -384,7 +388,7 @@ impl Link {
             None => {}
         }
         state.in_use -= 1;
-        state.answered = state.answered.max(Some(begun));
+        state.answered_ns = state.answered_ns.max(lease.sent_ns);
         state.latency_ns = (state.latency_ns / 8 * 7).saturating_add(took_ns / 8);
         if state.generation == lease.generation && matches!(state.phase, Phase::Up) {
             state.idle.push((lease.token, lease.client));
@@ -517,7 +521,8 @@ enum Renewal {
 
 impl State {
     fn lease(&self, token: u64, client: Client) -> Lease {
-        Lease { client, token, generation: self.generation, mark: self.unflushed.mark() }
+        let (generation, mark, sent_ns) = (self.generation, self.unflushed.mark(), None);
+        Lease { client, token, generation, mark, sent_ns }
     }
 
     fn register(&mut self, cutter: Cutter) -> u64 {

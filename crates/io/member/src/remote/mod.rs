@@ -45,7 +45,7 @@ use link::{Blocks, Link, RemoteRequest, UNREACHABLE_LIMIT, UNREADABLE_LIMIT, con
 use ownership::{next_session, ownership};
 
 pub use link::LinkLook;
-pub use ownership::{Ownership, own_members};
+pub use ownership::{Ownership, boot_ns, own_members};
 
 /// Bytes of the longest request, if the server allows that many.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use braid_ownership::{Claim, Mark};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The claim of this process, and the function that hears of a refusal.
 pub struct Ownership {
@@ -22,6 +23,14 @@ impl Debug for Ownership {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Ownership").field(&self.mark).finish()
     }
+}
+
+/// Nanoseconds since the host started. The clock goes on while the host sleeps, unlike `Instant`.
+#[must_use]
+pub fn boot_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
 }
 
 static OWNERSHIP: RwLock<Option<Arc<Ownership>>> = RwLock::new(None);

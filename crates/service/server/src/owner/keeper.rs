@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use braid_assembly::Occupant;
 use braid_discovery::ready::Ready;
 use braid_geometry::Slot;
+use braid_member::boot_ns;
 use braid_ownership::{MemberKey, ReadLease, Record, RecordedMember, Tenure, TenureEnd};
 use braid_runtime::{Consenter, PlannedUpdate, Volume};
 use braid_store::StoreError;
@@ -53,10 +54,9 @@ impl OwnedArray {
             Some((MemberKey(open.superblock.device.uuid), slot))
         };
         let slots = slots.filter_map(slot_of).collect();
-        let now = Instant::now();
         // The members were claimed a moment ago.
-        let first = u64::try_from(LEASE.as_nanos()).expect("seconds");
-        let gate = Arc::new(ReadGate::new(now, first));
+        let first = boot_ns() + u64::try_from(LEASE.as_nanos()).expect("seconds");
+        let gate = Arc::new(ReadGate::new(first));
         Self { seen, tenure, left_out, slots, gate, words: channel() }
     }
 
@@ -186,11 +186,10 @@ impl TenureKeeper {
     }
 
     fn ask(&mut self, planned: PlannedUpdate) {
-        let keys: BTreeSet<MemberKey> = keys(&planned);
-        if !self.tenure.allows(&keys) {
-            let kept = self.tenure.record().in_sync().intersection(&keys).copied().collect();
-            self.tenure.want_in_sync(kept, "a member was given up");
-        }
+        // A member that the update leaves out is not taken in any more, whatever was wanted before.
+        let in_sync = self.tenure.record().in_sync();
+        let kept = in_sync.intersection(&keys(&planned)).copied().collect();
+        self.tenure.want_in_sync(kept, "a member was given up");
         // An older update that members have is no reason any more to take a member in.
         self.last = None;
         self.asked = Some(planned);
@@ -270,9 +269,8 @@ impl LeaseKeeper {
     fn run(mut self) {
         while let Some(volume) = self.volume.upgrade() {
             for look in volume.look_at_members() {
-                if let Some(answered) = look.link.and_then(|link| link.answered) {
-                    let key = MemberKey(look.superblock.device.uuid);
-                    self.lease.note(key, self.gate.ns_at(answered));
+                if let Some(answered_ns) = look.link.and_then(|link| link.answered_ns) {
+                    self.lease.note(MemberKey(look.superblock.device.uuid), answered_ns);
                 }
             }
             let geometry = volume.geometry();

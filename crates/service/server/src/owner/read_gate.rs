@@ -1,33 +1,30 @@
-//! Reads are answered while the lease lasts; later ones wait.
+//! Requests are answered while the lease lasts; later answers wait.
+//!
+//! Writes are safe without the lease, but an owner that slept would answer one after the next owner
+//! has begun to serve.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
+use braid_member::boot_ns;
 use braid_ring::client::{ClientRequest, Completion, Outcome};
 use braid_runtime::{Disk, Extent};
 
-/// The time until which reads may be answered, and the answers that wait for a later one.
+/// The time until which requests may be answered, and the answers that wait for a later one. Times
+/// are those of [`boot_ns`].
 pub(crate) struct ReadGate {
-    origin: Instant,
     until_ns: AtomicU64,
     waiting: Mutex<Vec<(Completion, Outcome)>>,
 }
 
 impl ReadGate {
-    /// A gate that is open until `until_ns` after `origin`.
-    pub(super) fn new(origin: Instant, until_ns: u64) -> Self {
-        Self { origin, until_ns: AtomicU64::new(until_ns), waiting: Mutex::new(Vec::new()) }
-    }
-
-    /// Nanoseconds since the origin of the gate's clock.
-    pub(super) fn ns_at(&self, moment: Instant) -> u64 {
-        let since = moment.saturating_duration_since(self.origin).as_nanos();
-        u64::try_from(since).unwrap_or(u64::MAX)
+    /// A gate that is open until then.
+    pub(super) fn new(until_ns: u64) -> Self {
+        Self { until_ns: AtomicU64::new(until_ns), waiting: Mutex::new(Vec::new()) }
     }
 
     fn is_open(&self) -> bool {
-        self.ns_at(Instant::now()) < self.until_ns.load(Ordering::Acquire)
+        boot_ns() < self.until_ns.load(Ordering::Acquire)
     }
 
     /// Moves the end of the lease, and gives the answers that waited for it.
@@ -45,7 +42,7 @@ impl ReadGate {
     }
 }
 
-/// A disk whose reads are answered while the lease lasts.
+/// A disk whose requests are answered while the lease lasts.
 pub(crate) struct GatedDisk {
     disk: Arc<dyn Disk>,
     gate: Arc<ReadGate>,
@@ -79,14 +76,9 @@ impl Disk for GatedDisk {
     }
 
     fn submit(&self, request: ClientRequest, completion: Completion) {
-        let completion = match &request {
-            ClientRequest::Read { .. } => {
-                let gate = Arc::clone(&self.gate);
-                Completion::from_fn(move |outcome| gate.answer(completion, outcome))
-            }
-            _ => completion,
-        };
-        self.disk.submit(request, completion);
+        let gate = Arc::clone(&self.gate);
+        let gated = Completion::from_fn(move |outcome| gate.answer(completion, outcome));
+        self.disk.submit(request, gated);
     }
 }
 
@@ -98,8 +90,7 @@ mod tests {
 
     #[test]
     fn a_read_is_answered_only_while_the_lease_lasts() {
-        let origin = Instant::now();
-        let gate = ReadGate::new(origin, 0);
+        let gate = ReadGate::new(0);
         let (sender, answers) = channel();
         let ask = || {
             let sender = sender.clone();
@@ -107,7 +98,7 @@ mod tests {
             gate.answer(completion, Outcome { result: Ok(()), payload: None });
         };
         ask();
-        gate.set_until(gate.ns_at(Instant::now()));
+        gate.set_until(boot_ns());
         assert!(answers.try_recv().is_err(), "the lease is over");
         gate.set_until(u64::MAX);
         answers.try_recv().expect("it waited for the lease");

@@ -50,7 +50,6 @@ pub(crate) fn take_over(
     }
     let store = braid_store::open(&config.store).map_err(|error| store_error(&error))?;
     let mut seen = Seen::new(store);
-    let me = OwnerId(*uuid::Uuid::new_v4().as_bytes());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let away = |error: &StoreError| errln!("{error}; trying again");
     let mut said = None;
@@ -72,6 +71,8 @@ pub(crate) fn take_over(
             continue;
         };
         let record = seen.record().cloned();
+        // New in each attempt: a restored store may give out an epoch again.
+        let me = OwnerId(*uuid::Uuid::new_v4().as_bytes());
         let begun = TakeOver::begin((me, &host), array, members, record);
         let (mut take_over, mut step) =
             begun.map_err(|error| needs(CliError::new(Code::StoreUnusable, error.to_string())))?;
@@ -94,25 +95,27 @@ pub(crate) fn take_over(
                     if waits_for_lease {
                         thread::sleep(LEASE + LEASE_MARGIN);
                     }
-                    return Ok(Some(owned(seen, (me, record), refusals, &named)));
+                    let is_believed = !take_over.store_went_back();
+                    return Ok(Some(owned(seen, (me, record), refusals, (&named, is_believed))));
                 }
             };
         }
     }
 }
 
+/// The members to open: those in sync by the record; or all, if the store has lost records, since
+/// then their superblocks know better.
 fn owned(
     seen: Seen,
     (me, record): (OwnerId, Record),
     refusals: Refusals,
-    named: &[PathBuf],
+    (named, is_believed): (&[PathBuf], bool),
 ) -> Owned {
     let in_sync = record.in_sync();
     // Members are claimed by this process, so that no other has written them since.
     let found = devices::look(named);
-    let is_used = |path: &PathBuf| {
-        found.iter().any(|one| one.path == *path && in_sync.contains(&key_of(one)))
-    };
+    let counts = |one: &MemberDevice| !is_believed || in_sync.contains(&key_of(one));
+    let is_used = |path: &PathBuf| found.iter().any(|one| one.path == *path && counts(one));
     let (members, left_out) = named.iter().cloned().partition(is_used);
     Owned { seen, tenure: Tenure::new(me, record), refusals, members, left_out }
 }
@@ -174,11 +177,14 @@ fn say_once(said: &mut Option<String>, globals: &Globals, (event, words): (&str,
     *said = Some(words.to_owned());
 }
 
-/// The array of these members, and its members for a first record.
+/// The UUID of an array, and its members for a first record.
+type ArrayMembers = ([u8; 16], Vec<RecordedMember>);
+
+/// The array of these members; `None` if they cannot start it.
 fn members_of(
     found: &[MemberDevice],
     server: &ServerConfig,
-) -> Result<Option<([u8; 16], Vec<RecordedMember>)>, CliError> {
+) -> Result<Option<ArrayMembers>, CliError> {
     let Some(first) = found.first() else { return Ok(None) };
     let array = first.superblock.array.uuid;
     if found.iter().any(|one| one.superblock.array.uuid != array) {
