@@ -2,9 +2,10 @@
 //! client's stream.
 //!
 //! Flag 1 completes the handshake first, with structured replies and the meta context, or with
-//! extended headers (flag 8); flag 2 shuts the server down; flag 16 takes claims. Invariants: no panic; no more memory
-//! than the option limit; no request that leaves its export. The whole stream gives the same events
-//! as its pieces. The same holds for the gate, with required TLS (flag 4) or optional TLS.
+//! extended headers (flag 8); flag 2 shuts the server down; flag 16 takes claims. Invariants: no
+//! panic; no more memory than the option limit; no request that leaves its export. The whole stream
+//! gives the same events as its pieces. The same holds for the gate, with required TLS (flag 4) or
+//! optional TLS.
 #![no_main]
 
 use std::sync::Arc;
