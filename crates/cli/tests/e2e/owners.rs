@@ -227,6 +227,8 @@ fn without_its_store_an_array_goes_on_until_a_member_must_be_given_up() {
     let mut hosts = Hosts::new();
     let first = hosts.own(&hosts.one);
     hosts.etcd.server.signal(Signal::STOP);
+    // Superblocks turn clean, and the owner waits for the store by now.
+    std::thread::sleep(Duration::from_millis(1500));
     let content = written(&first, 68);
     assert_reads(&first, &content, "without the store");
     hosts.kill_member(2);

@@ -116,6 +116,14 @@ impl Tenure {
         self.reason = "stopped in order".to_owned();
     }
 
+    /// The members that the store's record may name as in sync: a swap without a result counts.
+    #[must_use]
+    pub fn in_sync_at_most(&self) -> BTreeSet<MemberKey> {
+        let mut in_sync = self.record.in_sync();
+        in_sync.extend(self.swap.iter().flat_map(|swap| swap.to.in_sync()));
+        in_sync
+    }
+
     /// Whether superblocks may be written that name these members as in sync: the record must
     /// have given up all others. A swap without a result counts, too: it may let a member in.
     ///
@@ -126,8 +134,7 @@ impl Tenure {
         if planted(Bug::GivenUpUnswapped) {
             return self.end.is_none();
         }
-        let mut is_in_record = self.record.in_sync();
-        is_in_record.extend(self.swap.iter().flat_map(|swap| swap.to.in_sync()));
+        let mut is_in_record = self.in_sync_at_most();
         if planted(Bug::PendingSwapIgnored) {
             is_in_record = self.record.in_sync();
         }

@@ -1,10 +1,14 @@
-//! The keeper of a tenure: a thread that beats, gives members up before superblocks do, and keeps
-//! the lease of reads.
+//! The keeper of a tenure: it beats, gives members up before superblocks do, and keeps the lease.
+//!
+//! ```text
+//!   an update is planned ─▶ agree: allowed by the record ─▶ consent
+//!                              └─ not yet ─▶ run: swap at the store ─▶ consent
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,7 +16,9 @@ use braid_assembly::Occupant;
 use braid_discovery::ready::Ready;
 use braid_geometry::Slot;
 use braid_member::boot_ns;
-use braid_ownership::{MemberKey, ReadLease, Record, RecordedMember, Tenure, TenureEnd};
+use braid_ownership::{
+    MemberKey, ReadLease, Record, RecordedMember, SwapResult, Tenure, TenureEnd,
+};
 use braid_runtime::{Consenter, PlannedUpdate, Volume};
 use braid_store::StoreError;
 
@@ -27,12 +33,6 @@ const LEASE_STEP: Duration = Duration::from_millis(100);
 /// The pause before a member that was left out is looked for again.
 const ADD_PAUSE: Duration = Duration::from_secs(2);
 
-enum Word {
-    Planned(PlannedUpdate),
-    /// The array has ended in order.
-    Release,
-}
-
 /// An owned array that is about to be opened.
 pub(crate) struct OwnedArray {
     seen: Seen,
@@ -40,7 +40,7 @@ pub(crate) struct OwnedArray {
     left_out: Vec<PathBuf>,
     slots: BTreeMap<MemberKey, u16>,
     gate: Arc<ReadGate>,
-    words: (Sender<Word>, Receiver<Word>),
+    planned: (Sender<PlannedUpdate>, Receiver<PlannedUpdate>),
 }
 
 impl OwnedArray {
@@ -57,15 +57,15 @@ impl OwnedArray {
         // The members were claimed a moment ago.
         let first = boot_ns() + u64::try_from(LEASE.as_nanos()).expect("seconds");
         let gate = Arc::new(ReadGate::new(first));
-        Self { seen, tenure, left_out, slots, gate, words: channel() }
+        Self { seen, tenure, left_out, slots, gate, planned: channel() }
     }
 
     /// Hears of each update of superblocks before it begins.
     pub(crate) fn consenter(&self) -> Consenter {
-        let sender = self.words.0.clone();
+        let sender = self.planned.0.clone();
         Consenter::new(move |planned| {
             // After the release no update is planned any more.
-            let _ = sender.send(Word::Planned(planned));
+            let _ = sender.send(planned);
         })
     }
 
@@ -80,37 +80,40 @@ impl OwnedArray {
         name: &str,
         json: bool,
     ) -> std::io::Result<Keeper> {
-        let Self { seen, tenure, left_out, slots, gate, words: (sender, receiver) } = self;
-        let in_sync = tenure.record().in_sync();
-        let shared = Arc::new(std::sync::Mutex::new((in_sync, slots)));
+        let Self { seen, tenure, left_out, slots, gate, planned: (sender, receiver) } = self;
+        let state = State { tenure, slots, last: None, asked: None };
+        let state = Arc::new(Mutex::new(state));
+        let weak = Arc::downgrade(volume);
         let lease = LeaseKeeper {
-            volume: Arc::downgrade(volume),
+            volume: Weak::clone(&weak),
             gate,
-            shared: Arc::clone(&shared),
+            state: Arc::clone(&state),
             lease: ReadLease::new(u64::try_from(LEASE.as_nanos()).expect("seconds")),
         };
         thread::Builder::new().name("braid-lease".into()).spawn(move || lease.run())?;
-        let mut state = TenureKeeper {
-            volume: Arc::downgrade(volume),
+        let (wakes, woken) = channel();
+        let agreed = (Arc::clone(&state), Weak::clone(&weak), wakes.clone());
+        let agree = move || agree(&receiver, &agreed);
+        thread::Builder::new().name("braid-consent".into()).spawn(agree)?;
+        let mut keeper = TenureKeeper {
+            volume: weak,
             seen,
-            tenure,
-            shared,
-            last: None,
-            asked: None,
+            state: Arc::clone(&state),
             name: name.to_owned(),
             json,
             is_away_told: false,
         };
-        let thread = thread::Builder::new()
-            .name("braid-owner".into())
-            .spawn(move || state.run(&receiver))?;
-        Ok(Keeper { words: sender, thread: Some(thread), left_out })
+        let run = move || keeper.run(&woken);
+        let thread = thread::Builder::new().name("braid-owner".into()).spawn(run)?;
+        drop(sender);
+        Ok(Keeper { state, wakes, thread: Some(thread), left_out })
     }
 }
 
 /// A running keeper.
 pub(crate) struct Keeper {
-    words: Sender<Word>,
+    state: Arc<Mutex<State>>,
+    wakes: Sender<()>,
     thread: Option<JoinHandle<()>>,
     /// Members that were left out of the take-over.
     left_out: Vec<PathBuf>,
@@ -135,7 +138,9 @@ impl Keeper {
 
     /// Gives the array back: it has ended in order. Waits for the store at most this long.
     pub(crate) fn release(mut self, patience: Duration) {
-        let _ = self.words.send(Word::Release);
+        self.state.lock().expect(UNBROKEN).tenure.want_release();
+        // The thread has ended if the tenure has.
+        let _ = self.wakes.send(());
         let until = Instant::now() + patience;
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() && Instant::now() < until {
@@ -144,47 +149,18 @@ impl Keeper {
     }
 }
 
-type Shared = Arc<std::sync::Mutex<(BTreeSet<MemberKey>, BTreeMap<MemberKey, u16>)>>;
-
-struct TenureKeeper {
-    volume: Weak<Volume>,
-    seen: Seen,
+/// The lock is never held while the store is asked.
+struct State {
     tenure: Tenure,
-    shared: Shared,
+    /// The slots of the members in sync.
+    slots: BTreeMap<MemberKey, u16>,
     /// The last update that the keeper agreed to.
     last: Option<PlannedUpdate>,
     /// An update that waits for a swap.
     asked: Option<PlannedUpdate>,
-    name: String,
-    json: bool,
-    is_away_told: bool,
 }
 
-impl TenureKeeper {
-    fn run(&mut self, words: &Receiver<Word>) {
-        let mut beat_at = Instant::now() + BEAT;
-        loop {
-            let wait = beat_at.saturating_duration_since(Instant::now());
-            match words.recv_timeout(wait) {
-                Ok(Word::Planned(planned)) => self.ask(planned),
-                Ok(Word::Release) => self.tenure.want_release(),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            self.take_in();
-            if self.tenure.is_behind() || Instant::now() >= beat_at {
-                beat_at = Instant::now() + BEAT;
-                self.swap();
-            }
-            self.consent();
-            match self.tenure.end() {
-                Some(TenureEnd::Released) => return,
-                Some(end) => end_at_once(&self.name, end, self.json),
-                None => {}
-            }
-        }
-    }
-
+impl State {
     fn ask(&mut self, planned: PlannedUpdate) {
         // A member that the update leaves out is not taken in any more, whatever was wanted before.
         let in_sync = self.tenure.record().in_sync();
@@ -196,22 +172,19 @@ impl TenureKeeper {
     }
 
     /// Agrees to the update that waits, if the record allows it.
-    fn consent(&mut self) {
+    fn consent(&mut self, volume: &Weak<Volume>) {
         let Some(planned) = self.asked.take_if(|one| self.tenure.allows(&keys(one))) else {
             return;
         };
-        if let Some(volume) = self.volume.upgrade() {
+        if let Some(volume) = volume.upgrade() {
             volume.consent(planned.events);
         }
-        let mut shared = self.shared.lock().expect("noting does not panic");
-        shared.0 = self.tenure.record().in_sync();
-        shared.1 = planned.in_sync.iter().map(|one| (MemberKey(one.uuid), one.slot)).collect();
+        self.slots = planned.in_sync.iter().map(|one| (MemberKey(one.uuid), one.slot)).collect();
         self.last = Some(planned);
     }
 
     /// Takes members into the record that superblocks name as in sync, durably.
-    fn take_in(&mut self) {
-        let Some(volume) = self.volume.upgrade() else { return };
+    fn take_in(&mut self, volume: &Volume) {
         let Some(last) = &self.last else { return };
         if volume.recorded().is_none_or(|recorded| recorded.events < last.events) {
             return;
@@ -229,28 +202,87 @@ impl TenureKeeper {
         }
         self.tenure.want_in_sync(keys, "a member is in sync again");
     }
+}
 
-    fn swap(&mut self) {
-        let Some(to) = self.tenure.begin_swap() else { return };
+const UNBROKEN: &str = "no panic under this lock";
+
+/// Agrees to updates that need no swap, also while the store is away, and has the others swapped.
+fn agree(
+    planned: &Receiver<PlannedUpdate>,
+    (state, volume, wakes): &(Arc<Mutex<State>>, Weak<Volume>, Sender<()>),
+) {
+    for planned in planned {
+        let mut state = state.lock().expect(UNBROKEN);
+        state.ask(planned);
+        state.consent(volume);
+        if wakes.send(()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The thread that asks the store.
+struct TenureKeeper {
+    volume: Weak<Volume>,
+    seen: Seen,
+    state: Arc<Mutex<State>>,
+    name: String,
+    json: bool,
+    is_away_told: bool,
+}
+
+impl TenureKeeper {
+    fn run(&mut self, woken: &Receiver<()>) {
+        let mut beat_at = Instant::now() + BEAT;
+        // A swap was done, and another is wanted already.
+        let mut is_eager = false;
+        loop {
+            let until_beat = beat_at.saturating_duration_since(Instant::now());
+            let wait = if is_eager { Duration::ZERO } else { until_beat };
+            if woken.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            let is_due = Instant::now() >= beat_at;
+            let next = {
+                let mut state = self.state.lock().expect(UNBROKEN);
+                if let Some(volume) = self.volume.upgrade() {
+                    state.take_in(&volume);
+                }
+                let is_wanted = is_due || state.tenure.is_behind();
+                if is_wanted { state.tenure.begin_swap() } else { None }
+            };
+            is_eager = false;
+            if let Some(to) = next {
+                beat_at = Instant::now() + BEAT;
+                let result = self.swap(&to);
+                let mut state = self.state.lock().expect(UNBROKEN);
+                let is_done = result == SwapResult::Done;
+                state.tenure.swapped(result);
+                state.consent(&self.volume);
+                is_eager = is_done && state.tenure.is_behind();
+            }
+            match self.state.lock().expect(UNBROKEN).tenure.end() {
+                Some(TenureEnd::Released) => return,
+                Some(end) => end_at_once(&self.name, end, self.json),
+                None => {}
+            }
+        }
+    }
+
+    fn swap(&mut self, to: &Record) -> SwapResult {
         let is_told = self.is_away_told;
         let away = |error: &StoreError| {
             if !is_told {
                 errln!("{error}; the array goes on, and no member can be given up meanwhile");
             }
         };
-        match self.seen.swap(&to, &away) {
-            Ok(result) => {
-                self.is_away_told = result != braid_ownership::SwapResult::Done;
-                self.tenure.swapped(result);
-            }
-            Err(error) => {
-                errln!("{}: {error}", self.name);
-                let now: Option<Record> = self.seen.record().cloned();
-                self.tenure.swapped(braid_ownership::SwapResult::Record(now));
-            }
-        }
-        let mut shared = self.shared.lock().expect("noting does not panic");
-        shared.0 = self.tenure.record().in_sync();
+        let swapped = self.seen.swap(to, &away);
+        self.is_away_told = !matches!(swapped, Ok(SwapResult::Done));
+        swapped.unwrap_or_else(|error| {
+            // Wrong credentials, perhaps: the swap is tried again with the next beat.
+            away(&error);
+            SwapResult::Record(self.seen.record().cloned())
+        })
     }
 }
 
@@ -261,7 +293,7 @@ fn keys(planned: &PlannedUpdate) -> BTreeSet<MemberKey> {
 struct LeaseKeeper {
     volume: Weak<Volume>,
     gate: Arc<ReadGate>,
-    shared: Shared,
+    state: Arc<Mutex<State>>,
     lease: ReadLease,
 }
 
@@ -275,7 +307,10 @@ impl LeaseKeeper {
             }
             let geometry = volume.geometry();
             drop(volume);
-            let (in_sync, slots) = self.shared.lock().expect("noting does not panic").clone();
+            let (in_sync, slots) = {
+                let state = self.state.lock().expect(UNBROKEN);
+                (state.tenure.in_sync_at_most(), state.slots.clone())
+            };
             let can_run = |set: &BTreeSet<MemberKey>| {
                 let held: BTreeSet<u16> =
                     set.iter().filter_map(|key| slots.get(key)).copied().collect();
