@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Our crates, and the registry's crates that pure crates may use. Crates for macros run at build
 /// time.
-const ALLOWED: [&str; 22] = [
+const ALLOWED: [&str; 23] = [
     "braid-sim",
     "braid-assembly",
     "braid-elevator",
@@ -16,6 +16,7 @@ const ALLOWED: [&str; 22] = [
     "braid-sim-hooks",
     "braid-nbd-proto",
     "braid-ondisk",
+    "braid-ownership",
     "braid-parity",
     "crc32c",
     "thiserror",
