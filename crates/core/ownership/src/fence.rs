@@ -32,6 +32,14 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// Whether an owner with the mark `other` has lost the array to this one.
+    #[must_use]
+    pub fn supersedes(&self, other: &Self) -> bool {
+        self.epoch >= other.epoch && self != other
+    }
+}
+
 impl Display for Mark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "epoch={}&owner={}", self.epoch, self.owner)

@@ -70,6 +70,6 @@ pub use claim::{Claim, ClaimError, OwnerId};
 pub use fence::{Fence, Judgement, Mark, User};
 pub use lease::ReadLease;
 pub use record::{MemberKey, Record, RecordedMember};
-pub use take_over::{SwapResult, TakeOver, TakeOverError, TakeOverStep};
+pub use take_over::{Basis, EpochsExhausted, SwapResult, TakeOver, TakeOverStep};
 pub use tenure::{Tenure, TenureEnd};
 pub use words::{mark_before, refused_by, refused_words, served_words};

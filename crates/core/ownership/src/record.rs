@@ -40,8 +40,6 @@ pub struct Record {
     /// Counts the owner's swaps. With the owner it names one swap, so that a swap whose answer was
     /// lost is recognised; and it says to others that the owner lives.
     pub serial: u64,
-    /// The host that a planned hand-over is for; empty for any.
-    pub heir: Option<String>,
     /// All members.
     pub members: Vec<RecordedMember>,
     /// Why the record was changed last, for people.

@@ -26,15 +26,23 @@ pub enum SwapResult {
     Record(Option<Record>),
 }
 
-/// Why an array cannot be taken over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakeOverError {
-    /// The record is another array's.
-    #[error("the store's record is of another array")]
-    OtherArray,
-    /// The record has no further epoch: nothing but damage makes it so high.
-    #[error("the record's epoch is {0}, and there is none after it")]
-    EpochsExhausted(u64),
+/// The record's epoch is the last one: nothing but damage makes it so high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record's epoch is the last one, and no owner can come after it")]
+pub struct EpochsExhausted;
+
+/// The basis of a take-over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The store's record.
+    Record(Record),
+    /// The store has no record: the array gets its first one.
+    First {
+        /// The array's UUID.
+        array: [u8; 16],
+        /// The array's members.
+        members: Vec<RecordedMember>,
+    },
 }
 
 /// The next step of the driver.
@@ -91,8 +99,6 @@ pub struct TakeOver {
     me: OwnerId,
     phase: Phase,
     claimed: BTreeSet<MemberKey>,
-    /// The highest epoch that a server refused with.
-    refused_with: u64,
     /// A server knew a higher epoch than the store: the store has lost swaps. So members that the
     /// record has in sync may have been given up.
     store_went_back: bool,
@@ -101,38 +107,29 @@ pub struct TakeOver {
 }
 
 impl TakeOver {
-    /// Begins with the record that the store has. Without one the array gets one, with these
-    /// members. `me` has not been used in another attempt.
+    /// Begins with the record that the store has, or with the array's members. `me` has not been
+    /// used in another attempt.
     ///
     /// # Errors
-    /// The record is another array's, or has no further epoch.
+    /// The record has no further epoch.
     pub fn begin(
         (me, host): (OwnerId, &str),
-        array: [u8; 16],
-        members: Vec<RecordedMember>,
-        seen: Option<Record>,
-    ) -> Result<(Self, TakeOverStep), TakeOverError> {
-        if seen.as_ref().is_some_and(|record| record.array != array) {
-            return Err(TakeOverError::OtherArray);
-        }
-        let epoch = seen.as_ref().map_or(0, |record| record.epoch);
-        let next = epoch.checked_add(1).ok_or(TakeOverError::EpochsExhausted(epoch))?;
-        let was_released = seen.as_ref().is_none_or(|record| record.owner.is_none());
-        let to = Record {
-            array,
-            epoch: next,
-            owner: Some(me),
-            host: host.to_owned(),
-            serial: 1,
-            heir: None,
-            members: seen.as_ref().map_or(members, |record| record.members.clone()),
-            reason: "taken over".to_owned(),
+        basis: Basis,
+    ) -> Result<(Self, TakeOverStep), EpochsExhausted> {
+        let (seen, array, members) = match basis {
+            Basis::Record(record) => (Some(record.clone()), record.array, record.members),
+            Basis::First { array, members } => (None, array, members),
         };
+        let epoch = seen.as_ref().map_or(0, |record| record.epoch);
+        let epoch = epoch.checked_add(1).ok_or(EpochsExhausted)?;
+        let was_released = seen.as_ref().is_none_or(|record| record.owner.is_none());
+        let host = host.to_owned();
+        let reason = "taken over".to_owned();
+        let to = Record { array, epoch, owner: Some(me), host, serial: 1, members, reason };
         let mut take_over = Self {
             me,
             phase: Phase::Over,
             claimed: BTreeSet::new(),
-            refused_with: 0,
             store_went_back: false,
             was_released,
         };
@@ -207,10 +204,9 @@ impl TakeOver {
             return None;
         }
         self.store_went_back = true;
-        self.refused_with = self.refused_with.max(served_epoch);
         self.claimed.clear();
         let mut to = from.clone();
-        to.epoch = self.refused_with.checked_add(1)?;
+        to.epoch = served_epoch.checked_add(1)?;
         to.serial += 1;
         to.reason = format!("taken over; the store had lost epochs {old} to {served_epoch}");
         Some(self.take(Some(from), to))
@@ -315,8 +311,8 @@ mod tests {
         (0..).zip(in_sync).map(one).collect()
     }
 
-    fn begin(seen: Option<Record>) -> (TakeOver, TakeOverStep) {
-        TakeOver::begin((ME, "here"), [9; 16], members([true; 3]), seen).expect("it begins")
+    fn begin(seen: Record) -> (TakeOver, TakeOverStep) {
+        TakeOver::begin((ME, "here"), Basis::Record(seen)).expect("it begins")
     }
 
     fn theirs(epoch: u64) -> Record {
@@ -326,7 +322,6 @@ mod tests {
             owner: Some(OTHER),
             host: "there".into(),
             serial: 40,
-            heir: None,
             members: members([true; 3]),
             reason: String::new(),
         }
@@ -338,7 +333,7 @@ mod tests {
 
     #[test]
     fn an_array_is_taken_over_without_the_member_that_does_not_answer() {
-        let (mut take_over, step) = begin(Some(theirs(4)));
+        let (mut take_over, step) = begin(theirs(4));
         let TakeOverStep::Swap { from, to } = step else { panic!("{step:?}") };
         assert_eq!((from, to.epoch, to.owner), (Some(theirs(4)), 5, Some(ME)));
         assert_eq!(take_over.swapped(SwapResult::Done), TakeOverStep::Claim { epoch: 5 });
@@ -356,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_was_slower_gives_way() {
-        let (mut take_over, _) = begin(Some(theirs(4)));
+        let (mut take_over, _) = begin(theirs(4));
         let other = theirs(5);
         let step = take_over.swapped(SwapResult::Record(Some(other.clone())));
         assert_eq!(step, TakeOverStep::GiveWay { to: Some(other) });
@@ -364,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_store_that_lost_epochs_costs_a_higher_one_and_all_members() {
-        let (mut take_over, _) = begin(Some(theirs(4)));
+        let (mut take_over, _) = begin(theirs(4));
         let _ = take_over.swapped(SwapResult::Done);
         take_over.claimed(MemberKey([0; 16]));
         let step = take_over.refused(7);
@@ -380,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_member_claimed_for_a_lower_epoch_does_not_count() {
-        let (mut take_over, _) = begin(Some(theirs(4)));
+        let (mut take_over, _) = begin(theirs(4));
         let _ = take_over.swapped(SwapResult::Done);
         assert!(take_over.refused(7).is_some());
         // The answer to a claim of epoch 5 comes while the record is swapped to 8.
@@ -392,7 +387,7 @@ mod tests {
     #[test]
     fn an_heir_of_an_old_record_waits_for_the_owner_that_came_after_it() {
         let released = Record { owner: None, ..theirs(4) };
-        let (mut take_over, _) = begin(Some(released));
+        let (mut take_over, _) = begin(released);
         let _ = take_over.swapped(SwapResult::Done);
         assert!(take_over.refused(7).is_some() && take_over.store_went_back());
         let _ = take_over.swapped(SwapResult::Done);
@@ -404,7 +399,7 @@ mod tests {
 
     #[test]
     fn an_heir_whose_record_the_store_has_lost_does_not_serve() {
-        let (mut take_over, _) = begin(Some(theirs(4)));
+        let (mut take_over, _) = begin(theirs(4));
         let _ = take_over.swapped(SwapResult::Done);
         (0..3).for_each(|at| take_over.claimed(MemberKey([at; 16])));
         // All members in sync are claimed. Meanwhile the store was restored.
@@ -414,11 +409,12 @@ mod tests {
     }
 
     #[test]
-    fn another_arrays_record_is_refused() {
-        let other = TakeOver::begin((ME, "here"), [8; 16], Vec::new(), Some(theirs(1)));
-        assert_eq!(other.map(drop).expect_err("another array"), TakeOverError::OtherArray);
-        let last = TakeOver::begin((ME, "here"), [9; 16], Vec::new(), Some(theirs(u64::MAX)));
-        let error = last.map(drop).expect_err("no epoch");
-        assert_eq!(error, TakeOverError::EpochsExhausted(u64::MAX));
+    fn an_array_without_a_record_gets_its_first_one_and_the_last_epoch_has_no_heir() {
+        let first = Basis::First { array: [9; 16], members: members([true; 3]) };
+        let (_, step) = TakeOver::begin((ME, "here"), first).expect("it begins");
+        let TakeOverStep::Swap { from: None, to } = step else { panic!("{step:?}") };
+        assert_eq!((to.epoch, to.members), (1, members([true; 3])));
+        let last = TakeOver::begin((ME, "here"), Basis::Record(theirs(u64::MAX)));
+        assert_eq!(last.map(drop), Err(EpochsExhausted));
     }
 }

@@ -50,7 +50,6 @@ pub struct Tenure {
     /// The members that superblocks should name as in sync.
     wanted: BTreeSet<MemberKey>,
     reason: String,
-    heir: Option<String>,
     /// Members that came later, which the next swap adds.
     newcomers: Vec<RecordedMember>,
     /// The array has ended in order, and the record should say so.
@@ -68,8 +67,8 @@ impl Tenure {
     pub fn new(me: OwnerId, record: Record) -> Self {
         assert_eq!(record.owner, Some(me), "an owner has its own record");
         let (wanted, reason) = (record.in_sync(), record.reason.clone());
-        let (heir, newcomers) = (None, Vec::new());
-        Self { me, record, wanted, reason, heir, newcomers, releases: false, swap: None, end: None }
+        let newcomers = Vec::new();
+        Self { me, record, wanted, reason, newcomers, releases: false, swap: None, end: None }
     }
 
     /// The record as the store is known to have it.
@@ -101,12 +100,6 @@ impl Tenure {
             self.newcomers.retain(|one| one.key != member.key);
             self.newcomers.push(member);
         }
-    }
-
-    /// Asks for a record that names the host of a planned hand-over.
-    pub fn want_heir(&mut self, host: &str) {
-        self.heir = Some(host.to_owned());
-        self.reason = "a hand-over is planned".to_owned();
     }
 
     /// Asks for a record without an owner: the array has ended in order. The owner answers no
@@ -147,7 +140,6 @@ impl Tenure {
     pub fn is_behind(&self) -> bool {
         self.swap.is_some()
             || self.wanted != self.record.in_sync()
-            || self.heir != self.record.heir
             || self.releases && self.record.owner.is_some()
     }
 
@@ -168,7 +160,6 @@ impl Tenure {
         }
         let mut to = known.with_in_sync(&self.wanted);
         to.serial += 1;
-        to.heir.clone_from(&self.heir);
         to.reason.clone_from(&self.reason);
         if self.releases {
             to.owner = None;
@@ -217,9 +208,8 @@ impl Tenure {
         if planted(Bug::RefusalIgnored) {
             return;
         }
-        let is_later = mark.epoch > self.record.epoch
-            || mark.epoch == self.record.epoch && mark.owner != self.me;
-        if is_later && self.end.is_none() {
+        let own = Mark { epoch: self.record.epoch, owner: self.me };
+        if mark.supersedes(&own) && self.end.is_none() {
             self.end = Some(TenureEnd::Fenced(mark));
         }
     }
@@ -247,7 +237,6 @@ mod tests {
             owner: Some(ME),
             host: "here".into(),
             serial: 1,
-            heir: None,
             members: [1, 2, 3].map(one).into(),
             reason: String::new(),
         };

@@ -17,7 +17,6 @@ struct RecordText {
     owner: Option<String>,
     host: String,
     serial: u64,
-    heir: Option<String>,
     members: Vec<MemberText>,
     reason: String,
 }
@@ -43,7 +42,6 @@ pub(crate) fn encode(record: &Record) -> String {
         owner: record.owner.map(|owner| owner.to_string()),
         host: record.host.clone(),
         serial: record.serial,
-        heir: record.heir.clone(),
         members: record.members.iter().map(member).collect(),
         reason: record.reason.clone(),
     };
@@ -75,7 +73,6 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Record, StoreError> {
         owner: text.owner.as_deref().map(id).transpose()?.map(OwnerId),
         host: text.host,
         serial: text.serial,
-        heir: text.heir,
         members: text.members.into_iter().map(member).collect::<Result<_, StoreError>>()?,
         reason: text.reason,
     })
@@ -99,13 +96,12 @@ mod tests {
             owner: Some(OwnerId([1; 16])),
             host: "host \"a\"\n".into(),
             serial: 3,
-            heir: Some("b".into()),
             members: vec![member(1, true), member(2, false)],
             reason: "member 2 failed".into(),
         };
         let text = encode(&record);
         assert_eq!(decode(text.as_bytes()).expect("it reads"), record);
-        let released = Record { owner: None, heir: None, ..record };
+        let released = Record { owner: None, ..record };
         assert_eq!(decode(encode(&released).as_bytes()).expect("it reads"), released);
         for bad in [
             String::new(),

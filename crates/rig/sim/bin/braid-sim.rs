@@ -5,6 +5,7 @@
 mod hosts;
 mod planted;
 mod reshapes;
+mod seeds;
 
 use std::panic::{catch_unwind, set_hook};
 use std::process::ExitCode;

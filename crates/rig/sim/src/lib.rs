@@ -62,6 +62,8 @@ mod lost_writes;
 mod members;
 mod memory;
 mod metadata;
+#[cfg(all(test, braid_sim_hooks))]
+mod mistakes;
 mod model;
 mod moments;
 mod open;

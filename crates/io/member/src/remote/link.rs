@@ -580,7 +580,7 @@ pub(super) fn connect_as(
         if let ClientError::Declined(words) = error
             && let Some(mark) = refused_by(words)
             // A later link of this process is no other owner.
-            && mark != ownership.mark
+            && mark.supersedes(&ownership.mark)
         {
             (ownership.refused)(mark);
         }

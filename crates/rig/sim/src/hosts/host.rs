@@ -8,7 +8,9 @@
 //!                                                                       └─ GiveWay ─▶ down ◀─ end
 //! ```
 
-use braid_ownership::{OwnerId, ReadLease, Record, SwapResult, TakeOver, TakeOverStep, TenureEnd};
+use braid_ownership::{
+    Basis, OwnerId, ReadLease, Record, SwapResult, TakeOver, TakeOverStep, TenureEnd,
+};
 
 use super::context::{Context, Rule};
 use super::layout::{Layout, Set, key_of};
@@ -24,8 +26,6 @@ const LOOK: u64 = 400;
 const STORE_SILENCE: u64 = 600;
 /// Pause between pings: a third of the lease.
 const PING: u64 = LEASE / 3;
-/// How long a host waits that a hand-over does not name.
-const NOT_THE_HEIR: u64 = 1500;
 
 #[derive(Debug)]
 struct Taking {
@@ -138,11 +138,11 @@ impl Host {
         }
     }
 
-    pub(super) fn release(&mut self, heir: Option<&str>, context: &mut Context<'_>) {
+    pub(super) fn release(&mut self, context: &mut Context<'_>) {
         if let Role::Owning(owner) = &mut self.role
             && owner.is_serving()
         {
-            owner.release(heir);
+            owner.release();
             self.after(context);
         }
     }
@@ -263,21 +263,17 @@ impl Host {
             (*seen, *since) = (Some(version), time);
         }
         let name = name_of(self.process.host);
-        let heir = record.as_ref().and_then(|record| record.heir.as_deref());
         let has_owner = record.as_ref().is_some_and(|record| record.owner.is_some());
-        let patience = match has_owner {
-            true => self.habits.patience,
-            false if heir.is_some_and(|heir| heir != name) => NOT_THE_HEIR,
-            false => 0,
-        };
+        let patience = if has_owner { self.habits.patience } else { 0 };
         if !self.is_hasty && time.saturating_sub(*since) < patience {
             return;
         }
         self.is_hasty = false;
         context.tally.count("take-overs-begun");
         let me = (self.process.owner_id(), name.as_str());
-        let begun = TakeOver::begin(me, ARRAY, self.layout.recorded(), record);
-        let (take_over, step) = begin_succeeds(begun);
+        let first = || Basis::First { array: ARRAY, members: self.layout.recorded() };
+        let begun = TakeOver::begin(me, record.map_or_else(first, Basis::Record));
+        let (take_over, step) = begun.expect("the epoch is low");
         let lease = ReadLease::new(LEASE);
         let rule = *context.rule;
         if rule == Rule::IsNoticed {
@@ -379,10 +375,4 @@ impl Host {
 
 pub(super) fn name_of(host: usize) -> String {
     format!("host{host}")
-}
-
-fn begin_succeeds<E: std::fmt::Debug>(
-    begun: Result<(TakeOver, TakeOverStep), E>,
-) -> (TakeOver, TakeOverStep) {
-    begun.expect("the record is of this array, and its epoch is low")
 }

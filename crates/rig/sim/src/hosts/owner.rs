@@ -179,10 +179,7 @@ impl Owner {
     }
 
     /// Gives the array back, as at an orderly stop: no client gets an answer any more.
-    pub(super) fn release(&mut self, heir: Option<&str>) {
-        if let Some(heir) = heir {
-            self.tenure.want_heir(heir);
-        }
+    pub(super) fn release(&mut self) {
         (self.is_released, self.may_be_behind) = (true, true);
         self.tenure.want_release();
     }

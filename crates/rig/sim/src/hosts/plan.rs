@@ -30,11 +30,8 @@ pub(super) enum Fault {
     SlowStore,
     /// The store gets the record from before so many swaps; for 0, of an earlier epoch.
     Restore(usize),
-    /// A host gives the array back, for any host or for a certain one.
-    Release {
-        host: usize,
-        has_heir: bool,
-    },
+    /// A host gives the array back.
+    Release(usize),
     /// A host takes the array over although the owner lives.
     Haste(usize),
 }
@@ -144,7 +141,7 @@ impl Fault {
             6 => Self::SlowDevice(member),
             7 => Self::StoreAway,
             8 => Self::SlowStore,
-            9 => Self::Release { host, has_heir: random.chance(50) },
+            9 => Self::Release(host),
             _ => Self::Haste(host),
         }
     }

@@ -140,7 +140,7 @@ fn old_record_under_a_take_over(plan: &mut Plan, random: &mut Random) {
 /// servers late.
 fn old_release(plan: &mut Plan, random: &mut Random) {
     let at = 2000 + random.below(500);
-    plan.add((at, 1), Fault::Release { host: 0, has_heir: false });
+    plan.add((at, 1), Fault::Release(0));
     // So host 1 is the owner after it.
     plan.starts[2] = 4000;
     let restored = at + 2800 + random.below(500);

@@ -42,16 +42,6 @@ fn a_history_repeats() {
 #[cfg(braid_sim_hooks)]
 #[test]
 fn every_mistake_of_ownership_is_noticed() {
-    use braid_sim_hooks::{Bug, plant};
-    let ours = |bug: &&Bug| bug.text().starts_with("Ownership:");
-    let bugs: Vec<Bug> = Bug::ALL.iter().filter(ours).copied().collect();
-    assert!(bugs.len() >= 15, "{bugs:?}");
-    let notices = |bug: &Bug| {
-        plant(Some(*bug));
-        let noticed = std::panic::catch_unwind(tell).is_err();
-        plant(None);
-        noticed
-    };
-    let free: Vec<&str> = bugs.iter().filter(|bug| !notices(bug)).map(|bug| bug.name()).collect();
-    assert!(free.is_empty(), "not noticed: {free:?}");
+    let ours = |bug: &braid_sim_hooks::Bug| bug.text().starts_with("Ownership:");
+    crate::mistakes::assert_noticed(ours, 15, tell);
 }

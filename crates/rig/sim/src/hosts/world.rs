@@ -7,12 +7,11 @@
 //!   faults ──────────────▶ calm ── one owner, all members in sync ──▶ last reads ─▶ disks compared
 //! ```
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use super::checker::Checker;
 use super::context::{Context, Rule};
-use super::host::{Host, name_of};
+use super::host::Host;
 use super::layout::{BLOCKS, members_of};
 use super::message::{Process, Sent};
 use super::plan::{Fault, Plan, TimedFault};
@@ -40,38 +39,11 @@ enum Event {
 }
 
 #[derive(Debug)]
-struct Entry {
-    at: u64,
-    sequence: u64,
-    event: Event,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    /// The earliest entry is the greatest, as the heap wants it.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.sequence).cmp(&(self.at, self.sequence))
-    }
-}
-
-#[derive(Debug)]
 pub(super) struct World {
     plan: Plan,
     now: u64,
-    queue: BinaryHeap<Entry>,
+    /// Events by their time and the order of planning.
+    queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
     random: Random,
     checker: Checker,
@@ -97,7 +69,7 @@ impl World {
         let hosts: Vec<Host> = hosts.map(|(at, habits)| Host::new(at, layout, *habits)).collect();
         let mut world = Self {
             now: 0,
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             sequence: 0,
             random,
             checker: Checker::new(),
@@ -127,7 +99,7 @@ impl World {
 
     fn at(&mut self, at: u64, event: Event) {
         self.sequence += 1;
-        self.queue.push(Entry { at, sequence: self.sequence, event });
+        self.queue.insert((at, self.sequence), event);
     }
 
     /// Runs the history.
@@ -188,11 +160,11 @@ impl World {
     }
 
     fn run_until(&mut self, end: u64) {
-        while self.queue.peek().is_some_and(|entry| entry.at <= end) {
-            let entry = self.queue.pop().expect("the queue has an entry");
-            self.now = entry.at;
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= end) {
+            let ((at, _), event) = entry.remove_entry();
+            self.now = at;
             self.tally.steps += 1;
-            self.happen(entry.event);
+            self.happen(event);
         }
         self.now = end;
     }
@@ -213,21 +185,21 @@ impl World {
         }
     }
 
-    /// Lets a host act, and then sends its messages.
+    /// Lets machines act, and then sends their messages.
+    fn with(&mut self, act: impl FnOnce(&mut [Host], &mut [Server], &mut Context<'_>)) {
+        let Self { hosts, servers, now, random, checker, tally, rule, .. } = self;
+        let mut sent = Vec::new();
+        let sending = &mut sent;
+        let mut context = Context { now: *now, random, checker, tally, sent: sending, rule };
+        act(hosts, servers, &mut context);
+        sent.into_iter().for_each(|sent| self.send(sent));
+    }
+
+    /// Lets a host act. A process that ends is started again later.
     fn with_host(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Context<'_>)) {
         let was_down = self.hosts[host].is_down();
         let serving = self.checker.serving();
-        let mut sent = Vec::new();
-        let mut context = Context {
-            now: self.now,
-            random: &mut self.random,
-            checker: &mut self.checker,
-            tally: &mut self.tally,
-            sent: &mut sent,
-            rule: &mut self.rule,
-        };
-        act(&mut self.hosts[host], &mut context);
-        sent.into_iter().for_each(|sent| self.send(sent));
+        self.with(|hosts, _, context| act(&mut hosts[host], context));
         if !was_down && self.hosts[host].is_down() {
             let after = 100 + self.random.below(1500);
             self.at(self.now + after, Event::Restart(host));
@@ -254,17 +226,7 @@ impl World {
     }
 
     fn with_server(&mut self, member: usize, act: impl FnOnce(&mut Server, &mut Context<'_>)) {
-        let mut sent = Vec::new();
-        let mut context = Context {
-            now: self.now,
-            random: &mut self.random,
-            checker: &mut self.checker,
-            tally: &mut self.tally,
-            sent: &mut sent,
-            rule: &mut self.rule,
-        };
-        act(&mut self.servers[member], &mut context);
-        sent.into_iter().for_each(|sent| self.send(sent));
+        self.with(|_, servers, context| act(&mut servers[member], context));
     }
 
     fn tick(&mut self, process: Process) {
@@ -444,10 +406,7 @@ impl World {
                     self.hosts.iter_mut().for_each(Host::store_was_restored);
                 }
             }
-            Fault::Release { host, has_heir } => {
-                let heir = has_heir.then(|| name_of((host + 1) % self.hosts.len()));
-                self.with_host(host, |host, context| host.release(heir.as_deref(), context));
-            }
+            Fault::Release(host) => self.with_host(host, Host::release),
             Fault::Haste(host) => {
                 self.tally.count("fault-haste");
                 // An owner is no standby, so another host takes over.

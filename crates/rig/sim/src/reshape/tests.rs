@@ -63,19 +63,8 @@ fn a_reshape_survives_a_crash_before_any_effect() {
 #[cfg(braid_sim_hooks)]
 #[test]
 fn every_mistake_in_a_reshape_is_noticed() {
-    use braid_sim_hooks::{Bug, plant};
-    let ours = |bug: &&Bug| {
-        let text = bug.text();
-        text.starts_with("Reshape:") || bug.name().starts_with("torn-")
+    let ours = |bug: &braid_sim_hooks::Bug| {
+        bug.text().starts_with("Reshape:") || bug.name().starts_with("torn-")
     };
-    let bugs: Vec<Bug> = Bug::ALL.iter().filter(ours).copied().collect();
-    assert!(bugs.len() >= 15, "{bugs:?}");
-    let notices = |bug: &Bug| {
-        plant(Some(*bug));
-        let noticed = std::panic::catch_unwind(tell).is_err();
-        plant(None);
-        noticed
-    };
-    let free: Vec<&str> = bugs.iter().filter(|bug| !notices(bug)).map(|bug| bug.name()).collect();
-    assert!(free.is_empty(), "not noticed: {free:?}");
+    crate::mistakes::assert_noticed(ours, 15, tell);
 }

@@ -1,6 +1,6 @@
 //! The periods of an owner, its errors, and its end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use braid_console::error::code::Code;
@@ -46,7 +46,7 @@ pub(super) fn end_at_once(name: &str, end: &TenureEnd, json: bool) -> ! {
 
 /// The refusals of members' servers, on their way to the keeper of the tenure.
 #[derive(Clone, Default)]
-pub(super) struct Refusals(Arc<std::sync::Mutex<RefusalState>>);
+pub(super) struct Refusals(Arc<Mutex<RefusalState>>);
 
 #[derive(Default)]
 struct RefusalState {
@@ -60,7 +60,9 @@ impl Refusals {
     /// Takes a refusal, on the thread of a connection.
     pub(super) fn take(&self, mark: Mark) {
         let mut state = self.0.lock().expect("noting does not panic");
-        state.latest = state.latest.max_by_epoch(mark);
+        if state.latest.is_none_or(|latest| mark.supersedes(&latest)) {
+            state.latest = Some(mark);
+        }
         if let Some((name, json)) = &state.ends {
             end_at_once(name, &TenureEnd::Fenced(mark), *json);
         }
@@ -73,18 +75,5 @@ impl Refusals {
     /// From now on a refusal ends the process.
     pub(super) fn end_process(&self, name: &str, json: bool) {
         self.0.lock().expect("noting does not panic").ends = Some((name.to_owned(), json));
-    }
-}
-
-trait MaxByEpoch {
-    fn max_by_epoch(self, other: Mark) -> Self;
-}
-
-impl MaxByEpoch for Option<Mark> {
-    fn max_by_epoch(self, other: Mark) -> Self {
-        match self {
-            Some(mark) if mark.epoch >= other.epoch => Some(mark),
-            _ => Some(other),
-        }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use braid_assembly::Occupant;
 use braid_discovery::ready::Ready;
 use braid_geometry::Slot;
-use braid_member::boot_ns;
+use braid_member::{Access, boot_ns};
 use braid_ownership::{
     MemberKey, ReadLease, Record, RecordedMember, SwapResult, Tenure, TenureEnd,
 };
@@ -23,8 +23,8 @@ use braid_runtime::{Consenter, PlannedUpdate, Volume};
 use braid_store::StoreError;
 
 use super::ending::{BEAT, LEASE, end_at_once};
-use super::read_gate::ReadGate;
-use super::swap::Seen;
+use super::lease_gate::LeaseGate;
+use super::swap::{PAUSE, Seen};
 use super::take_over::Owned;
 
 /// How often the lease is computed anew: members' links send a request at least this often.
@@ -39,7 +39,7 @@ pub(crate) struct OwnedArray {
     tenure: Tenure,
     left_out: Vec<PathBuf>,
     slots: BTreeMap<MemberKey, u16>,
-    gate: Arc<ReadGate>,
+    gate: Arc<LeaseGate>,
     planned: (Sender<PlannedUpdate>, Receiver<PlannedUpdate>),
 }
 
@@ -56,7 +56,7 @@ impl OwnedArray {
         let slots = slots.filter_map(slot_of).collect();
         // The members were claimed a moment ago.
         let first = boot_ns() + u64::try_from(LEASE.as_nanos()).expect("seconds");
-        let gate = Arc::new(ReadGate::new(first));
+        let gate = Arc::new(LeaseGate::new(first));
         Self { seen, tenure, left_out, slots, gate, planned: channel() }
     }
 
@@ -69,7 +69,7 @@ impl OwnedArray {
         })
     }
 
-    pub(crate) fn gate(&self) -> Arc<ReadGate> {
+    pub(crate) fn gate(&self) -> Arc<LeaseGate> {
         Arc::clone(&self.gate)
     }
 
@@ -129,7 +129,9 @@ impl Keeper {
         let (mut left, volume) = (self.left_out.clone(), Arc::downgrade(volume));
         let run = move || {
             while !left.is_empty() && volume.strong_count() > 0 {
-                left.retain(|path| !add(path));
+                // `add` keeps other requests out, so a host that is gone is not waited for there.
+                let answers = |path: &Path| braid_member::open(path, Access::Examine).is_ok();
+                left.retain(|path| !(answers(path) && add(path)));
                 thread::sleep(ADD_PAUSE);
             }
         };
@@ -270,19 +272,23 @@ impl TenureKeeper {
     }
 
     fn swap(&mut self, to: &Record) -> SwapResult {
-        let is_told = self.is_away_told;
-        let away = |error: &StoreError| {
-            if !is_told {
+        let is_told = &mut self.is_away_told;
+        let mut tell = |error: &StoreError| {
+            if !std::mem::replace(is_told, true) {
                 errln!("{error}; the array goes on, and no member can be given up meanwhile");
             }
         };
-        let swapped = self.seen.swap(to, &away);
-        self.is_away_told = !matches!(swapped, Ok(SwapResult::Done));
-        swapped.unwrap_or_else(|error| {
-            // Wrong credentials, perhaps: the swap is tried again with the next beat.
-            away(&error);
-            SwapResult::Record(self.seen.record().cloned())
-        })
+        let swapped = self.seen.swap(to, &mut |error| {
+            tell(error);
+            thread::sleep(PAUSE);
+            true
+        });
+        // With wrong credentials, perhaps, the swap is tried again with the next beat.
+        let result = swapped.inspect_err(tell).ok();
+        if result == Some(SwapResult::Done) {
+            self.is_away_told = false;
+        }
+        result.unwrap_or_else(|| SwapResult::Record(self.seen.record().cloned()))
     }
 }
 
@@ -292,7 +298,7 @@ fn keys(planned: &PlannedUpdate) -> BTreeSet<MemberKey> {
 
 struct LeaseKeeper {
     volume: Weak<Volume>,
-    gate: Arc<ReadGate>,
+    gate: Arc<LeaseGate>,
     state: Arc<Mutex<State>>,
     lease: ReadLease,
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!   take_over: watch the record ─▶ swap ─▶ claim members ─▶ give up the others ─▶ wait ─▶ Owned
 //!   Owned ─▶ the array is opened and served as any other
-//!              ├─ keeper: a thread with the tenure: beats, losses, returns, the release
-//!              └─ read_gate: reads are answered while the lease lasts
+//!              ├─ keeper: threads around the tenure: beats, losses, returns, the release
+//!              └─ lease_gate: requests are answered while the lease lasts
 //! ```
 //!
 //! The rules are in `braid-ownership`, which the simulator drives; the store is `braid-store`. When
@@ -12,10 +12,10 @@
 
 mod ending;
 mod keeper;
-mod read_gate;
+mod lease_gate;
 mod swap;
 mod take_over;
 
 pub(super) use keeper::{Keeper, OwnedArray};
-pub(super) use read_gate::GatedDisk;
+pub(super) use lease_gate::GatedDisk;
 pub(super) use take_over::take_over;

@@ -6,7 +6,7 @@ use braid_ownership::{Record, SwapResult};
 use braid_store::{Store, StoreError, Stored};
 
 /// The pause before a store that does not answer is asked again.
-const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
 /// The record of an array in a store, as it was seen last.
 pub(super) struct Seen {
@@ -24,50 +24,36 @@ impl Seen {
     }
 
     /// Reads the record.
-    pub(super) fn read(&mut self) -> Result<Option<&Record>, StoreError> {
+    pub(super) fn read(&mut self) -> Result<(), StoreError> {
         self.stored = self.store.read()?;
-        Ok(self.record())
-    }
-
-    /// Reads the record, as often as it takes the store to answer. `is_away` hears of the first
-    /// failure.
-    pub(super) fn read_in_the_end(
-        &mut self,
-        is_away: &dyn Fn(&StoreError),
-    ) -> Result<(), StoreError> {
-        let mut is_told = false;
-        loop {
-            match self.read() {
-                Ok(_) => return Ok(()),
-                Err(error @ StoreError::Unreachable(_)) => {
-                    if !std::mem::replace(&mut is_told, true) {
-                        is_away(&error);
-                    }
-                    std::thread::sleep(PAUSE);
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        Ok(())
     }
 
     /// Swaps the record that was seen last for another. If the answer is lost, the record is read
-    /// until the store answers.
+    /// until the store answers. `goes_on` hears of each failure, and waits.
+    ///
+    /// # Errors
+    /// The store refused, or did not answer until `goes_on` gave up.
     pub(super) fn swap(
         &mut self,
         to: &Record,
-        is_away: &dyn Fn(&StoreError),
+        goes_on: &mut dyn FnMut(&StoreError) -> bool,
     ) -> Result<SwapResult, StoreError> {
         let from = self.stored.as_ref().map(|stored| stored.version.as_str());
-        match self.store.swap(from, to) {
+        let mut tried = match self.store.swap(from, to) {
             Ok(Some(stored)) => {
                 self.stored = Some(stored);
                 return Ok(SwapResult::Done);
             }
-            Ok(None) => {}
-            Err(error @ StoreError::Unreachable(_)) => is_away(&error),
-            Err(error) => return Err(error),
+            Ok(None) => self.read(),
+            Err(error) => Err(error),
+        };
+        loop {
+            match tried {
+                Ok(()) => return Ok(SwapResult::Record(self.record().cloned())),
+                Err(error @ StoreError::Unreachable(_)) if goes_on(&error) => tried = self.read(),
+                Err(error) => return Err(error),
+            }
         }
-        self.read_in_the_end(&|_| {})?;
-        Ok(SwapResult::Record(self.record().cloned()))
     }
 }

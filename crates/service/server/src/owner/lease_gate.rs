@@ -12,12 +12,12 @@ use braid_runtime::{Disk, Extent};
 
 /// The time until which requests may be answered, and the answers that wait for a later one. Times
 /// are those of [`boot_ns`].
-pub(crate) struct ReadGate {
+pub(crate) struct LeaseGate {
     until_ns: AtomicU64,
     waiting: Mutex<Vec<(Completion, Outcome)>>,
 }
 
-impl ReadGate {
+impl LeaseGate {
     /// A gate that is open until then.
     pub(super) fn new(until_ns: u64) -> Self {
         Self { until_ns: AtomicU64::new(until_ns), waiting: Mutex::new(Vec::new()) }
@@ -45,11 +45,11 @@ impl ReadGate {
 /// A disk whose requests are answered while the lease lasts.
 pub(crate) struct GatedDisk {
     disk: Arc<dyn Disk>,
-    gate: Arc<ReadGate>,
+    gate: Arc<LeaseGate>,
 }
 
 impl GatedDisk {
-    pub(crate) fn new(disk: Arc<dyn Disk>, gate: Arc<ReadGate>) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, gate: Arc<LeaseGate>) -> Self {
         Self { disk, gate }
     }
 }
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_is_answered_only_while_the_lease_lasts() {
-        let gate = ReadGate::new(0);
+    fn a_request_is_answered_only_while_the_lease_lasts() {
+        let gate = LeaseGate::new(0);
         let (sender, answers) = channel();
         let ask = || {
             let sender = sender.clone();
