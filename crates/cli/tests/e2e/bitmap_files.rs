@@ -3,14 +3,14 @@
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::bitmaps::{
-    BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, without_bitmap, writes,
+    PATIENCE, assert_there, block, kept, set, without_bitmap, writes, zeroed_blocks,
 };
 use crate::control::status;
 use crate::jobs::{done, refused};
@@ -40,7 +40,7 @@ fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) 
     let (array, file) = Array::create_with_file(shape, more);
     let found = std::fs::metadata(&file).expect("a file");
     assert!(found.blocks() * 512 >= found.len(), "md takes no file with holes");
-    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let blocks = zeroed_blocks();
     for round in 0..2 {
         let served = serve(&array, &file, &array.members);
         assert_eq!(
@@ -84,7 +84,7 @@ fn a_bitmap_in_a_file_survives_a_kill() {
 fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     let array = without_bitmap(RAID_5);
     let (one, other) = (array.path("one.bitmap"), array.path("other.bitmap"));
-    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let blocks = zeroed_blocks();
     let served = array.serve();
     let is_over = Arc::new(AtomicBool::new(false));
     let writer = writes(&served, &blocks, &is_over);
@@ -137,7 +137,7 @@ fn a_bitmap_file_that_fails_costs_no_client_anything() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
     let files = Mount::is_possible().then(|| FaultFs::over(std::slice::from_ref(&file))).flatten();
     let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
-    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let blocks = zeroed_blocks();
     let served = serve(&array, &files.files()[0], &array.members);
     let is_over = Arc::new(AtomicBool::new(false));
     let writer = writes(&served, &blocks, &is_over);

@@ -1,15 +1,15 @@
 //! Parity logs, md's and braid's own: added and dropped while clients write, and the errors where
 //! that is impossible.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::bitmaps::{
-    BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, waits_for_a_member,
-    waits_for_a_rebuild, without_bitmap, writes,
+    PATIENCE, assert_there, block, kept, set, waits_for_a_member, waits_for_a_rebuild,
+    without_bitmap, writes, zeroed_blocks,
 };
 use crate::control::status;
 use crate::jobs::done;
@@ -20,7 +20,7 @@ use crate::remedies::refusal;
 /// started without as many members as the level tolerates: flushed data must be there.
 fn comes_and_goes(shape: Shape, words: &[(&str, Option<u64>)], withheld: usize) {
     let array = without_bitmap(shape);
-    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let blocks = zeroed_blocks();
     let served = array.serve();
     let is_over = Arc::new(AtomicBool::new(false));
     let writer = writes(&served, &blocks, &is_over);
