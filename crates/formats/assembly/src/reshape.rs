@@ -144,11 +144,17 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         let Some(own) = member.probe.newest() else { continue };
         let alike = members.iter().filter_map(|other| other.probe.newest());
         let alike = alike.filter(|other| other.array.uuid == own.array.uuid);
-        let Some(newest) = alike.max_by_key(|other| other.state.events) else { continue };
+        // A spare that takes no part in a reshape does not say by how much data moves.
+        let is_in_slot = |other: &Superblock| matches!(other.state.role, Role::Active(_));
+        let newest = alike.max_by_key(|other| (other.state.events, is_in_slot(other)));
+        let Some(newest) = newest else { continue };
         let role = role_after(own, newest);
         let joins = own.state.role == Role::Spare && role != Role::Spare;
+        // A spare holds no data. Many updates leave it out, so that its event count says little.
+        let is_between = own.reshape.is_none() && newest.reshape.is_none();
+        let sleeps = own.state.role == Role::Spare && (joins || is_between);
         let is_one_behind = own.state.events.checked_add(1) == Some(newest.state.events);
-        let missed_only_that = is_one_behind || joins && own.state.events < newest.state.events;
+        let missed_only_that = is_one_behind || sleeps && own.state.events < newest.state.events;
         let shape = shape_after(own, newest, member.size_bytes).filter(|_| missed_only_that);
         let Some(shape) = shape else { continue };
         // The roles change with the shape: each shape has roles for its own slots only. The newest

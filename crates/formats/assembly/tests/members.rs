@@ -8,7 +8,7 @@ use braid_assembly::{Options, Reason, Refusal, Verdict, assemble};
 use braid_geometry::{Family, Level};
 use braid_ondisk::{
     BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord, Features, ForeignKind,
-    ForeignSignature, Role, SuperblockError, SuperblockFault, Version,
+    ForeignSignature, Reshape, Role, SuperblockError, SuperblockFault, SuperblockShape, Version,
 };
 
 #[test]
@@ -135,6 +135,59 @@ fn spares_wait_whatever_their_events() {
     let assembly = judge(&members[3..]);
     assert_eq!(codes(&assembly), ["spare", "spare"]);
     assert_eq!(assembly.array.expect_err("no array").code(), "no-members");
+}
+
+/// Regression: the next update of such a spare named a slot that its shape lacked, and the process
+/// ended.
+#[test]
+fn a_spare_that_slept_through_a_take_over_gets_the_shape() {
+    let mut members = array_with(Level::Raid4, 3, 1, 7);
+    for member in &mut members[..3] {
+        let device_bytes = member.size_bytes;
+        edit(member, |superblock| {
+            let shape = SuperblockShape {
+                level: Level::Raid6,
+                layout: 5,
+                raid_slots: 4,
+                ..superblock.shape()
+            };
+            *superblock = superblock.with_shape(&shape, device_bytes).expect("a take-over of md's");
+        });
+        add_events(member, 9);
+    }
+    let array = judge(&members).array.expect("it lacks Q");
+    let wrote = array.shapes_to_write.iter().map(|one| (one.member, one.shape.raid_slots));
+    assert_eq!((array.spares.clone(), wrote.collect::<Vec<_>>()), (vec![3], vec![(3, 4)]));
+}
+
+/// Regression: the array was refused, as the member seemed to move its data in place.
+#[test]
+fn a_member_that_missed_the_beginning_moves_like_the_others_and_not_like_a_spare() {
+    let mut members = array_with(Level::Raid5, 3, 2, 7);
+    let offset = superblock(&members[0]).device.data_offset_sectors;
+    for (index, member) in members.iter_mut().enumerate().filter(|(index, _)| *index != 2) {
+        let device_bytes = member.size_bytes;
+        edit(member, |superblock| {
+            let reshape = Reshape {
+                position_sectors: 0,
+                delta_disks: 1,
+                new_level: Level::Raid5,
+                new_layout: superblock.array.layout,
+                new_chunk_sectors: superblock.array.chunk_sectors,
+                new_data_offset_sectors: (index < 4).then_some(offset - 128),
+                backwards: false,
+            };
+            let shape =
+                SuperblockShape { raid_slots: 4, reshape: Some(reshape), ..superblock.shape() };
+            *superblock = superblock.with_shape(&shape, device_bytes).expect("a reshape of md's");
+        });
+        set_role(member, 3, Role::Active(3));
+        add_events(member, 1);
+    }
+    let array = judge(&members).array.expect("only superblocks were cut short");
+    let moves = array.reshape.expect("it has begun").moves;
+    let by: Vec<u64> = moves.iter().map(|one| one.before_sectors - one.after_sectors).collect();
+    assert_eq!(by, [128; 4]);
 }
 
 #[test]
