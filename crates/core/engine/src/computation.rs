@@ -9,6 +9,7 @@ use braid_parity::{Column, ColumnSet, Kernel};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
+use crate::lost_content::lost_sector;
 use crate::rot::{ColumnVerdict, CopyVerdict};
 use crate::sectors::SectorSet;
 
@@ -209,6 +210,15 @@ pub enum Step {
         /// Index of the result in [`Computation::found`].
         into: u16,
     },
+    /// Notes in [`Computation::found`] the sectors with the content of a lost sector.
+    FindLost {
+        /// The start of the stripe unit. Offsets in the result count from here.
+        unit: Buffer,
+        /// Length.
+        sectors: u32,
+        /// Index of the result in [`Computation::found`].
+        into: u16,
+    },
     /// Notes in [`Verdicts::located`] the wrong column of each sector, by the residues of P and Q.
     Locate {
         /// The residue of P, from the start of a stripe unit.
@@ -374,20 +384,34 @@ impl<M: Memory> Runner<'_, M> {
                 });
             }
             Step::Find { unit, offset, sectors, into } => {
-                let into = usize::from(into);
-                if self.found.len() <= into {
-                    self.found.resize(into + 1, SectorSet::EMPTY);
-                }
-                let set = &mut self.found[into];
-                self.memory.lend(&[], &[span(unit.plus(offset), sectors)], &mut |_, bytes| {
-                    let sectors = (offset..).zip(bytes[0].chunks_exact(SECTOR_LENGTH));
-                    let differ = sectors.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
-                    *set = differ.fold(*set, |set, (at, _)| set.union(SectorSet::run(at, 1)));
-                });
+                let differs = |sector: &[u8]| sector.iter().any(|byte| *byte != 0);
+                self.find((unit, offset, sectors), into, &differs);
+            }
+            Step::FindLost { unit, sectors, into } => {
+                self.find((unit, 0, sectors), into, &|sector| sector == lost_sector());
             }
             Step::Locate { p, q, columns, among } => self.locate((p, q), columns, among),
             Step::Vote { copies, sectors } => self.vote(copies, sectors),
         }
+    }
+
+    /// Adds the sectors that fit to a result.
+    fn find(
+        &mut self,
+        (unit, offset, sectors): (Buffer, u32, u32),
+        into: u16,
+        fits: &dyn Fn(&[u8]) -> bool,
+    ) {
+        let into = usize::from(into);
+        if self.found.len() <= into {
+            self.found.resize(into + 1, SectorSet::EMPTY);
+        }
+        let set = &mut self.found[into];
+        self.memory.lend(&[], &[span(unit.plus(offset), sectors)], &mut |_, bytes| {
+            let sectors = (offset..).zip(bytes[0].chunks_exact(SECTOR_LENGTH));
+            let fitting = sectors.filter(|(_, bytes)| fits(bytes));
+            *set = fitting.fold(*set, |set, (at, _)| set.union(SectorSet::run(at, 1)));
+        });
     }
 
     fn locate(&mut self, (p, q): (Buffer, Buffer), columns: Sources, among: SectorSet) {

@@ -47,6 +47,7 @@ mod counters;
 mod direct;
 pub mod effect;
 pub mod ids;
+mod lost_content;
 mod mirror;
 pub mod open;
 mod ranges;

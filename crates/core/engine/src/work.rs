@@ -165,6 +165,14 @@ pub enum Finding {
         /// The members that may be wrong.
         candidates: Candidates,
     },
+    /// A reshape found sectors that no member can give. Bad-block logs name them, and reads of them
+    /// fail until they are written.
+    Lost {
+        /// The first sector of the array.
+        array: LogicalSector,
+        /// Number of sectors.
+        sectors: u64,
+    },
 }
 
 /// The role of a member's sectors in the array.

@@ -369,6 +369,48 @@ named! {
         ShapeReportedEarly = "shape-reported-early",
         /// Reshape: reads of the old shape rewrite unreadable sectors.
         OldShapeMends = "old-shape-mends",
+        /// Reshape: a piece with sectors that no member gives says that it has all.
+        LostSectorsUnsaid = "lost-sectors-unsaid",
+        /// Reshape: bad-block logs name a lost sector, but not the parity of its row.
+        LostParityUnnamed = "lost-parity-unnamed",
+        /// Reshape: bad-block logs name a lost sector at its place in the old shape.
+        LostMisplaced = "lost-misplaced",
+        /// Reshape: the position is recorded before bad-block logs name the lost sectors behind it.
+        LostUnawaited = "lost-unawaited",
+        /// Reshape: the border passes lost sectors before shards know their names.
+        LostUntold = "lost-untold",
+        /// Reshape: sectors whose parity is in doubt count as lost.
+        LostInDoubt = "lost-in-doubt",
+        /// Reshape: a healed sector of the new shape leaves the log at its place in the old one.
+        ClearedAtOldPlace = "cleared-at-old-place",
+        /// Reshape: a window that overwrites what it reads counts as one with room.
+        InPlaceUnseen = "in-place-unseen",
+        /// Reshape: reads of a window in place go on while it is overwritten.
+        ReadsInPlaceUnheld = "reads-in-place-unheld",
+        /// Reshape: a window in place is overwritten although its copy failed.
+        CopyFailureIgnored = "copy-failure-ignored",
+        /// Reshape: after a restart the copied window is read from members.
+        CopyForgotten = "copy-forgotten",
+        /// Reshape: a window in place that failed midway is served from the old shape.
+        StuckWindowServed = "stuck-window-served",
+        /// Reshape: the reshape turns round while a window moves.
+        TurnMidWindow = "turn-mid-window",
+        /// Reshape: a turn behind the sectors of both shapes keeps its position.
+        TurnBeyondSize = "turn-beyond-size",
+        /// Reshape: the last window is never moved.
+        LastWindowUnmoved = "last-window-unmoved",
+        /// Reshape: the rest of the last row that both shapes have is not written with it.
+        LastRowUnzeroed = "last-row-unzeroed",
+        /// Reshape: windows end within rows of the old shape.
+        UnitOfNewShape = "unit-of-new-shape",
+        /// Reshape: a spare takes a slot in the middle of a reshape.
+        SpareTakenMidway = "spare-taken-midway",
+        /// Reshape: at the end superblocks keep the old start of the data.
+        EndForgetsMove = "end-forgets-move",
+        /// Reshape: the new part of larger members counts as in sync.
+        LargerPartInSync = "larger-part-in-sync",
+        /// Reshape: a RAID-5 that becomes a RAID-6 keeps its number of a layout.
+        TakeOverKeepsLayout = "take-over-keeps-layout",
         /// Reshape: the data of new members does not move.
         NewcomerStaysPut = "newcomer-stays-put",
         /// Opening: requests go to the shapes as if nothing had moved.

@@ -47,6 +47,7 @@ pub mod probe;
 pub mod reshape_backup;
 mod snippet;
 pub mod superblock;
+pub mod window_copy;
 
 pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord};
 pub use bitmap::{Bitmap, BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedBitmap};
@@ -85,4 +86,7 @@ pub use superblock::{
     JoinError, LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, ReshapeSide, Role,
     StateFacts, Superblock, SuperblockError, SuperblockFault, SuperblockShape, SuperblockUpdate,
     Timestamp, UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
+};
+pub use window_copy::{
+    COPIED_SECTORS_MAX, CopiedWindow, ReshapePoint, WINDOW_HEADER_BYTES, WindowHeader,
 };

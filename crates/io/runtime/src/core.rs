@@ -12,6 +12,7 @@ use braid_engine::array::{Array, ArrayView, Notice};
 use braid_engine::request::{Regions, ShardIndex};
 use braid_engine::{Patience, Shard, SitOut, Tuning};
 use braid_member::Sentinel;
+use braid_ondisk::{CopiedWindow, ReshapePoint};
 use braid_parity::Kernel;
 
 use crate::alarm::{Alarm, Arm, LOOK_INTERVAL};
@@ -35,7 +36,7 @@ use crate::turns::Turns;
 use crate::updates::Updates;
 use crate::waiter::InFlight;
 use crate::watch::Watch;
-use crate::window_copy::{CopiedWindow, ReshapePoint, WindowCopy};
+use crate::window_copy::WindowCopy;
 use crate::workers::Drivers;
 use crate::write_admission::WriteAdmission;
 

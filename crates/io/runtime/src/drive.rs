@@ -24,7 +24,7 @@ use braid_engine::array::{
 use braid_engine::cause::RequestKind;
 use braid_engine::computation;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, Report};
-use braid_engine::request::ShardIndex;
+use braid_engine::request::{Fault, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard};
 use braid_geometry::MemberSector;
 use braid_ring::{Wake, Worker};
@@ -367,6 +367,13 @@ impl Core {
                 ArrayEvent::Pace => {}
                 ArrayEvent::BorderPassed => array.handle_border_passed(now),
                 ArrayEvent::Kept(result) => array.handle_kept(now, result),
+                ArrayEvent::LossyWindow(window) => {
+                    let kept = match array.may_lose(&window.lost) {
+                        true => self.keep_copy(window),
+                        false => Err(Fault::Unreadable),
+                    };
+                    array.handle_kept(now, kept);
+                }
                 ArrayEvent::Moved(start, result) => array.handle_moved(now, start, result),
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::KeepsRecord(keeps) => array.handle_keeps_record(now, keeps),

@@ -4,6 +4,7 @@
 //! inbox ([`braid_dispatch::Combiner`]); then the machine is driven ([`crate::drive`]).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use braid_engine::Tuning;
 use braid_engine::array::{
@@ -16,7 +17,7 @@ use braid_engine::effect::{LogTicket, MemberFault, MemberIoDone, Report, SlowMem
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
 use braid_engine::{Patience, ReadErrorLimit, SitOut};
-use braid_ondisk::LogPlace;
+use braid_ondisk::{CopiedWindow, LogPlace};
 
 use crate::sync::Arc;
 use crate::sync::mpsc::Sender;
@@ -61,8 +62,11 @@ pub(crate) enum ArrayEvent {
     BorderPassed,
     /// The copy of a window of a reshape is durable, or has failed.
     Kept(Result<(), Fault>),
-    /// The piece of a reshape that begins at this sector was moved, or failed.
-    Moved(u64, Result<(), Fault>),
+    /// A window of a reshape was read, but for sectors that no member could give.
+    LossyWindow(CopiedWindow),
+    /// The piece of a reshape that begins at this sector was moved, but for the sectors that no
+    /// member could give; or it has failed.
+    Moved(u64, Result<Vec<Range<u64>>, Fault>),
     Pace,
     Timeout,
     /// Whether losses are also written to a record outside the members.

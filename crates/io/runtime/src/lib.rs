@@ -158,6 +158,8 @@ pub use extents::Extent;
 pub use operator::{AddError, MemberLook, Newcomer, RemoveError};
 
 #[cfg(not(loom))]
+pub use braid_ondisk::{CopiedWindow, ReshapePoint};
+#[cfg(not(loom))]
 pub use members::traffic::TrafficCounts;
 #[cfg(not(loom))]
 pub use open_member::{OpenError, OpenMember};
@@ -173,8 +175,7 @@ pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Schedul
 pub use updates::{Consenter, PlannedUpdate, RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
 pub use volume::{Reassembled, StopResult, StoppedMember, Volume};
-#[cfg(not(loom))]
-pub use window_copy::{CopiedWindow, ReshapePoint, WindowCopy};
+pub use window_copy::WindowCopy;
 #[cfg(not(loom))]
 pub use write_journal::JournalError;
 

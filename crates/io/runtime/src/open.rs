@@ -12,7 +12,7 @@ use braid_engine::open::{
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard};
 use braid_geometry::Geometry;
 use braid_member::{DirectError, Member, MemberError};
-use braid_ondisk::JOURNAL_META_BYTES;
+use braid_ondisk::{JOURNAL_META_BYTES, ReshapePoint};
 
 use crate::alarm::Alarm;
 use crate::arena::ShardMemory;
@@ -35,7 +35,6 @@ use crate::turns::Turns;
 use crate::updates::Updates;
 use crate::volume::{Opened, Volume};
 use crate::watch::Watch;
-use crate::window_copy::ReshapePoint;
 use crate::workers::Drivers;
 
 impl Volume {

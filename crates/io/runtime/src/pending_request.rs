@@ -5,8 +5,11 @@
 //! The engine's [`RequestPlan`] decides the steps.
 
 use braid_engine::Instant;
+use std::ops::Range;
+
 use braid_engine::array::MovedPiece;
 use braid_engine::request::{AdmissionMode, ByteRequest, Patch, RequestPlan};
+use braid_engine::reshape::UnreadableSearch;
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::client::{Completion, Outcome, RequestError};
 use braid_ring::{NoMemory, Payload};
@@ -64,8 +67,31 @@ pub(crate) enum Resumption {
     WindowRead(u64),
     /// A piece of a reshape was read from the old shape.
     PieceRead(MovedPiece),
-    /// The piece of a reshape that begins at this sector was written in the new shape.
-    PieceWritten(u64),
+    /// A part of a window or piece was read, after a read of all of it had failed.
+    PartRead(Box<PartialRead>),
+    /// The piece of a reshape that begins at this sector was written in the new shape, with other
+    /// content in the place of these lost sectors.
+    PieceWritten(u64, Vec<Range<u64>>),
+}
+
+/// A read of a reshape that failed, and is made again in parts.
+pub(crate) struct PartialRead {
+    pub(crate) purpose: ReshapeRead,
+    pub(crate) search: UnreadableSearch,
+    /// The part that is being read.
+    pub(crate) part: Range<u64>,
+    /// First sector of the whole read, and the bytes so far.
+    pub(crate) start: u64,
+    pub(crate) bytes: Payload,
+}
+
+/// The purpose of a read in the old shape.
+#[derive(Clone, Copy)]
+pub(crate) enum ReshapeRead {
+    /// A window is to be copied.
+    Window,
+    /// A piece is to be moved.
+    Piece(MovedPiece),
 }
 
 impl PendingRequest {

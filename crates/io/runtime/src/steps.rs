@@ -14,22 +14,25 @@
 //! again.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use braid_engine::array::{BorderChange, MovedPiece};
 use braid_engine::effect::PieceReply;
 use braid_engine::request::{ByteRequest, Fault, Next, Operation, Request, RequestId, Split, Step};
-use braid_engine::reshape::BorderTicket;
+use braid_engine::reshape::{BorderTicket, UnreadableSearch, fill_lost};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
+use braid_ondisk::CopiedWindow;
 use braid_ring::Payload;
 
 use crate::border::{AdmittedRequest, BorderGate, BorderTurn, Entry, HeldRequest};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::log;
-use crate::pending_request::{Client, PendingRequest, Resumption, zeroed};
+use crate::pending_request::{
+    Client, PartialRead, PendingRequest, ReshapeRead, Resumption, zeroed,
+};
 use crate::requests;
 use crate::sync::Arc;
-use crate::window_copy::CopiedWindow;
 use braid_ring::client::{Outcome, RequestError};
 
 type Machines = VecDeque<Machine>;
@@ -134,16 +137,17 @@ impl Core {
         let fault = result.err();
         let result = result.map_err(error);
         match completion {
-            Resumption::WindowRead(start) => match fault {
-                None => self.keep_window(start, &payload.expect("what was read"), machines),
-                Some(fault) => self.window_kept(Err(fault), machines),
-            },
-            Resumption::PieceRead(piece) => match fault {
-                None => self.write_piece(piece, payload, machines),
-                Some(fault) => self.piece_moved(piece.start, Err(fault), machines),
-            },
-            Resumption::PieceWritten(start) => {
-                self.piece_moved(start, fault.map_or(Ok(()), Err), machines);
+            Resumption::WindowRead(start) => {
+                let bytes = payload.expect("what was read");
+                self.was_read(ReshapeRead::Window, start, bytes, (fault, machines));
+            }
+            Resumption::PieceRead(piece) => {
+                let bytes = payload.expect("what was read");
+                self.was_read(ReshapeRead::Piece(piece), piece.start, bytes, (fault, machines));
+            }
+            Resumption::PartRead(read) => self.part_was_read(read, payload, fault, machines),
+            Resumption::PieceWritten(start, lost) => {
+                self.piece_moved(start, fault.map_or(Ok(lost), Err), machines);
             }
             Resumption::Whole(mut request) => {
                 request.payload = payload;
@@ -260,7 +264,7 @@ impl Core {
         let MovedPiece { start, moved_sectors, zeroed_sectors, is_copied } = piece;
         if is_copied && moved_sectors > 0 {
             match self.copied(start, moved_sectors) {
-                Some(payload) => self.write_piece(piece, Some(payload), machines),
+                Some((payload, lost)) => self.write_piece(piece, payload, &lost, machines),
                 None => self.piece_moved(start, Err(Fault::NoSpace), machines),
             }
         } else if moved_sectors > 0 {
@@ -272,7 +276,7 @@ impl Core {
             self.issue_on_side(false, range, Operation::Read, (Some(payload), completion), machines)
         } else {
             let operation = Operation::WriteZeroes { may_punch: true, durable: false };
-            let completion = Resumption::PieceWritten(start);
+            let completion = Resumption::PieceWritten(start, Vec::new());
             let range = (start, zeroed_sectors);
             self.issue_on_side(true, range, operation, (None, completion), machines);
         }
@@ -287,17 +291,111 @@ impl Core {
         self.issue_on_side(false, (start, sectors), Operation::Read, continuation, machines);
     }
 
+    /// Takes the end of a read in the old shape. If the read failed, finds the sectors that no
+    /// member can give.
+    fn was_read(
+        &self,
+        purpose: ReshapeRead,
+        start: u64,
+        bytes: Payload,
+        (fault, machines): (Option<Fault>, &mut Machines),
+    ) {
+        match fault {
+            None => self.use_read(purpose, (start, bytes), Vec::new(), machines),
+            Some(Fault::Unreadable) => {
+                let end = start + bytes.len() as u64 / SECTOR_BYTES;
+                let search = UnreadableSearch::of(start..end);
+                let read = PartialRead { purpose, search, part: 0..0, start, bytes };
+                self.read_next_part(Box::new(read), machines);
+            }
+            Some(fault) => self.read_failed(purpose, fault, machines),
+        }
+    }
+
+    fn part_was_read(
+        &self,
+        mut read: Box<PartialRead>,
+        payload: Option<Payload>,
+        fault: Option<Fault>,
+        machines: &mut Machines,
+    ) {
+        if let Some(fault) = fault.filter(|fault| *fault != Fault::Unreadable) {
+            return self.read_failed(read.purpose, fault, machines);
+        }
+        if fault.is_none() {
+            let payload = payload.expect("what was read");
+            let offset = (read.part.start - read.start) * SECTOR_BYTES;
+            let offset = usize::try_from(offset).expect("in memory");
+            read.bytes[offset..offset + payload.len()].copy_from_slice(&payload);
+        }
+        let part = read.part.clone();
+        read.search.ended(part, fault.is_none());
+        self.read_next_part(read, machines);
+    }
+
+    fn read_next_part(&self, mut read: Box<PartialRead>, machines: &mut Machines) {
+        let Some(part) = read.search.next_part() else {
+            let PartialRead { purpose, search, start, bytes, .. } = *read;
+            return match search.lost() {
+                Some(lost) => self.use_read(purpose, (start, bytes), lost, machines),
+                None => self.read_failed(purpose, Fault::Unreadable, machines),
+            };
+        };
+        let range = (part.start, part.end - part.start);
+        let Ok(payload) = zeroed(range.1) else {
+            return self.read_failed(read.purpose, Fault::NoSpace, machines);
+        };
+        read.part = part;
+        let continuation = (Some(payload), Resumption::PartRead(read));
+        self.issue_on_side(false, range, Operation::Read, continuation, machines);
+    }
+
+    fn use_read(
+        &self,
+        purpose: ReshapeRead,
+        (start, bytes): (u64, Payload),
+        lost: Vec<Range<u64>>,
+        machines: &mut Machines,
+    ) {
+        match purpose {
+            ReshapeRead::Window => self.keep_window(start, &bytes, lost, machines),
+            ReshapeRead::Piece(piece) => self.write_piece(piece, bytes, &lost, machines),
+        }
+    }
+
+    fn read_failed(&self, purpose: ReshapeRead, fault: Fault, machines: &mut Machines) {
+        match purpose {
+            ReshapeRead::Window => self.window_kept(Err(fault), machines),
+            ReshapeRead::Piece(piece) => self.piece_moved(piece.start, Err(fault), machines),
+        }
+    }
+
     fn window_kept(&self, result: Result<(), Fault>, machines: &mut Machines) {
         self.array.push(ArrayEvent::Kept(result));
         machines.push_back(Machine::Array);
     }
 
-    fn keep_window(&self, start: u64, bytes: &[u8], machines: &mut Machines) {
-        let Some(copy) = &self.window_copy else {
-            return self.window_kept(Err(Fault::NoSpace), machines);
-        };
+    fn keep_window(
+        &self,
+        start: u64,
+        bytes: &[u8],
+        lost: Vec<Range<u64>>,
+        machines: &mut Machines,
+    ) {
         let sectors = start..start + bytes.len() as u64 / SECTOR_BYTES;
-        let window = CopiedWindow { sectors, bytes: bytes.to_vec() };
+        let window = CopiedWindow { sectors, bytes: bytes.to_vec(), lost };
+        if window.lost.is_empty() {
+            let kept = self.keep_copy(window);
+            return self.window_kept(kept, machines);
+        }
+        // The array decides first: a copy that counts is moved, whatever happens.
+        self.array.push(ArrayEvent::LossyWindow(window));
+        machines.push_back(Machine::Array);
+    }
+
+    /// Keeps the copy of a window durably.
+    pub(crate) fn keep_copy(&self, window: CopiedWindow) -> Result<(), Fault> {
+        let copy = self.window_copy.as_ref().ok_or(Fault::NoSpace)?;
         // The copied window begins or ends at the border, so the file records the border's position
         // with it.
         let position = self.clients.border.as_ref().map_or(0, BorderGate::position);
@@ -308,19 +406,19 @@ impl Core {
             Fault::NoSpace
         });
         *self.copied_window.lock().expect("keeping does not panic") = Some(window);
-        self.window_kept(kept, machines);
+        kept
     }
 
-    /// Sectors of the window of which the driver has a valid copy; `None` if the copy does not hold
-    /// them.
-    fn copied(&self, start: u64, sectors: u64) -> Option<Payload> {
+    /// Sectors of the window of which the driver has a valid copy, with the lost sectors of all of
+    /// it; `None` if the copy does not hold them.
+    fn copied(&self, start: u64, sectors: u64) -> Option<(Payload, Vec<Range<u64>>)> {
         let copied = self.copied_window.lock().expect("looking does not panic");
         let window = copied.as_ref()?;
         let offset = usize::try_from((start - window.sectors.start) * SECTOR_BYTES).ok()?;
         let mut payload = zeroed(sectors).ok()?;
         let length = payload.len();
         payload.copy_from_slice(window.bytes.get(offset..offset + length)?);
-        Some(payload)
+        Some((payload, window.lost.clone()))
     }
 
     fn issue_on_side(
@@ -338,9 +436,15 @@ impl Core {
         self.hand_in(id, pieces, continuation, None, machines);
     }
 
-    fn write_piece(&self, piece: MovedPiece, payload: Option<Payload>, machines: &mut Machines) {
+    fn write_piece(
+        &self,
+        piece: MovedPiece,
+        mut read: Payload,
+        lost: &[Range<u64>],
+        machines: &mut Machines,
+    ) {
         let MovedPiece { start, moved_sectors, zeroed_sectors, .. } = piece;
-        let read = payload.expect("what was read");
+        let lost = fill_lost(&mut read, start, lost);
         let sectors = moved_sectors + zeroed_sectors;
         let written = match zeroed_sectors {
             0 => Ok(read),
@@ -353,11 +457,16 @@ impl Core {
             return self.piece_moved(start, Err(Fault::NoSpace), machines);
         };
         let operation = Operation::Write { durable: false };
-        let continuation = (Some(written), Resumption::PieceWritten(start));
+        let continuation = (Some(written), Resumption::PieceWritten(start, lost));
         self.issue_on_side(true, (start, sectors), operation, continuation, machines);
     }
 
-    fn piece_moved(&self, start: u64, result: Result<(), Fault>, machines: &mut Machines) {
+    fn piece_moved(
+        &self,
+        start: u64,
+        result: Result<Vec<Range<u64>>, Fault>,
+        machines: &mut Machines,
+    ) {
         self.array.push(ArrayEvent::Moved(start, result));
         machines.push_back(Machine::Array);
     }

@@ -1,19 +1,20 @@
 //! Changes of shape over memory members, while clients read and write: more members, other chunks
 //! and layouts, back again, and take-overs.
 
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::client::{Random, read, write};
 use crate::kit::{Array, probed};
-use braid_engine::reshape::ShapeWish;
-use braid_geometry::Level;
+use braid_engine::reshape::{ShapeProposal, ShapeWish};
+use braid_geometry::{Geometry, Level, LogicalSector, Slot};
 use braid_member::MemberError;
-use braid_member::layer::{Fault, Operation};
+use braid_member::layer::{Fault, Faults, Operation};
 use braid_runtime::{
-    ClientRequest, JobEnd, JobKind, JobRequest, LogKind, LogRefusal, Notice, OpenError, OpenMember,
-    Options, Payload, Reassembled, ShapeRefusal, StoppedMember, Volume, WindowCopy,
+    ClientRequest, Finding, JobEnd, JobKind, JobRequest, LogKind, LogRefusal, Notice, OpenError,
+    OpenMember, Options, Payload, Reassembled, ShapeRefusal, StoppedMember, Volume, WindowCopy,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -45,7 +46,7 @@ impl Running {
     }
 
     /// Waits for a notice that fits.
-    fn hear(&self, fits: impl Fn(&Notice) -> bool) -> Notice {
+    fn hear(&self, mut fits: impl FnMut(&Notice) -> bool) -> Notice {
         loop {
             let notice = self.notices.recv_timeout(PATIENCE).expect("the notice comes");
             assert!(!matches!(notice, Notice::Broken { .. }), "{notice:?}");
@@ -63,6 +64,14 @@ impl Running {
         };
         let is_open = self.volume.reopen::<OpenError>(tell, |members| Ok(again(members)));
         assert!(is_open.expect("it opens"));
+    }
+
+    /// Begins a reshape that waits for the operator: members can be made to fail before.
+    fn begin_paused(&self, wish: &ShapeWish) -> ShapeProposal {
+        self.volume.request_job(JobRequest::Pause);
+        let proposal = self.volume.begin_reshape(wish).expect("it may");
+        self.reopen();
+        proposal
     }
 
     fn await_end(&self, kind: JobKind) {
@@ -468,6 +477,187 @@ fn a_window_in_place_that_fails_is_closed_until_it_has_moved() {
     let options_of_assembly =
         braid_assembly::Options { window_copies: vec![uuid], ..Default::default() };
     let running = Running::open_assembled(&array, &options, &options_of_assembly);
+    running.await_reshape();
+    assert!(read(&running.volume, 0, content.len()) == content);
+    running.check();
+}
+
+/// Makes a member's sector fail all reads. Sectors count from the member's data.
+fn cannot_read(array: &Array, slot: Slot, sector: u64) {
+    let (probed, _) = array.assemble();
+    let superblock = probed[slot.index()].probe.newest().expect("a member");
+    let start = (superblock.device.data_offset_sectors + sector) * 512;
+    array.faults[slot.index()].insert(Fault::on(Operation::Read, start..start + 512));
+}
+
+/// Makes sectors of a strip fail all reads: that of an array sector, and those of `more` other
+/// columns, data first. Returns the sectors of the array that are lost.
+fn lose(array: &Array, geometry: &Geometry, sector: u64, more: u16) -> Vec<u64> {
+    let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
+    let address = stripe.locate(LogicalSector(sector));
+    let map = stripe.row_map(address.row);
+    let place = stripe.row_start(address.row).0 + u64::from(address.offset_sectors);
+    let count = map.data_slots();
+    let indices = (0..count).map(|index| (index + address.data_index) % count);
+    let data = indices.map(|index| {
+        let sector = stripe.logical(address.row, index, address.offset_sectors).0;
+        (map.data_slot(index), Some(sector))
+    });
+    let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
+    let columns: Vec<_> = data.chain(parity.map(|slot| (slot, None))).collect();
+    let bad = columns.iter().take(usize::from(more) + 1);
+    bad.clone().for_each(|(slot, _)| cannot_read(array, *slot, place));
+    bad.filter_map(|(_, sector)| *sector).collect()
+}
+
+/// The sectors that cannot be read; all others must have this content.
+fn unreadable(volume: &Volume, content: &[u8]) -> Vec<u64> {
+    fn look(volume: &Volume, content: &[u8], range: Range<usize>, found: &mut Vec<u64>) {
+        let length = (range.end - range.start) * 512;
+        let payload = Payload::from(vec![0; length]);
+        let offset = range.start as u64 * 512;
+        let outcome = volume.call(ClientRequest::Read { offset, payload });
+        match (outcome.result, range.end - range.start) {
+            (Ok(()), _) => {
+                let read = outcome.payload.expect("a read has bytes");
+                assert!(read[..] == content[range.start * 512..range.end * 512], "{range:?}");
+            }
+            (Err(_), 1) => found.push(range.start as u64),
+            (Err(_), sectors) => {
+                let middle = range.start + sectors / 2;
+                look(volume, content, range.start..middle, found);
+                look(volume, content, middle..range.end, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    look(volume, content, 0..content.len() / 512, &mut found);
+    found
+}
+
+/// The sectors that the reshape so far has reported as lost.
+fn reported(running: &Running) -> Vec<u64> {
+    let mut lost = Vec::new();
+    running.hear(|notice| match notice {
+        Notice::Found(Finding::Lost { array, sectors }) => {
+            lost.extend(array.0..array.0 + sectors);
+            false
+        }
+        Notice::JobEnded { progress, end } if progress.kind == JobKind::Reshape => {
+            assert_eq!((*end, progress.unmade), (JobEnd::Completed, lost.len() as u64));
+            true
+        }
+        _ => false,
+    });
+    lost.sort_unstable();
+    lost
+}
+
+/// Regression: one row with two unreadable sectors ended a reshape.
+#[test]
+fn sectors_that_no_member_gives_cost_themselves() {
+    for (level, slots, parity) in [(Level::Raid5, 4, 1), (Level::Raid6, 5, 2)] {
+        let array = Array::with_spares(level, (slots, 1), 16);
+        let running = Running::open(&array);
+        let mut content = fill(&running);
+        running.volume.call(ClientRequest::Flush).result.expect("it flushes");
+        let geometry = running.volume.geometry();
+        running.begin_paused(&more(slots + 1));
+        let mut lost = lose(&array, &geometry, 1000, parity);
+        // Two sectors in a row, and one in the array's last row.
+        lost.extend(lose(&array, &geometry, 5003, parity));
+        lost.extend(lose(&array, &geometry, 5004, parity));
+        lost.extend(lose(&array, &geometry, content.len() as u64 / 512 - 1, parity));
+        lost.sort_unstable();
+        lost.dedup();
+        running.volume.request_job(JobRequest::Resume);
+        assert_eq!(reported(&running), lost, "{level}");
+        array.faults.iter().for_each(Faults::clear);
+        running.volume.finish_reshape().expect("all has moved");
+        running.reopen();
+        assert_eq!(unreadable(&running.volume, &content), lost, "{level}");
+        assert!(running.volume.stop().clean);
+        let running = Running::open(&array);
+        assert_eq!(unreadable(&running.volume, &content), lost, "{level}, after a restart");
+
+        // The parity of the row fits the text in the place of a lost sector.
+        running.volume.request_job(JobRequest::RetryBad);
+        running.hear(|notice| {
+            matches!(notice, Notice::JobEnded { progress, .. } if progress.kind.is_check())
+        });
+        assert_eq!(unreadable(&running.volume, &content), lost, "{level}: no text is believed");
+
+        // Each neighbour in a row can be written, and each lost sector heals by its own write.
+        let around = lost.iter().flat_map(|sector| [sector - 16, sector + 16, *sector]);
+        let end = content.len() as u64;
+        let around = around.filter(|sector| sector * 512 < end);
+        for (sector, seed) in around.zip(90..) {
+            let bytes = pattern(seed, 512);
+            let at = usize::try_from(sector * 512).expect("small");
+            write(&running.volume, sector * 512, &bytes, seed % 2 == 0);
+            content[at..at + 512].copy_from_slice(&bytes);
+        }
+        // A sector can be read once its member's log no longer names it.
+        let named = || -> u64 {
+            let view = running.volume.view();
+            view.slots.iter().flatten().map(|member| member.bad_blocks.sectors()).sum()
+        };
+        let began = std::time::Instant::now();
+        while named() > 0 {
+            assert!(began.elapsed() < PATIENCE, "{} sectors are named still", named());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(unreadable(&running.volume, &content), [0_u64; 0], "{level}");
+        running.check();
+    }
+}
+
+/// Regression: a lost sector in a window in place closed the window.
+#[test]
+fn a_lost_sector_in_a_window_in_place_costs_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let array = Array::with_spares(Level::Raid5, (4, 0), 32);
+    let running = Running::open_with(&array, &with_copies(&folder, &array));
+    let content = fill(&running);
+    running.volume.call(ClientRequest::Flush).result.expect("it flushes");
+    let geometry = running.volume.geometry();
+    let wish = ShapeWish { chunk_sectors: Some(2048), ..ShapeWish::default() };
+    assert!(running.begin_paused(&wish).is_in_place());
+    let mut sorted = lose(&array, &geometry, 3000, 1);
+    sorted.sort_unstable();
+    running.volume.request_job(JobRequest::Resume);
+    assert_eq!(reported(&running), sorted);
+    array.faults.iter().for_each(Faults::clear);
+    running.volume.finish_reshape().expect("all has moved");
+    running.reopen();
+    assert_eq!(unreadable(&running.volume, &content), sorted);
+}
+
+#[test]
+fn a_log_without_room_ends_the_reshape() {
+    let array = Array::without_logs(Level::Raid5, (4, 1), 16);
+    let running = Running::open(&array);
+    let mut content = fill(&running);
+    running.volume.call(ClientRequest::Flush).result.expect("it flushes");
+    let geometry = running.volume.geometry();
+    running.begin_paused(&more(5));
+    let lost = lose(&array, &geometry, 1000, 1);
+    running.volume.request_job(JobRequest::Resume);
+    let is_end = |notice: &Notice| {
+        matches!(notice, Notice::JobEnded { progress, end }
+            if progress.kind == JobKind::Reshape && *end == JobEnd::Unreadable)
+    };
+    running.hear(is_end);
+    let mut sorted = lost.clone();
+    sorted.sort_unstable();
+    assert_eq!(unreadable(&running.volume, &content), sorted, "the array serves on");
+    array.faults.iter().for_each(Faults::clear);
+    for sector in lost {
+        let at = usize::try_from(sector * 512).expect("small");
+        write(&running.volume, sector * 512, &pattern(3, 512), true);
+        content[at..at + 512].copy_from_slice(&pattern(3, 512));
+    }
+    running.volume.request_job(JobRequest::Resume);
     running.await_reshape();
     assert!(read(&running.volume, 0, content.len()) == content);
     running.check();

@@ -244,6 +244,18 @@ pub(crate) fn assemble_as(
     (probed, assembly)
 }
 
+/// Assembles the presented disks. The state folder has copies of windows of these arrays.
+pub(crate) fn assemble_with_copies(
+    disks: &[Disk],
+    presented: &[usize],
+    window_copies: Vec<[u8; 16]>,
+) -> (Vec<ProbedMember>, Assembly) {
+    let probed: Vec<ProbedMember> =
+        presented.iter().map(|index| probe_disk(&disks[*index], *index)).collect();
+    let assembly = assemble(&probed, &Options { window_copies, ..Options::default() });
+    (probed, assembly)
+}
+
 pub(crate) fn given_file(disk: &Disk) -> GivenBitmapFile {
     let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
         let start = usize::try_from(start).expect("disks are in memory");

@@ -124,6 +124,8 @@ kinds! {
     ResyncStarted Info,
     /// A resync ended; the event has its result.
     ResyncFinished Info,
+    /// A reshape met sectors that no member could give: reads of them fail until they are written.
+    SectorsLost Critical,
     /// A member is much slower than its siblings; reads avoid it.
     SlowDisk Warning,
     /// A slow member is read again.

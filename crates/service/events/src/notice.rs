@@ -324,6 +324,15 @@ fn found_words(found: &Finding, names: Names<'_>) -> Change {
                 None => change,
             }
         }
+        Finding::Lost { array: at, sectors } => {
+            let (offset, length) = (at.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            let change = Change::now(Kind::SectorsLost, String::new()).advising(
+                "bad-block logs list them, and the reshape goes on: reads of them fail until a \
+                 client writes them; restore what lies there from a backup",
+            );
+            let change = change.with("array_offset_bytes", offset).with("length_bytes", length);
+            said_again(change.with("ranges", 1), array)
+        }
     }
 }
 
@@ -406,6 +415,12 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         JobEnd::TargetLost => {
             (Outcome::Aborted, "target-lost", "has ended: the member it rebuilt is lost")
         }
+        JobEnd::Unreadable if progress.kind == JobKind::Reshape => (
+            Outcome::Aborted,
+            "unreadable",
+            "cannot go on: a sector is unreadable, and cannot be recorded as bad, as a member has no \
+             bad-block log or no room in it, parity is in doubt, or there are too many",
+        ),
         JobEnd::Unreadable => {
             (Outcome::Aborted, "unreadable", "cannot go on: too much is unreadable")
         }
@@ -423,6 +438,9 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         (JobKind::Check, 1..) => format!("; {differing} sectors do not agree with the others"),
         (JobKind::Recovery | JobKind::Replace, _) if progress.unmade > 0 => {
             format!("; {} sectors could not be recovered, and are recorded as bad", progress.unmade)
+        }
+        (JobKind::Reshape, _) if progress.unmade > 0 => {
+            format!("; {} sectors were on no member, and are recorded as bad", progress.unmade)
         }
         (JobKind::Repair, 1..) => {
             format!("; of {located} sectors that are known to be wrong {repaired} are repaired")
@@ -466,8 +484,16 @@ fn lost(array: &str, offset_bytes: u64, length_bytes: u64) -> Change {
 /// Writes the message again, with the total of all lost ranges.
 fn said_again(mut change: Change, array: &str) -> Change {
     let number = |name| change.number(name).unwrap_or_default();
-    let (ranges, bytes, offset) =
-        (number("ranges"), number("length_bytes"), number("offset_bytes"));
+    let (ranges, bytes) = (number("ranges"), number("length_bytes"));
+    if change.kind == Kind::SectorsLost {
+        let (sectors, offset) = (bytes / SECTOR_BYTES, number("array_offset_bytes"));
+        let first = if ranges == 1 { "" } else { "the first " };
+        change.message = format!(
+            "{sectors} sectors of {array} are lost, {first}at {offset}: no member held them"
+        );
+        return change;
+    }
+    let offset = number("offset_bytes");
     change.message = match ranges {
         1 => format!("{bytes} bytes at {offset} of {array} were acknowledged and are lost"),
         _ => format!(
@@ -478,10 +504,11 @@ fn said_again(mut change: Change, array: &str) -> Change {
     change
 }
 
-/// Merges `next` into `last` if both are lost writes: a broken array may lose thousands at once,
-/// which is one event. Otherwise returns `next`.
+/// Merges `next` into `last` if both are lost writes, or both lost sectors: an array may lose
+/// thousands at once, which is one event. Otherwise returns `next`.
 pub(crate) fn merge(last: &mut Change, next: Change, array: &str) -> Option<Change> {
-    if last.kind != Kind::WriteLost || next.kind != Kind::WriteLost {
+    let merges = matches!(last.kind, Kind::WriteLost | Kind::SectorsLost);
+    if !merges || last.kind != next.kind {
         return Some(next);
     }
     let sum = |name: &str| {
@@ -552,6 +579,7 @@ mod tests {
             ("CheckStarted", None, None),
             ("CorruptionRepaired", Some(2), m1()),
             ("CheckFinished", None, None),
+            ("SectorsLost", None, None),
             ("ArrayStopped", None, None),
         ];
         let expected: Vec<_> = expected

@@ -80,6 +80,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         began(JobKind::Repair),
         rot(RotKind::Q, Fate::Repaired),
         ended(JobKind::Repair),
+        Notice::Found(Finding::Lost { array: start, sectors: 8 }),
         Notice::Recorded { events: 5 },
         Notice::Stopped { clean: true },
     ]

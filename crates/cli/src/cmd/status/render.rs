@@ -41,6 +41,9 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         let (before, after) = (shape_words(&reshape.before), shape_words(&reshape.after));
         line("", &format!("from {before} to {after}"));
     }
+    for words in lost(array) {
+        line("lost", &words);
+    }
     if let Some(whole) = array.whole_size_bytes {
         let (end, whole) = (format_size(array.size_bytes), format_size(whole));
         let all = format!("all of it again:  braid grow {word} --array-size max");
@@ -171,6 +174,21 @@ fn reshape_words(array: &Array, reshape: &Reshape, word: &str, manner: Manner) -
     });
     let words = words.unwrap_or_else(|| format!("{done:.1} %"));
     format!("{words}; go back with  braid revert {word}")
+}
+
+/// The sectors that the present or the last reshape found on no member, and where they are.
+fn lost(array: &Array) -> Vec<String> {
+    let now = array.job(JobKind::Reshape).map(|job| (job.unmade_sectors, &job.found));
+    let last = array.last_job(JobKind::Reshape).map(|job| (job.unmade_sectors, &job.found));
+    let Some((sectors, found)) = now.or(last).filter(|(sectors, _)| *sectors > 0) else {
+        return Vec::new();
+    };
+    let mut lines =
+        vec![format!("{}, that no member held when the shape changed", sectors_words(sectors))];
+    lines.extend(found.runs.iter().take(RUNS_SHOWN).map(run_words));
+    let more = found.runs.len().saturating_sub(RUNS_SHOWN) as u64 + found.more_runs;
+    lines.extend((more > 0).then(|| format!("and {more} more places, which --json lists")));
+    lines
 }
 
 /// When the next check of the array is due. Times are written so that the later one is the larger

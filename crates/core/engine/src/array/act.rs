@@ -181,12 +181,17 @@ impl Array {
                     reshaper.flushed(Ok(()));
                     return;
                 }
+                if planted(Bug::LostUntold) && reshaper.has_named() {
+                    reshaper.flushed(Ok(()));
+                    return;
+                }
                 self.caches.want_flush(RequestId::RESHAPE);
             }
             ReshapeAction::Move => {
                 let piece = reshaper.next_piece();
                 self.out.push(ArrayEffect::Move(piece));
             }
+            ReshapeAction::Name => self.name_lost(),
             ReshapeAction::Record => {
                 if let Some(held) = reshaper.record() {
                     self.roster.holds_half(held);
@@ -194,10 +199,11 @@ impl Array {
                 self.out.change();
             }
             ReshapeAction::Release => {
-                let change = reshaper.release();
+                let (change, lost) = reshaper.release();
                 let passed = reshaper.passes().then(|| reshaper.progress(false));
                 self.out.push(ArrayEffect::Border(change));
                 self.out.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
+                self.report_lost(lost);
             }
             ReshapeAction::GiveUp => {
                 let (change, end) = reshaper.give_up();

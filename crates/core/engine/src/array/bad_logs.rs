@@ -93,14 +93,26 @@ impl BadLogs {
     /// the array keeps no log of this member, or the log has no room.
     #[must_use]
     pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
+        self.mark_all(member, &BadBlocks::new(vec![range]))
+    }
+
+    /// As [`Self::mark`], for several ranges: all of them or none.
+    #[must_use]
+    pub(super) fn mark_all(&mut self, member: MemberId, bad: &BadBlocks) -> bool {
         let Some(log) = self.logs.get_mut(&member) else { return false };
-        if log.wanted.contains(range.start, range.sectors) {
-            return true;
-        }
-        let wanted = log.wanted.union(&BadBlocks::new(vec![range]));
-        let has_room = log.wants(wanted);
+        let wanted = log.wanted.union(bad);
+        let has_room = wanted == log.wanted || log.wants(wanted);
         reached(if has_room { Mark::BadBlockMarked } else { Mark::BadBlockLogFull });
         has_room
+    }
+
+    /// Whether [`Self::mark_all`] would find room.
+    pub(super) fn has_room(&self, member: MemberId, bad: &BadBlocks) -> bool {
+        self.logs.get(&member).is_some_and(|log| {
+            let wanted = log.wanted.union(bad);
+            let (base, tail) = log.base();
+            wanted == log.wanted || base.reaches(&wanted, tail)
+        })
     }
 
     /// Clears a range of a member that has been written.

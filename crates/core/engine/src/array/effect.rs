@@ -87,7 +87,8 @@ pub enum ArrayEffect {
     /// ended ([`super::Array::handle_border_passed`]).
     Border(BorderChange),
     /// Copy these sectors of the old shape to a safe place, durably, and report the end
-    /// ([`super::Array::handle_kept`]).
+    /// ([`super::Array::handle_kept`]). If no member can give some of them, the driver asks first
+    /// whether they can be lost ([`super::Array::may_lose`]).
     Keep {
         /// First sector of the array.
         start: u64,

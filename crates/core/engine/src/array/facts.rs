@@ -70,11 +70,16 @@ impl Array {
         let Some(reshaper) = &self.reshaper else { return ReshapeFacts::default() };
         let Condition { read_only, broken, stopping, stopped, .. } = self.condition;
         let may_write = !read_only && !broken && !stopping && !stopped;
-        let is_kept = !self.pending_shape.is_there() && !self.jobs.is_paused();
+        // A closed window has to move before the reshape can turn round.
+        let is_due =
+            !self.pending_shape.is_there() || self.pending_shape.is_turn() && reshaper.is_stuck();
+        let is_kept = is_due && !self.jobs.is_paused();
         let goes_on = may_write && self.is_settled() && is_kept;
         let is_recorded = self.tells_all();
         let is_recorded = spoiled(Bug::BorderAhead, is_recorded, true);
-        reshaper.facts(ReshapeContext { goes_on, is_recorded, is_broken: broken })
+        let is_named = self.are_bad_logs_settled() && !self.has_unrecorded();
+        let is_named = spoiled(Bug::LostUnawaited, is_named, true);
+        reshaper.facts(ReshapeContext { goes_on, is_recorded, is_named, is_broken: broken })
     }
 
     fn job_action(&self, now: Instant) -> JobAction {
@@ -102,8 +107,7 @@ impl Array {
             && !condition.broken
             && !condition.stopped
             && self.superblocks.on_disk() != Activity::NotKept;
-        let are_logs_settled =
-            !self.bad_logs.is_any_out() && self.due_bad_blocks().next().is_none();
+        let are_logs_settled = self.are_bad_logs_settled();
         let are_logs_settled = spoiled(Bug::LogsUnawaited, are_logs_settled, true);
         JobsContext {
             geometry: &setup.geometry,
@@ -127,11 +131,18 @@ impl Array {
     /// Whether a spare can fill a slot without a member, or replace a member.
     fn spare_fits(&self, now: Instant) -> bool {
         let is_kept = |slot| self.away.keeps(slot, now);
-        self.reshaper.is_none()
+        let is_in_shape = self.reshaper.is_none();
+        let is_in_shape = spoiled(Bug::SpareTakenMidway, is_in_shape, true);
+        is_in_shape
             && !self.pending_shape.is_there()
             && self.is_settled()
             && self.roster.has_due_spare(is_kept)
             && !self.jobs.is_paused()
+    }
+
+    /// Whether each bad-block log names durably what it must name, and nothing else.
+    fn are_bad_logs_settled(&self) -> bool {
+        !self.bad_logs.is_any_out() && self.due_bad_blocks().next().is_none()
     }
 
     /// Whether superblocks record every loss, and the array is not stopping.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use braid_geometry::{Geometry, MemberSector, Slot};
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::setup::{AcceptedRisk, DataMove};
 use crate::ids::{MemberId, ShardIndex};
@@ -74,10 +75,9 @@ impl Setup {
         member: MemberId,
         at: MemberSector,
     ) -> MemberSector {
-        let start = self
-            .sides
-            .as_ref()
-            .map_or(0, |sides| sides.start_of(member, self.regions.is_after(shard)));
+        let is_after = self.regions.is_after(shard);
+        let is_after = spoiled(Bug::ClearedAtOldPlace, is_after, false);
+        let start = self.sides.as_ref().map_or(0, |sides| sides.start_of(member, is_after));
         MemberSector(at.0 + start)
     }
 }

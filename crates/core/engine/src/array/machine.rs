@@ -434,24 +434,6 @@ impl Array {
         self.step(now);
     }
 
-    /// Takes the result of [`ArrayEffect::Keep`].
-    ///
-    /// # Panics
-    /// If no copy was asked for.
-    pub fn handle_kept(&mut self, now: Instant, result: Result<(), Fault>) {
-        self.reshaper.as_mut().expect("a copy has a reshape").kept(result);
-        self.step(now);
-    }
-
-    /// Takes the result of the piece that begins at `start` ([`ArrayEffect::Move`]).
-    ///
-    /// # Panics
-    /// If no such piece was asked for.
-    pub fn handle_moved(&mut self, now: Instant, start: u64, result: Result<(), Fault>) {
-        self.reshaper.as_mut().expect("a piece has a reshape").moved(start, result);
-        self.step(now);
-    }
-
     /// The reshape under way.
     #[must_use]
     pub fn reshape(&self) -> Option<ReshapeLook> {

@@ -31,6 +31,7 @@ mod facts;
 mod fixed;
 mod gatekeeper;
 mod jobs;
+mod lost_sectors;
 mod machine;
 mod member_requests;
 mod order;

@@ -143,13 +143,19 @@ impl PendingShape {
         self.shape.is_some() || self.turn.is_some()
     }
 
+    /// Whether the reshape has to turn round, and a window is in the way.
+    pub(super) fn is_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
     pub(super) fn shape(&self) -> Option<&Arc<ShapeState>> {
         self.shape.as_ref()
     }
 
     /// The resync offset for superblocks, where `now` is the offset before the change.
     pub(super) fn resync_offset(&self, now: u64) -> u64 {
-        self.resync_from.map_or(now, |from| from.min(now))
+        let offset = self.resync_from.map_or(now, |from| from.min(now));
+        spoiled(Bug::LargerPartInSync, offset, now)
     }
 
     /// The roles of devices after the change, from the `roles` before it.

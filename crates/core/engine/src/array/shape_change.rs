@@ -12,13 +12,14 @@
 
 use braid_geometry::{Level, Slot};
 use braid_ondisk::Reshape;
-use braid_sim_hooks::{Bug, spoiled};
+use braid_sim_hooks::{Bug, planted, spoiled};
 
 use super::effect::Notice;
 use super::jobs::JobKind;
 use super::machine::Array;
 use super::order::Activity;
 use super::pending_shape::{PendingShape, ShapeChange, ShapeRefusal};
+use super::reshape::Reshaper;
 use super::update::{DataArea, ShapeState};
 use crate::Instant;
 use crate::ids::MemberId;
@@ -93,7 +94,10 @@ impl Array {
                 self.may_begin()?;
                 PendingShape::to(shape).with_places(places, resync_from)
             }
-            ShapeChange::Finish { areas } => {
+            ShapeChange::Finish { mut areas } => {
+                if planted(Bug::EndForgetsMove) {
+                    areas.clear();
+                }
                 let reshaper = self.reshaper.as_ref().filter(|one| one.is_over());
                 let reshaper = reshaper.ok_or(ShapeRefusal::NotUnderWay)?;
                 let is_held = self.is_striping() || !reshaper.is_backwards();
@@ -104,9 +108,9 @@ impl Array {
                 PendingShape::to(shape).with_held(if is_held { u64::MAX } else { 0 })
             }
             ShapeChange::TurnRound { areas } => {
-                if self.reshaper.is_none() {
-                    return Err(ShapeRefusal::NotUnderWay);
-                }
+                let reshaper = self.reshaper.as_mut().ok_or(ShapeRefusal::NotUnderWay)?;
+                // The operator asks: a window that failed is tried again.
+                reshaper.try_again();
                 PendingShape::of_turn(areas)
             }
         };
@@ -125,7 +129,11 @@ impl Array {
 
     /// Turns the reshape round, if the driver requested that and no window is moving.
     pub(super) fn turn_if_at_rest(&mut self) {
-        let at_rest = self.reshaper.as_ref().filter(|one| !one.is_moving());
+        let is_at_rest = |one: &&Reshaper| {
+            let is_at_rest = !one.is_moving();
+            spoiled(Bug::TurnMidWindow, is_at_rest, true)
+        };
+        let at_rest = self.reshaper.as_ref().filter(is_at_rest);
         let Some(reshaper) = at_rest else { return };
         let position = reshaper.turning_position();
         if self.pending_shape.turn(|areas| turned_round(reshaper.shape(), position, areas)) {

@@ -71,6 +71,8 @@ pub(crate) struct Common {
     undrained: Option<(BitmapId, u64)>,
     /// Writes in flight that cover bad ranges of their member: request, member, and range.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
+    /// Writes over bad ranges that have ended, as long as the view still names the ranges.
+    made_good: Vec<(MemberId, (MemberSector, u32))>,
 }
 
 impl Common {
@@ -96,6 +98,7 @@ impl Common {
             pairs: Pairs::default(),
             orphans: OrphanRequests::default(),
             over_bad: Vec::new(),
+            made_good: Vec::new(),
             wanted: None,
             touched: None,
             trims: Trims::default(),
@@ -109,6 +112,10 @@ impl Common {
         self.written.turn(&self.view, &view);
         self.clocks.look(&view);
         self.unconfirmed_epoch = Some(view.epoch);
+        self.made_good.retain(|(id, (start, sectors))| {
+            let mut members = view.slots.iter().flatten().filter(|member| member.id == *id);
+            members.any(|member| member.bad_blocks.touches(*start, u64::from(*sectors)))
+        });
         std::mem::replace(&mut self.view, view)
     }
 
@@ -130,8 +137,14 @@ impl Common {
         let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
         let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
         if done.result.is_ok() {
+            self.made_good.push((member, (start, sectors)));
             self.report(Report::BadBlocksWritten { member, start, sectors });
         }
+    }
+
+    /// Writes over bad ranges that have ended, while the view still names the ranges.
+    pub(crate) fn made_good(&self) -> &[(MemberId, (MemberSector, u32))] {
+        &self.made_good
     }
 
     /// Submits a member request under the family's own name for it; the view must contain the

@@ -18,12 +18,15 @@
 mod border;
 mod direct_change;
 mod plan;
+mod unreadable;
 mod wish;
 
 pub use border::{Border, BorderTicket};
 pub use direct_change::superblocks_of_change;
 pub use plan::{ReshapeFault, ReshapePlan, ReshapeWindow};
+pub use unreadable::{LOST_SECTORS_MAX, UnreadableSearch, fill_lost};
 pub use wish::{
-    COPIED_SECTORS_MAX, RAID4_OF_RAID0, ShapeLimits, ShapeMember, ShapeProposal, ShapeWish,
-    WishError, propose,
+    RAID4_OF_RAID0, ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose,
 };
+
+pub use crate::lost_content::lost_sector;

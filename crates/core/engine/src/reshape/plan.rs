@@ -107,6 +107,7 @@ impl ReshapePlan {
     #[must_use]
     pub fn unit_sectors(&self) -> u64 {
         let (one, other) = (row(&self.before), row(&self.after));
+        let one = spoiled(Bug::UnitOfNewShape, one, other);
         one / gcd(one, other) * other
     }
 
@@ -163,6 +164,7 @@ impl ReshapePlan {
     /// Whether no sector is left to move or to zero at `position`.
     #[must_use]
     pub fn is_over(&self, position: u64) -> bool {
+        let position = spoiled(Bug::LastWindowUnmoved, position, self.one_unit_ahead(position));
         if self.backwards { position == 0 } else { position >= self.last() }
     }
 
@@ -210,7 +212,10 @@ impl ReshapePlan {
     fn zeroes_of_size(&self) -> u64 {
         match self.backwards {
             true => self.rows_of_size(),
-            false => self.tail_position(self.size_sectors()),
+            false => {
+                let end = self.tail_position(self.size_sectors());
+                spoiled(Bug::LastRowUnzeroed, end, self.size_sectors())
+            }
         }
     }
 
@@ -254,6 +259,7 @@ impl ReshapePlan {
         let end = if in_place { position.saturating_add(most) } else { end };
         let end = end.min(position.saturating_add(most)).min(size);
         let zeroed = end..if end == size { self.zeroes_of_size() } else { end };
+        let in_place = spoiled(Bug::InPlaceUnseen, in_place, false);
         ReshapeWindow { moved: position..end, zeroed, in_place }
     }
 
@@ -271,6 +277,7 @@ impl ReshapePlan {
         let lowest = lowest.saturating_sub(most - unit);
         let start = if in_place { lowest } else { fits.max(lowest) };
         let zeroed = position..if position == size { self.rows_of_size() } else { position };
+        let in_place = spoiled(Bug::InPlaceUnseen, in_place, false);
         ReshapeWindow { moved: start..position, zeroed, in_place }
     }
 }

@@ -30,8 +30,8 @@
 
 use std::collections::BTreeMap;
 
-use braid_geometry::{Geometry, GeometryError, Level, Shape, Slot, parse_layout};
-use braid_ondisk::{Reshape, Superblock, Version};
+use braid_geometry::{Family, Geometry, GeometryError, Level, Shape, Slot, parse_layout};
+use braid_ondisk::{COPIED_SECTORS_MAX, Reshape, Superblock, Version};
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::plan::ReshapePlan;
@@ -50,8 +50,6 @@ const Q_LAST: u32 = 16;
 pub const RAID4_OF_RAID0: u32 = 5;
 /// md's number for two copies in neighbouring slots.
 const NEAR_2: u32 = 0x102;
-/// The longest window that drivers copy before it is overwritten, in sectors.
-pub const COPIED_SECTORS_MAX: u64 = 1 << 20;
 /// md's largest chunk for a RAID-1 that becomes a RAID-5: 64 KiB.
 const TAKEN_OVER_CHUNK_SECTORS: u32 = 128;
 
@@ -344,7 +342,9 @@ impl<'a> Proposer<'a> {
                 (parity_last, from.chunk_sectors, from.slots + 1)
             }
             (Level::Raid5, Level::Raid6) => {
-                (from.layout | Q_LAST, from.chunk_sectors, from.slots + 1)
+                let layout = from.layout | Q_LAST;
+                let layout = spoiled(Bug::TakeOverKeepsLayout, layout, from.layout);
+                (layout, from.chunk_sectors, from.slots + 1)
             }
             (Level::Raid6, Level::Raid5) if from.layout == parity_last => {
                 (parity_last, from.chunk_sectors, from.slots - 1)
@@ -466,6 +466,11 @@ impl<'a> Proposer<'a> {
         }
         if size > fits {
             return Err(WishError::MemberSize { wanted: size, fits });
+        }
+        // The new part is in doubt until a resync, and no array is served in doubt that lacks a
+        // member with data.
+        if level.family() == Family::Stripe && self.seated().count() < usize::from(slots) {
+            return Err(WishError::Degraded);
         }
         let grown = u128::from(self.limits.bitmap_sectors) * u128::from(size);
         let needed = u64::try_from(grown.div_ceil(u128::from(used.max(1)))).unwrap_or(u64::MAX);

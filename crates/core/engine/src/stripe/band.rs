@@ -72,12 +72,21 @@ impl Run {
 
     /// Splits the run after its first block in the band. `None` if the run is a single block.
     pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
+        self.cut_at_multiple(band, BLOCK_SECTORS)
+    }
+
+    /// Splits the run after its first sector in the band. `None` if the run is a single sector.
+    pub(super) fn cut_sector(self, band: &Band) -> Option<(Self, Self)> {
+        self.cut_at_multiple(band, 1)
+    }
+
+    fn cut_at_multiple(self, band: &Band, of_sectors: u32) -> Option<(Self, Self)> {
         // Sectors of other bands may lie before, between and after this band's columns in the run.
         let chunk = u64::from(band.chunk_sectors);
         let mut columns = (self.from / chunk..).map(|index| band.column(index));
         let column = columns.find(|column| self.from < column.end)?;
         let start = self.from.max(column.start);
-        let cut = (start + 1).next_multiple_of(u64::from(BLOCK_SECTORS)).min(column.end);
+        let cut = (start + 1).next_multiple_of(u64::from(of_sectors)).min(column.end);
         if cut >= self.to {
             return None;
         }

@@ -1,11 +1,12 @@
 //! The readable, loaded and touched sectors of one column of a batch or a reconstructing read, and
 //! the facts for a plan.
 
-use braid_geometry::Slot;
+use braid_geometry::{MemberSector, Slot};
 
 use super::band::Band;
 use super::plan::ColumnFacts;
 use crate::array::ArrayView;
+use crate::ids::MemberId;
 use crate::sectors::{Extent, SectorSet};
 
 /// For each slot, whether its member is up to date in full: then no range of that member needs a
@@ -56,6 +57,8 @@ pub(super) struct ColumnCoverage<'a> {
     pub(super) unreadable: SectorSet,
     /// Whether the batch or the read tries sectors that the member's bad-block log names.
     pub(super) tries_named: bool,
+    /// The shard's writes over sectors that logs name, since the view came.
+    pub(super) made_good: &'a [(MemberId, (MemberSector, u32))],
 }
 
 impl ColumnCoverage<'_> {
@@ -92,7 +95,28 @@ impl ColumnCoverage<'_> {
             loaded: self.valid.common(self.window),
             touched: self.touched.common(self.window),
             is_accepted,
+            named: self.named(),
         }
+    }
+
+    /// Sectors of the window that the member's bad-block log names, and that the shard has not
+    /// written since.
+    fn named(&self) -> SectorSet {
+        let Some(member) = self.view.member(self.slot).filter(|_| !self.is_entire) else {
+            return SectorSet::EMPTY;
+        };
+        let is_named = |start: MemberSector| {
+            let is_in = |(id, (first, sectors)): &(MemberId, (MemberSector, u32))| {
+                *id == member.id && (first.0..first.0 + u64::from(*sectors)).contains(&start.0)
+            };
+            member.bad_blocks.touches(start, 1) && !self.made_good.iter().any(is_in)
+        };
+        if member.bad_blocks.is_empty() {
+            return SectorSet::EMPTY;
+        }
+        let sectors = self.window.extents().flat_map(|extent| extent.offset..extent.end());
+        let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
+        alone.filter(|extent| is_named(self.band.range(*extent).0)).collect()
     }
 
     /// Whether the member is recovered in this window: then no accepted risk concerns the column.

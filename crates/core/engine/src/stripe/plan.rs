@@ -21,6 +21,10 @@
 //! A journal takes whole blocks and all of their parity. Then rmw reads the whole blocks that are
 //! touched, and parity is computed even if no member takes it.
 //!
+//! Where bad-block logs name parity, and lost data lets no batch make it, a write leaves the parity
+//! as it is: no member believes it. So a lost sector does not make its row read-only
+//! [check: named_parity_that_cannot_be_made_is_left].
+//!
 //! Brute force checks that every plan suffices
 //! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
 
@@ -46,6 +50,8 @@ pub(super) struct ColumnFacts {
     pub(super) touched: SectorSet,
     /// Whether the operator accepted the risk that parity in doubt supplies lost sectors.
     pub(super) is_accepted: bool,
+    /// Sectors that the member's bad-block log names, and that no write has made good since.
+    pub(super) named: SectorSet,
 }
 
 impl ColumnFacts {
@@ -109,6 +115,17 @@ impl StripeFacts {
             true => column.touched.blocks().common(self.window),
             false => column.touched,
         }
+    }
+
+    /// Whether no member believes the parity of any sector in the window, and members take all
+    /// data.
+    fn is_parity_given_up(&self) -> bool {
+        let parity = [Some(&self.p), self.q.as_ref()].into_iter().flatten();
+        let mut taken = parity.filter(|column| column.writable);
+        let is_named =
+            |column: &ColumnFacts| column.named.contains(self.window) && column.loaded.is_empty();
+        let is_taken = |column: &ColumnFacts| column.writable || column.touched.is_empty();
+        !self.is_journaled && taken.all(is_named) && self.data.iter().all(is_taken)
     }
 
     /// Whether a column of parity is computed: a member or the journal takes it.
@@ -354,6 +371,9 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
         }
         (true, false) => Some(Method::Rcw),
         (false, true) => Some(Method::Rmw),
+        (false, false) if facts.is_parity_given_up() => {
+            load(facts, rcw, |_| SectorSet::EMPTY).then_some(Method::NoParity)
+        }
         (false, false) => None,
     }
 }
@@ -525,7 +545,8 @@ mod tests {
             let (readable, loaded) = (self.set(window), self.set(window));
             let touched = if is_data { self.set(window) } else { SectorSet::EMPTY };
             let writable = self.next(2) == 1;
-            ColumnFacts { readable, loaded, touched, writable, is_accepted: false }
+            let named = SectorSet::EMPTY;
+            ColumnFacts { readable, loaded, touched, writable, is_accepted: false, named }
         }
 
         /// Facts of three data columns, P, and perhaps Q.
@@ -555,6 +576,40 @@ mod tests {
                 is_journaled,
             }
         }
+    }
+
+    #[test]
+    fn named_parity_that_cannot_be_made_is_left() {
+        let window = set(&[(3, 1)]);
+        let good = ColumnFacts { readable: window, writable: true, ..ColumnFacts::default() };
+        let lost = ColumnFacts { writable: true, ..ColumnFacts::default() };
+        let named = ColumnFacts { named: window, ..lost };
+        let written = ColumnFacts { touched: window, ..good };
+        let of = |data: [ColumnFacts; 3], p, q| StripeFacts {
+            window,
+            data: data.into_iter().collect(),
+            p,
+            q,
+            parity_agrees: true,
+            is_synced: true,
+            ..StripeFacts::blank()
+        };
+        let method = |facts: &StripeFacts| plan(facts).map(|plan| plan.recipe.method);
+        // One column of data is lost, and no member believes the parity of its row.
+        let facts = of([written, good, lost], named, None);
+        let left = plan(&facts).expect("the data goes to its member");
+        assert_eq!((left.recipe.method, left.reads()), (Method::NoParity, 0));
+        assert_eq!(method(&of([written, good, lost], named, Some(named))), Some(Method::NoParity));
+        // A write of the lost column makes the parity again.
+        let heals = ColumnFacts { touched: window, ..lost };
+        assert_eq!(method(&of([good, good, heals], named, None)), Some(Method::Rcw));
+        // Parity that a member believes must fit, and data needs its member.
+        assert_eq!(method(&of([written, good, lost], lost, None)), None);
+        assert_eq!(method(&of([written, good, lost], named, Some(lost))), None);
+        let healed = ColumnFacts { loaded: window, ..named };
+        assert_ne!(method(&of([written, good, lost], healed, None)), Some(Method::NoParity));
+        let absent = ColumnFacts { touched: window, ..ColumnFacts::default() };
+        assert_eq!(method(&of([absent, good, lost], named, None)), None);
     }
 
     fn set(runs: &[(u32, u32)]) -> SectorSet {

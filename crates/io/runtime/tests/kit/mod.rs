@@ -35,8 +35,21 @@ impl Array {
         (slots, spares): (u16, u16),
         chunk_sectors: u32,
     ) -> Self {
-        let devices = superblocks_with_spares(level, (slots, spares), chunk_sectors, MEMBER_BYTES);
-        let devices = devices.into_iter().map(|superblock| {
+        Self::of(superblocks_with_spares(level, (slots, spares), chunk_sectors, MEMBER_BYTES))
+    }
+
+    /// As `with_spares`, of members without bad-block logs.
+    pub(crate) fn without_logs(
+        level: Level,
+        (slots, spares): (u16, u16),
+        chunk_sectors: u32,
+    ) -> Self {
+        let placed = (chunk_sectors, MEMBER_BYTES, false);
+        Self::of(superblocks_as(level, (slots, spares), placed))
+    }
+
+    fn of(superblocks: Vec<Superblock>) -> Self {
+        let devices = superblocks.into_iter().map(|superblock| {
             let device = MemoryMember::new(MEMBER_BYTES);
             device
                 .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
@@ -118,6 +131,14 @@ fn superblocks_with_spares(
     chunk_sectors: u32,
     member_bytes: u64,
 ) -> Vec<Superblock> {
+    superblocks_as(level, (slots, spares), (chunk_sectors, member_bytes, true))
+}
+
+fn superblocks_as(
+    level: Level,
+    (slots, spares): (u16, u16),
+    (chunk_sectors, member_bytes, has_logs): (u32, u64, bool),
+) -> Vec<Superblock> {
     let request = PlacementRequest {
         version: Version::V1_2,
         device_bytes: member_bytes,
@@ -126,7 +147,8 @@ fn superblocks_with_spares(
         member_size_sectors: None,
         data_offset_sectors: None,
     };
-    let place = placement(&request).expect("8 MiB are enough");
+    let mut place = placement(&request).expect("8 MiB are enough");
+    place.bad_block_log = place.bad_block_log.filter(|_| has_logs);
     let roles: Arc<[Role]> =
         (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
     let superblock = |slot| {

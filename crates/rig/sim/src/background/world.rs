@@ -136,6 +136,7 @@ impl World {
             Finding::Rot { start, sectors, .. } | Finding::Ambiguous { start, sectors, .. } => {
                 (start.0, u64::from(sectors))
             }
+            Finding::Lost { .. } => unreachable!("only a reshape loses sectors"),
         };
         let may_differ = self.may_differ(shard, &(start..start + sectors));
         assert!(may_differ, "{id:?} reports rot that does not exist: {found:?}");

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use braid_engine::reshape::{RAID4_OF_RAID0, ReshapePlan, ShapeWish};
 use braid_geometry::{Geometry, Level, Shape};
 use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Superblock, Timestamp, Version,
-    placement,
+    ArrayFacts, BitmapSuperblock, Bits, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, Role,
+    Superblock, Timestamp, Version, placement,
 };
 
 use crate::content::{SECTOR, first_content, image};
@@ -29,6 +29,10 @@ use crate::random::Random;
 const METADATA_SECTORS: u64 = 96;
 /// Unused sectors after the data.
 const END_SECTORS: u64 = 8;
+/// Metadata 0.90 begins at a multiple of so many sectors, at least as far from the end.
+const V0_RESERVED_SECTORS: u64 = 128;
+/// The array's UUID.
+pub(super) const UUID: [u8; 16] = [0xB7; 16];
 /// From this device number on, a superblock's table of roles needs a second sector.
 const LONG_FROM: u16 = 126;
 
@@ -67,6 +71,16 @@ const STRIPED: &[Row] = &[
     (Level::Raid0, (2, 16), (3, 8, None), 176),
 ];
 
+/// Take-overs: level, slots and chunk before, sectors of a member; the new level, and the layout
+/// before.
+const TAKE_OVERS: &[(Row, Level, Option<u32>)] = &[
+    ((Level::Raid5, (3, 8), (4, 8, None), 128), Level::Raid6, None),
+    ((Level::Raid4, (3, 8), (4, 8, None), 128), Level::Raid6, None),
+    ((Level::Raid6, (5, 8), (4, 8, None), 128), Level::Raid5, Some(18)),
+    ((Level::Raid4, (4, 8), (4, 8, None), 128), Level::Raid5, None),
+    ((Level::Raid5, (4, 8), (4, 8, None), 128), Level::Raid4, Some(5)),
+];
+
 /// A change of shape on disks of a certain size.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -76,19 +90,78 @@ pub(super) struct Change {
     member_sectors: u64,
     version: Version,
     first_number: u16,
+    /// The layout before; `None` for the level's default.
+    layout_before: Option<u32>,
     /// Free sectors before the data of each disk, in addition to those of metadata.
     free_sectors: Vec<u64>,
     /// Free sectors behind the data of each disk, in addition to [`END_SECTORS`].
     behind_sectors: Vec<u64>,
+    /// Sectors for each bit of the write-intent bitmap; 0 without a bitmap.
+    bit_sectors: u32,
+    /// Spares that the change does not need.
+    extra_spares: u16,
+    /// The level to take over; then no data moves.
+    level_after: Option<Level>,
+    /// Sectors of a member that are used after the change; `None` for as many as before.
+    size_after: Option<u64>,
 }
 
 impl Change {
     pub(super) fn any(random: &mut Random) -> Self {
         let row = *random.pick(CHANGES);
         let steps = 1 + random.below(3);
-        let version = *random.pick(&[Version::V1_2, Version::V1_2, Version::V1_1]);
+        let versions = &[
+            Version::V1_2,
+            Version::V1_2,
+            Version::V1_2,
+            Version::V1_1,
+            Version::V1_0,
+            Version::V0_90,
+        ];
+        let version = *random.pick(versions);
         let first_number = *random.pick(&[0, 0, 0, LONG_FROM]);
-        Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]))
+        let first_number = if version == Version::V0_90 { 0 } else { first_number };
+        // Metadata 1.0 and 0.90 stand at the end: no sector is free before the data.
+        let has_room = matches!(version, Version::V1_1 | Version::V1_2) && random.chance(70);
+        let steps = if has_room { steps } else { 0 };
+        let bit_sectors = *random.pick(&[0, 0, 8, 16, 64]);
+        let mut change =
+            Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]));
+        if random.chance(20) {
+            change.extra_spares = 1;
+            change.free_sectors.extend_from_within(..1);
+            change.behind_sectors.extend_from_within(..1);
+        }
+        Self { bit_sectors, ..change }
+    }
+
+    /// A change that superblocks record at once, while no data moves.
+    pub(super) fn any_take_over(random: &mut Random) -> Self {
+        let (row, level_after, layout) = *random.pick(TAKE_OVERS);
+        let versions =
+            &[Version::V1_2, Version::V1_2, Version::V1_1, Version::V1_0, Version::V0_90];
+        let version = *random.pick(versions);
+        let first_number = *random.pick(&[0, LONG_FROM]);
+        let first_number = if version == Version::V0_90 { 0 } else { first_number };
+        let mut change = Self::of(row, (0, version, first_number), |_| 0);
+        change.bit_sectors = *random.pick(&[0, 0, 16]);
+        change.layout_before = layout;
+        change.level_after = Some(level_after);
+        change
+    }
+
+    /// Larger members: more of each is used, and the new part is resynced.
+    pub(super) fn any_larger(random: &mut Random) -> Self {
+        let row = *random.pick(&[
+            (Level::Raid5, (3, 8), (3, 8, None), 128),
+            (Level::Raid6, (5, 8), (5, 8, None), 128),
+            (Level::Raid4, (4, 16), (4, 16, None), 128),
+        ]);
+        let first_number = *random.pick(&[0, LONG_FROM]);
+        let mut change = Self::of(row, (0, Version::V1_2, first_number), |_| 0);
+        change.behind_sectors.fill(256);
+        change.size_after = Some(256);
+        change
     }
 
     /// A change of a RAID-0.
@@ -134,11 +207,16 @@ impl Change {
             first_number,
             free_sectors: Vec::new(),
             behind_sectors: Vec::new(),
+            bit_sectors: 0,
+            extra_spares: 0,
+            layout_before: None,
+            level_after: None,
+            size_after: None,
         };
         let (old, new) = (change.said(change.before), change.said((after.0, after.1)));
         let shrinks = change.shrinks();
-        let plan = ReshapePlan::new((&old, &new), 0, shrinks).expect("a direction that md takes");
-        let gap = plan.gap_of_unit() * steps;
+        let plan = ReshapePlan::new((&old, &new), 0, shrinks);
+        let gap = plan.map_or(0, |plan| plan.gap_of_unit() * steps);
         let disks = 0..change.disk_count();
         let (before, behind) = if shrinks { (0, gap) } else { (gap, 0) };
         change.free_sectors = disks.clone().map(|disk| before + more(disk)).collect();
@@ -167,6 +245,24 @@ impl Change {
         }
     }
 
+    /// Whether a reshape that is under way may record this position: where rows of both shapes
+    /// begin, or behind the sectors of both shapes; md takes no other.
+    pub(super) fn is_position(&self, position: u64, backwards: bool) -> bool {
+        let after = (self.after.0, self.after.1);
+        let shapes = [self.said(self.before), self.said(after)].map(|geometry| {
+            let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
+            (u64::from(stripe.data_slots()), u64::from(stripe.chunk_sectors()))
+        });
+        if position < self.size() {
+            return shapes.iter().all(|(data, chunk)| position.is_multiple_of(data * chunk));
+        }
+        let (largest, chunk) = shapes
+            .into_iter()
+            .fold((0, 0), |(data, chunk), one| (data.max(one.0), chunk.max(one.1)));
+        let is_row = position.is_multiple_of(largest * chunk) || position == self.largest_shape();
+        if backwards { position == self.size() } else { is_row }
+    }
+
     /// Whether the new shape holds less.
     pub(super) fn shrinks(&self) -> bool {
         self.geometry_after().capacity_sectors() < self.geometry_before().capacity_sectors()
@@ -180,6 +276,10 @@ impl Change {
 
     pub(super) fn wish(&self) -> ShapeWish {
         let (slots, chunk, layout) = self.after;
+        if self.level_after.is_some() || self.size_after.is_some() {
+            let (level, member_size_sectors) = (self.level_after, self.size_after);
+            return ShapeWish { level, member_size_sectors, ..ShapeWish::default() };
+        }
         ShapeWish {
             layout,
             chunk_sectors: (chunk != self.before.1).then_some(chunk),
@@ -189,12 +289,51 @@ impl Change {
     }
 
     fn layout(&self) -> u32 {
-        if self.is_striped() { 0 } else { braid_geometry::default_layout(self.level) }
+        match self.is_striped() {
+            true => 0,
+            false => self.layout_before.unwrap_or(braid_geometry::default_layout(self.level)),
+        }
     }
 
     fn geometry(&self, (slots, chunk, layout): (u16, u32, u32)) -> Geometry {
-        let shape = Shape::uniform(self.level, layout, chunk, slots, self.member_sectors);
+        self.geometry_of(self.level, (slots, chunk, layout), self.member_sectors)
+    }
+
+    fn geometry_of(
+        &self,
+        level: Level,
+        (slots, chunk, layout): (u16, u32, u32),
+        member_sectors: u64,
+    ) -> Geometry {
+        let shape = Shape::uniform(level, layout, chunk, slots, member_sectors);
         Geometry::new(&shape).expect("each change is one of valid shapes")
+    }
+
+    /// Whether the change may turn round. Metadata 0.90 says the direction by the number of slots.
+    pub(super) fn can_turn(&self) -> bool {
+        let says_direction = self.version != Version::V0_90 || self.before.0 != self.after.0;
+        !self.is_at_once() && says_direction
+    }
+
+    /// Whether no data moves.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.level_after.is_some() || self.size_after.is_some()
+    }
+
+    /// Whether more of each member is used afterwards. The new part is in doubt until a resync.
+    pub(super) fn is_larger(&self) -> bool {
+        self.size_after.is_some()
+    }
+
+    /// Whether windows may overwrite what they read: their copies go to a file.
+    pub(super) fn can_copy(&self) -> bool {
+        self.free_sectors.iter().chain(&self.behind_sectors).any(|free| *free < 32)
+    }
+
+    /// Sectors of the array in its larger shape.
+    pub(super) fn largest_shape(&self) -> u64 {
+        let (before, after) = (self.geometry_before(), self.geometry_after());
+        before.capacity_sectors().max(after.capacity_sectors())
     }
 
     pub(super) fn geometry_before(&self) -> Geometry {
@@ -204,14 +343,30 @@ impl Change {
 
     pub(super) fn geometry_after(&self) -> Geometry {
         let (slots, chunk, layout) = self.after;
-        self.geometry((slots, chunk, layout.unwrap_or(self.layout())))
+        let layout = layout.unwrap_or(self.layout());
+        let size = self.size_after.unwrap_or(self.member_sectors);
+        // md's numbers: 5 is parity at the end of each row, and 16 more puts Q on the last member.
+        let (level, layout) = match (self.level, self.level_after) {
+            (_, None) => (self.level, layout),
+            (Level::Raid5, Some(Level::Raid6)) => (Level::Raid6, layout | 16),
+            (Level::Raid4, Some(Level::Raid6)) => (Level::Raid6, 5),
+            (Level::Raid6, Some(level)) => (level, layout & !16),
+            (Level::Raid4, Some(level)) => (level, 5),
+            (_, Some(level)) => (level, 0),
+        };
+        self.geometry_of(level, (slots, chunk, layout), size)
+    }
+
+    /// Whether each member has a bad-block log.
+    pub(super) fn has_logs(&self) -> bool {
+        self.superblock(0).device.bad_block_log.is_some()
     }
 
     /// Members that the level tolerates to lose.
     pub(super) fn tolerated(&self) -> u16 {
         match self.level {
             Level::Raid0 => 0,
-            Level::Raid6 => 2,
+            Level::Raid6 if self.level_after.is_none() => 2,
             _ => 1,
         }
     }
@@ -222,7 +377,7 @@ impl Change {
 
     /// Disks of the array, spares included.
     pub(super) fn disk_count(&self) -> u16 {
-        self.before.0.max(self.after.0)
+        self.before.0.max(self.after.0) + self.extra_spares
     }
 
     /// The disks, with superblocks and the first content.
@@ -235,6 +390,7 @@ impl Change {
             let mut disk = Disk::new(self.sectors(index));
             disk.seen.fill(SPARE_BYTE);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
+            self.put_bitmap(&mut disk, &superblock);
             if let Some(data) = image.get(usize::from(index)) {
                 disk.put(superblock.device.data_offset_sectors, data, true);
             }
@@ -245,46 +401,100 @@ impl Change {
 
     /// First sector of a disk's data at the beginning.
     pub(super) fn data_offset(&self, disk: u16) -> u64 {
-        METADATA_SECTORS + self.free_sectors[usize::from(disk)]
+        match self.version {
+            Version::V0_90 | Version::V1_0 => 0,
+            _ => METADATA_SECTORS + self.free_sectors[usize::from(disk)],
+        }
     }
 
     fn sectors(&self, disk: u16) -> u64 {
         let behind = END_SECTORS + self.behind_sectors[usize::from(disk)];
-        self.data_offset(disk) + self.member_sectors + behind
+        match self.version {
+            Version::V0_90 => {
+                self.member_sectors.next_multiple_of(V0_RESERVED_SECTORS) + V0_RESERVED_SECTORS
+            }
+            Version::V1_0 => (self.member_sectors + behind + METADATA_SECTORS).next_multiple_of(8),
+            _ => self.data_offset(disk) + self.member_sectors + behind,
+        }
+    }
+
+    /// Writes a bitmap without set bits, if the array has one.
+    fn put_bitmap(&self, disk: &mut Disk, superblock: &Superblock) {
+        if self.bit_sectors == 0 {
+            return;
+        }
+        let bit_bytes = self.bit_sectors * SECTOR as u32;
+        let head = BitmapSuperblock::new(self.member_sectors, bit_bytes, 8);
+        let head = BitmapSuperblock { events: 1, ..head };
+        let bits = Bits::none(self.member_sectors, u64::from(self.bit_sectors));
+        let data = head.area(&superblock.uuid_as_stored(), &bits, None);
+        let offset_bytes = superblock.bitmap_offset_bytes().expect("the superblock names it");
+        disk.put(offset_bytes / SECTOR as u64, &data, true);
+    }
+
+    /// Whether the array has a bitmap.
+    pub(super) fn has_bitmap(&self) -> bool {
+        self.bit_sectors > 0
     }
 
     fn superblock(&self, disk: u16) -> Superblock {
-        let (slots, chunk_sectors) = self.before;
-        let request = PlacementRequest {
-            version: self.version,
-            device_bytes: self.sectors(disk) * SECTOR as u64,
-            level: self.level,
-            chunk_sectors,
-            member_size_sectors: (!self.is_striped()).then_some(self.member_sectors),
-            data_offset_sectors: Some(self.data_offset(disk)),
-        };
-        let mut placement = placement(&request).expect("there is room for data and metadata");
-        if self.is_striped() {
-            placement.data_size_sectors = self.member_sectors;
-        } else {
-            placement.member_size_sectors = self.member_sectors;
+        let mut superblock = self.plain_superblock(disk);
+        if self.bit_sectors > 0 {
+            let place = superblock.bitmap_place().expect("there is room for a bitmap");
+            superblock.set_bitmap(Some(place.offset_sectors));
         }
+        superblock
+    }
+
+    fn plain_superblock(&self, disk: u16) -> Superblock {
+        let (slots, chunk_sectors) = self.before;
         let role = |slot: u16| if slot < slots { Role::Active(slot) } else { Role::Spare };
         let unused = (0..self.first_number).map(|_| Role::Spare);
         let roles: Arc<[Role]> = unused.chain((0..self.disk_count()).map(role)).collect();
+        let array = ArrayFacts {
+            uuid: UUID,
+            name: "sim:reshape".to_owned(),
+            creation_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
+            level: self.level,
+            layout: self.layout(),
+            chunk_sectors,
+            member_size_sectors: self.member_sectors,
+            raid_slots: u32::from(slots),
+            preferred_minor: Some(0),
+            logical_block_bytes: None,
+        };
+        let device_bytes = self.sectors(disk) * SECTOR as u64;
+        if self.version == Version::V0_90 {
+            let nodes = (0..u32::from(self.disk_count())).map(|disk| (8, 16 * disk)).collect();
+            let superblock = Superblock::new_v0(&NewV0 {
+                array,
+                device_bytes,
+                device_number: u32::from(disk),
+                device_flags: DeviceFlags::default(),
+                roles,
+                nodes,
+                events: 1,
+                resync_offset: u64::MAX,
+            });
+            return superblock.expect("a change begins with a valid superblock");
+        }
+        let at_start = self.version != Version::V1_0;
+        let request = PlacementRequest {
+            version: self.version,
+            device_bytes,
+            level: self.level,
+            chunk_sectors,
+            member_size_sectors: (!self.is_striped()).then_some(self.member_sectors),
+            data_offset_sectors: at_start.then_some(self.data_offset(disk)),
+        };
+        let mut placement = placement(&request).expect("there is room for data and metadata");
+        match self.is_striped() {
+            true => placement.data_size_sectors = self.member_sectors,
+            false => placement.member_size_sectors = self.member_sectors,
+        }
+        let array = ArrayFacts { member_size_sectors: placement.member_size_sectors, ..array };
         let superblock = Superblock::new_v1(&NewSuperblock {
-            array: ArrayFacts {
-                uuid: [0xB7; 16],
-                name: "sim:reshape".to_owned(),
-                creation_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
-                level: self.level,
-                layout: self.layout(),
-                chunk_sectors,
-                member_size_sectors: placement.member_size_sectors,
-                raid_slots: u32::from(slots),
-                preferred_minor: Some(0),
-                logical_block_bytes: None,
-            },
+            array,
             placement,
             device_number: u32::from(self.first_number + disk),
             device_uuid: [disk as u8; 16],

@@ -11,31 +11,37 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{AssembledArray, Occupant, Refusal};
+use braid_assembly::{AssembledArray, Assembly, Occupant, ProbedMember, Refusal};
 use braid_engine::array::{
-    DataArea, JobEnd, JobKind, JobRequest, MemberId, Notice, ShapeChange, ShapeRefusal,
+    DataArea, JobEnd, JobKind, JobRequest, MemberId, Notice, ReshapeSetup, ShapeChange,
+    ShapeRefusal,
 };
 use braid_engine::open::levelling;
 use braid_engine::request::Operation;
 use braid_engine::reshape::{ShapeLimits, ShapeMember, WishError, propose, superblocks_of_change};
 use braid_engine::{CacheConfig, CacheMode, Instant, Tuning};
-use braid_geometry::{Geometry, Slot};
+use braid_geometry::{Geometry, LogicalSector, Slot};
 use braid_ondisk::{Superblock, Timestamp};
 
-use super::kinds::Change;
+use super::kinds::{Change, UUID};
 use super::plan::{CrashKind, Plan};
 use super::requests::{Gate, Purpose};
+use super::window_copy::{CopyFile, padded};
 use super::world::{Event, Running, StepResult, World};
 use crate::content::{SECTOR, bytes, image, places};
 use crate::create::MADE_AT_SECONDS;
 use crate::memory::Payloads;
 use crate::model::Model;
-use crate::open::{Manner, assemble_disks, opening_of, probe_disk, start_opening, superblocks};
+use crate::open::{
+    Manner, assemble_with_copies, opening_of, probe_disk, start_opening, superblocks,
+};
 use crate::random::{Random, mix};
 use crate::tally::Tally;
 
 /// Steps after which a run that is not over hangs.
 const STEPS_MAX: u64 = 2_000_000;
+/// Steps after which an array without clients is at rest.
+const SETTLING_STEPS: u64 = 20_000;
 /// Requests of clients in one opening, at most.
 const REQUESTS_MAX: u64 = 2_000;
 
@@ -72,21 +78,35 @@ impl World {
     pub(super) fn new(change: Change, plan: Plan, seed: u64) -> Self {
         let mut disks = change.disks();
         let geometry = change.geometry_before();
-        let mut unreadable = BTreeSet::new();
         // Bad sectors lie on one disk only: its redundancy is on the other disks.
         let bad: Vec<_> = plan.unreadable.iter().map(|at| places(&geometry, *at)[0]).collect();
         let of_first = bad.iter().filter(|(slot, _)| *slot == bad[0].0);
         of_first.for_each(|(slot, place)| mark_bad(&mut disks, &change, *slot, place.0));
-        if plan.has_bad_row {
-            // Two columns of a row, in the middle of the array.
-            let first = geometry.capacity_sectors() / 2;
-            let chunk = u64::from(geometry.chunk_sectors());
-            for sector in [first, first + chunk] {
-                let (slot, place) = places(&geometry, sector)[0];
-                mark_bad(&mut disks, &change, slot, place.0);
-                unreadable.insert(sector);
-            }
+        let mut unreadable = BTreeSet::new();
+        // Clients can write all of the row.
+        let is_whole = |sector: &&u64| {
+            Strip::of(&geometry, **sector).sectors().all(|other| other < change.size())
+        };
+        for sector in plan.lost.iter().filter(is_whole) {
+            let strip = Strip::of(&geometry, *sector);
+            let missing = plan.missing.iter().filter(|disk| **disk < strip.columns.len()).count();
+            let count = usize::from(change.tolerated()) + 1 - missing;
+            let is_there = |(slot, _): &&(Slot, Option<u64>)| !plan.missing.contains(&slot.index());
+            let bad: Vec<Slot> =
+                strip.columns.iter().filter(is_there).take(count).map(|(slot, _)| *slot).collect();
+            bad.iter().for_each(|slot| mark_bad(&mut disks, &change, *slot, strip.place));
+            let is_lost = |slot: Slot| bad.contains(&slot) || plan.missing.contains(&slot.index());
+            let lost = strip.columns.iter().filter(|(slot, _)| is_lost(*slot));
+            unreadable.extend(lost.filter_map(|(_, sector)| *sector));
         }
+        let shapes = [change.geometry_before(), change.geometry_after()];
+        let endangered = also_lost(&shapes, &plan.missing, &unreadable);
+        unreadable.retain(|sector| *sector < change.size());
+        let doubted = if plan.crashes.is_empty() {
+            BTreeSet::new()
+        } else {
+            plan.unreadable.iter().copied().collect()
+        };
         plan.missing.iter().for_each(|disk| disks[*disk].ills.gone = true);
         Self {
             model: Model::new(change.size()),
@@ -94,6 +114,11 @@ impl World {
             plan,
             disks,
             unreadable,
+            endangered,
+            copy: CopyFile::default(),
+            copy_point: None,
+            closed: None,
+            doubted,
             step: 1,
             now: Instant(1),
             effects: 0,
@@ -155,6 +180,15 @@ impl World {
         }
     }
 
+    fn assemble(&self, presented: &[usize]) -> (Vec<ProbedMember>, Assembly) {
+        let probed = presented.iter().map(|disk| probe_disk(&self.disks[*disk], *disk));
+        let probed: Vec<ProbedMember> = probed.collect();
+        let superblocks = probed.iter().filter_map(|one| one.probe.newest());
+        let newest = superblocks.max_by_key(|superblock| superblock.state.events);
+        let copies = self.copy.knows(newest).then_some(UUID);
+        assemble_with_copies(&self.disks, presented, copies.into_iter().collect())
+    }
+
     fn present(&self) -> Vec<usize> {
         (0..self.disks.len()).filter(|disk| !self.disks[*disk].ills.gone).collect()
     }
@@ -163,8 +197,11 @@ impl World {
     fn check_refusal(&mut self, refusal: &Refusal) {
         let is_degraded = self.present().len() < self.disks.len();
         let is_write_hole = matches!(refusal, Refusal::DirtyAndDegraded(_));
+        // A RAID-5 that has become a RAID-6 lacks Q at first.
+        let is_degraded = is_degraded || self.change.is_at_once();
+        let has_crashed = self.has_crashed() || self.change.is_larger();
         let is_degraded = is_degraded || self.is_torn();
-        assert!(is_write_hole && is_degraded && self.has_crashed(), "refused: {refusal}");
+        assert!(is_write_hole && is_degraded && has_crashed, "refused: {refusal}");
         self.tally.count("refused-write-hole");
     }
 
@@ -181,7 +218,7 @@ impl World {
     /// Assembles and opens the array. `None` if a crash comes meanwhile.
     fn open(&mut self) -> Result<Option<Opening>, Refusal> {
         let presented = self.present();
-        let (probed, assembly) = assemble_disks(&self.disks, &presented);
+        let (probed, assembly) = self.assemble(&presented);
         let mut superblocks = superblocks(&probed, assembly.array.as_ref().ok());
         let mut assembled = assembly.array?;
         presented.iter().for_each(|disk| assert!(self.disks[*disk].flush(), "it is there"));
@@ -205,8 +242,11 @@ impl World {
         let before = opening.setup.reshape.as_ref().map(|reshape| reshape.before.clone());
         let before = before.unwrap_or_else(|| opening.setup.geometry.clone());
         opening.setup.regions = opening.setup.regions.in_regions_of((&before, after.as_ref()), 8);
+        let is_in_place = opening.setup.reshape.as_ref().is_some_and(ReshapeSetup::is_in_place);
+        let copied = self.open_copy(&assembled.newest, is_in_place);
         if let Some(reshape) = &mut opening.setup.reshape {
             reshape.window_sectors_max = Some(self.plan.window_sectors);
+            reshape.copied = copied;
         }
         let machines = start_opening(opening, &assembled, superblocks, &presented, manner);
         let starts = machines.members.iter().map(|member| {
@@ -233,6 +273,10 @@ impl World {
         // A disk that died since it was probed fails its first request; a machine begins by itself.
         run.machines.array.handle_timeout(self.now);
         self.drain_array(&mut run);
+        // The border of a window that moves from its copy is there before any client.
+        while let Some(task) = run.tasks.pop_front() {
+            self.carry_out(&mut run, task);
+        }
         Ok(Some(Opening { assembled, run }))
     }
 
@@ -288,9 +332,15 @@ impl World {
             self.read_all(run);
         }
         loop {
-            assert!(self.step < STEPS_MAX, "the array hangs: {stage:?}");
+            let seen = ["window-failed", "turned-round", "asked-to-finish", "cycles"];
+            let seen = seen.map(|name| self.tally.of(name));
+            assert!(self.step < STEPS_MAX, "the array hangs: {stage:?} {seen:?}");
             stage = match stage {
                 Stage::Serving => self.direct(run, assembled),
+                Stage::Asked if self.takes(run, is_short) => {
+                    self.resume_if_closed(run);
+                    Stage::Asked
+                }
                 Stage::Asked if self.takes(run, |one| *one == Notice::ShapeRecorded) => {
                     if self.direct_change.is_empty() {
                         self.check_shape_recorded(run);
@@ -298,6 +348,19 @@ impl World {
                     Stage::Draining
                 }
                 Stage::Calming if run.is_idle() => {
+                    self.doubted.clear();
+                    self.read_all(run);
+                    self.drain(run);
+                    // A reshape that turned round may not have come to all lost sectors.
+                    let has_come = self.tally.of("turned-round") == 0 && self.change.has_logs();
+                    if self.plan.missing.is_empty() && has_come {
+                        self.heal_sectors(run, &assembled.geometry);
+                    }
+                    self.write_all(run);
+                    self.settle(run);
+                    // No client writes the new part.
+                    self.endangered.retain(|sector| *sector >= self.change.size());
+                    assert!(self.unreadable.is_empty(), "all was written");
                     self.read_all(run);
                     Stage::LastRead
                 }
@@ -326,10 +389,21 @@ impl World {
                 StepResult::Nothing => {
                     let waits = matches!(stage, Stage::Serving) && run.issued >= REQUESTS_MAX;
                     assert!(is_served || run.is_idle(), "requests hang: {stage:?}");
-                    assert!(!waits, "nothing happens any more: {stage:?}");
+                    let array = &run.machines.array;
+                    let (job, may) = (array.job(), array.may_begin_reshape());
+                    assert!(!waits, "nothing happens any more: {stage:?} {job:?} {may:?}");
                 }
             }
         }
+    }
+
+    /// A window in place that failed must move before the reshape turns round.
+    fn resume_if_closed(&mut self, run: &mut Running) {
+        if self.closed.is_some() {
+            self.tally.count("resumed-before-a-turn");
+        }
+        run.machines.array.handle_job_request(self.now, JobRequest::Resume);
+        self.drain_array(run);
     }
 
     /// Takes the first notice that fits.
@@ -343,13 +417,29 @@ impl World {
         if assembled.reshape.is_some() {
             return self.direct_reshape(run);
         }
+        if self.change.is_at_once() && assembled.geometry == self.change.geometry_after() {
+            self.has_asked_to_finish = true;
+            self.goal = Some(assembled.geometry.clone());
+        }
+        // Without logs a resync stops at what it cannot make, and none runs without a member.
+        let is_stuck =
+            self.takes(run, |one| matches!(one, Notice::JobEnded { end: JobEnd::Unreadable, .. }));
+        if is_stuck {
+            self.write_all(run);
+            run.machines.array.handle_job_request(self.now, JobRequest::Resume);
+            self.drain_array(run);
+            return Stage::Serving;
+        }
         let array = &run.machines.array;
         if self.has_asked_to_finish {
             let goal = self.goal.as_ref().expect("a reshape was finished");
             assert_eq!(assembled.geometry, *goal, "the reshape led to another shape");
             let is_whole = array.may_begin_reshape() != Err(ShapeRefusal::Busy(JobKind::Resync))
                 && array.may_begin_reshape() != Err(ShapeRefusal::Busy(JobKind::Recovery));
-            if is_whole && run.steps > self.plan.steps_before {
+            let cannot_be_whole = array.missing_count() > 0 && self.change.is_at_once();
+            let is_whole = is_whole || cannot_be_whole && array.spares().is_empty();
+            let is_filled = array.missing_count() == 0 || array.spares().is_empty();
+            if is_whole && is_filled && run.steps > self.plan.steps_before {
                 return Stage::Calming;
             }
             return Stage::Serving;
@@ -357,10 +447,10 @@ impl World {
         if run.steps < self.plan.steps_before || array.may_begin_reshape().is_err() {
             return Stage::Serving;
         }
-        let change = match self.proposal(run) {
-            Ok(change) => change,
+        let (change, is_in_place) = match self.proposal(run) {
+            Ok(proposal) => proposal,
             // A spare was needed for a lost member: the array stays as it is.
-            Err(WishError::TooFewSpares { .. }) => {
+            Err(WishError::TooFewSpares { .. } | WishError::Degraded) => {
                 let is_fewer = self.tally.of("disk-dies") > 0 || self.is_torn();
                 assert!(is_fewer, "there are spares");
                 self.tally.count("spare-was-needed");
@@ -370,10 +460,16 @@ impl World {
             }
             Err(error) => panic!("no such reshape: {error}"),
         };
-        self.tally.count(if self.change.shrinks() { "begun-to-shrink" } else { "begun" });
+        self.tally.count(match () {
+            () if self.change.is_at_once() => "taken-over",
+            () if self.change.shrinks() => "begun-to-shrink",
+            () => "begun",
+        });
         if self.change.is_striped() {
             self.direct_change = self.direct_superblocks(run, &change);
         }
+        self.tally.count_many("begun-with-bitmap", u64::from(self.change.has_bitmap()));
+        self.prepare_copy(&change, is_in_place);
         self.change_shape(run, change).expect("it may begin");
         Stage::Asked
     }
@@ -396,6 +492,7 @@ impl World {
             return match self.change_shape(run, ShapeChange::TurnRound { areas }) {
                 Ok(()) => {
                     self.plan.asked_turn = None;
+                    self.resume_if_closed(run);
                     Stage::Asked
                 }
                 Err(refusal) => unreachable!("a reshape under way turns round: {refusal}"),
@@ -420,32 +517,71 @@ impl World {
                 asked.expect("a reshape that is over can be finished");
                 Stage::Asked
             }
+            Some(JobEnd::Unwritten) => {
+                run.notices.clear();
+                self.tally.count("memory-was-short");
+                run.machines.array.handle_job_request(self.now, JobRequest::Resume);
+                self.drain_array(run);
+                Stage::Serving
+            }
             Some(end) => {
-                assert!(self.plan.has_bad_row, "the reshape ends: {end:?}");
+                let is_in_doubt = self.has_crashed() && !self.doubted.is_empty();
+                let is_in_doubt = is_in_doubt || self.has_crashed() && !self.plan.lost.is_empty();
+                let is_unnamed = !self.change.has_logs() && !self.plan.lost.is_empty();
+                assert!(is_in_doubt || is_unnamed, "the reshape ends: {end:?}");
                 run.notices.clear();
                 self.tally.count("window-failed");
-                self.heal_row(run);
+                self.write_all(run);
+                run.machines.array.handle_job_request(self.now, JobRequest::Resume);
+                self.drain_array(run);
                 Stage::Serving
             }
         }
     }
 
-    /// A client writes all unreadable sectors, and the operator resumes the reshape.
-    fn heal_row(&mut self, run: &mut Running) {
-        let geometry = self.change.geometry_before();
-        let first = self.unreadable.first().copied().expect("some are");
-        let last = self.unreadable.last().copied().expect("some are");
-        let Geometry::Stripe(stripe) = &geometry else { unreachable!("it has parity") };
-        let row = u64::from(stripe.data_slots()) * u64::from(stripe.chunk_sectors());
-        let (start, end) = (first / row * row, (last + 1).next_multiple_of(row));
-        let operation = Operation::Write { durable: false };
-        self.issue(run, operation, (start, end - start), Purpose::Client);
+    /// A client writes all of the array: whole rows of each shape.
+    fn write_all(&mut self, run: &mut Running) {
+        let operation = Operation::Write { durable: true };
+        self.issue(run, operation, (0, self.size()), Purpose::Heal);
+        self.drain(run);
+    }
+
+    /// A client writes the neighbours of lost sectors in their rows, and then the lost sectors, each
+    /// alone: one lost sector does not keep others from being written, nor another from healing.
+    fn heal_sectors(&mut self, run: &mut Running, geometry: &Geometry) {
+        for sector in self.unreadable.clone() {
+            let strip = Strip::of(geometry, sector);
+            let data = strip.columns.iter().filter_map(|(_, sector)| *sector);
+            let data: Vec<u64> = data.filter(|at| *at < self.size() && *at != sector).collect();
+            let good = data.into_iter().filter(|at| !self.unreadable.contains(at));
+            for one in good.chain([sector]).collect::<Vec<_>>() {
+                let operation = Operation::Write { durable: true };
+                self.issue(run, operation, (one, 1), Purpose::Heal);
+                self.drain(run);
+            }
+            self.tally.count("lost-sector-healed");
+        }
+    }
+
+    /// Lets the array come to rest: logs no longer name what was written.
+    fn settle(&mut self, run: &mut Running) {
+        let crashes = std::mem::take(&mut self.plan.crashes);
+        for _ in 0..SETTLING_STEPS {
+            if self.step(run, false) == StepResult::Nothing {
+                break;
+            }
+        }
+        self.plan.crashes = crashes;
+    }
+
+    /// Lets requests end. A crash that is due comes after that.
+    fn drain(&mut self, run: &mut Running) {
+        let crashes = std::mem::take(&mut self.plan.crashes);
         while !run.is_idle() {
             let did = self.step(run, false);
             assert_eq!(did, StepResult::Something, "the write hangs");
         }
-        run.machines.array.handle_job_request(self.now, JobRequest::Resume);
-        self.drain_array(run);
+        self.plan.crashes = crashes;
     }
 
     fn change_shape(&mut self, run: &mut Running, change: ShapeChange) -> Result<(), ShapeRefusal> {
@@ -501,10 +637,12 @@ impl World {
     }
 
     /// The change that leads to the wanted shape, tried on every superblock.
-    fn proposal(&self, run: &Running) -> Result<ShapeChange, WishError> {
+    fn proposal(&self, run: &Running) -> Result<(ShapeChange, bool), WishError> {
         let members = self.shape_members(run);
         let used_sectors = self.size();
-        let limits = ShapeLimits { bitmap_sectors: 0, can_copy: false, used_sectors };
+        let bitmap_sectors = run.machines.array.bitmap_sectors();
+        let can_copy = self.change.can_copy();
+        let limits = ShapeLimits { bitmap_sectors, can_copy, used_sectors };
         if self.change.shrinks() {
             let all = ShapeLimits { used_sectors: u64::MAX, ..limits };
             let refused = propose(&members, all, &self.change.wish()).map(|_| ());
@@ -516,10 +654,15 @@ impl World {
             unreachable!("a reshape begins")
         };
         for one in &members {
+            // Fewer slots are no error of their own: the roles change with them.
+            if shape.raid_slots < one.superblock.array.raid_slots && shape.reshape.is_none() {
+                continue;
+            }
             let own = shape.of_member(one.id, one.superblock);
             one.superblock.with_shape(&own, one.device_bytes).expect("a superblock can say it");
         }
-        Ok(proposal.change)
+        let is_in_place = proposal.is_in_place();
+        Ok((proposal.change, is_in_place))
     }
 
     /// Checks that all present members' superblocks have the shape that was asked for, durably.
@@ -536,13 +679,30 @@ impl World {
     pub(super) fn read_all(&mut self, run: &mut Running) {
         let regions = run.gate.regions;
         // Before a reshape to fewer members no client reads what only the old shape has.
-        let size = if regions.is_reshaping() || self.goal.is_none() {
+        let is_of_model = self.goal.is_none() || self.change.is_at_once();
+        let size = if regions.is_reshaping() || is_of_model {
             self.size()
         } else {
             let view = &run.machines.shards[0].view;
             view.geometry.capacity_sectors()
         };
-        self.issue(run, Operation::Read, (0, size), Purpose::ReadAll);
+        // A read fails as a whole: sectors that may fail are read alone.
+        let alone: BTreeSet<u64> = self.may_fail().filter(|sector| *sector < size).collect();
+        let mut start = 0;
+        for end in alone.iter().copied().chain([size]) {
+            if start < end {
+                self.issue(run, Operation::Read, (start, end - start), Purpose::ReadAll);
+            }
+            if end < size {
+                self.issue(run, Operation::Read, (end, 1), Purpose::ReadAll);
+            }
+            start = end + 1;
+        }
+    }
+
+    /// Sectors whose reads fail or may fail.
+    pub(super) fn may_fail(&self) -> impl Iterator<Item = u64> {
+        self.unreadable.iter().chain(&self.endangered).chain(&self.doubted).copied()
     }
 
     pub(super) fn heard(&mut self, run: &mut Running, notice: Notice) {
@@ -583,6 +743,11 @@ impl World {
         let is_cut = kind == CrashKind::PowerCut;
         self.tally.count(if is_cut { "power-cut" } else { "process-killed" });
         if let Some(mut run) = run {
+            // What a write in flight left may be readable.
+            let touched: BTreeSet<u64> =
+                self.unreadable.iter().copied().filter(|at| run.is_written(*at)).collect();
+            self.unreadable.retain(|sector| !touched.contains(sector));
+            self.endangered.extend(touched);
             let mut pending: Vec<Event> = run.pending.iter_mut().flat_map(std::mem::take).collect();
             pending.extend(std::mem::take(&mut run.delayed).into_iter().map(|(_, event)| event));
             for event in pending {
@@ -596,15 +761,26 @@ impl World {
             for disk in &mut self.disks {
                 self.tally.sectors_undone += disk.lose_power(&mut self.fate);
             }
+            self.copy.lose_power(&mut self.fate);
             self.model.lose_power(true);
         } else if self.plan.writes_back {
             self.model.lose_power(false);
         }
         self.plan.asked_turn = None;
+        self.closed = None;
     }
 
     /// A disk writes all or a part of a request in flight.
     fn half_do(&mut self, run: &mut Running, event: &Event, is_cut: bool) {
+        if let Event::CopyWrite { writes } = event {
+            let (offset, data) = writes.front().expect("a write is due");
+            let (start, data) = (offset / SECTOR as u64, padded(data.clone()));
+            match is_cut {
+                true => self.copy.disk().tear((start, &data), &mut self.fate),
+                false => self.copy.disk().put(start, &data, false),
+            }
+            return;
+        }
         let written = match event {
             Event::Superblock { member, state, time } => {
                 let side = &mut run.machines.members[usize::from(member.0)];
@@ -629,9 +805,14 @@ impl World {
     /// Compares the disks with the image of the content, which was just read.
     fn check_disks(&mut self) {
         let presented = self.present();
-        let (_, assembly) = assemble_disks(&self.disks, &presented);
-        let assembled = assembly.array.expect("it stopped");
-        assert!(!assembled.dirty, "it stopped clean");
+        let (_, assembly) = self.assemble(&presented);
+        let assembled = match assembly.array {
+            Ok(assembled) => assembled,
+            // The new part of larger members is in doubt, and a member is missing.
+            Err(refusal) => return self.check_refusal(&refusal),
+        };
+        let is_doubted = self.change.is_larger();
+        assert!(is_doubted || !assembled.dirty, "it stopped clean");
         for disk in presented.iter().map(|disk| &self.disks[*disk]) {
             let found = probe_disk(disk, 0);
             let is_over = found.probe.newest().is_none_or(|said| said.reshape.is_none());
@@ -645,8 +826,28 @@ impl World {
             assert_eq!(versions.len(), 1, "sector {sector} was read, and no write is in flight");
             self.model.bytes_of(sector, versions[0], &mut content[bytes(sector, 1)]);
         }
-        let image = image(geometry, &content);
         let in_sync = |one: &Option<Occupant>| one.clone().filter(Occupant::is_in_sync);
+        let is_whole = assembled.slots.iter().all(|one| in_sync(one).is_some());
+        // Sectors that no client has written keep their bytes, and parity fits them. A missing disk
+        // may hold any.
+        let is_unwritten = self.change.is_at_once();
+        let unwritten = self.size()..geometry.capacity_sectors();
+        for sector in unwritten.filter(|_| is_unwritten && is_whole) {
+            let (slot, place) = places(geometry, sector)[0];
+            let occupant = assembled.slots[slot.index()].as_ref().expect("it is whole");
+            let disk = &self.disks[presented[occupant.member]];
+            let from = probe(disk).device.data_offset_sectors + place.0;
+            content[bytes(sector, 1)].copy_from_slice(&disk.seen[bytes(from, 1)]);
+        }
+        let image = image(geometry, &content);
+        let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
+        let row = u64::from(stripe.data_slots()) * u64::from(stripe.chunk_sectors());
+        // No client has written what was lost in the new part.
+        let lost_rows: BTreeSet<u64> = self.endangered.iter().map(|sector| sector / row).collect();
+        let rows = match is_unwritten && !is_whole {
+            true => self.size() / row,
+            false => stripe.rows(),
+        };
         let occupants = (0..).zip(assembled.slots.iter().map(in_sync));
         for (slot, occupant) in occupants.filter_map(|(slot, one)| Some((slot, one?))) {
             let slot: usize = slot;
@@ -654,7 +855,11 @@ impl World {
             let found = probe(disk);
             let start = found.device.data_offset_sectors;
             let chunk = u64::from(geometry.chunk_sectors());
-            for (row, expected) in image[slot].chunks(chunk as usize * SECTOR).enumerate() {
+            let chunks = image[slot].chunks(chunk as usize * SECTOR);
+            for (row, expected) in chunks.enumerate().take(rows as usize) {
+                if lost_rows.contains(&(row as u64)) {
+                    continue;
+                }
                 let from = start + row as u64 * chunk;
                 let sectors = (expected.len() / SECTOR) as u64;
                 let is_right = disk.seen[bytes(from, sectors)] == *expected;
@@ -663,6 +868,11 @@ impl World {
         }
         self.tally.count("ended-right");
     }
+}
+
+/// Whether a window failed as the process lacked memory, or the state folder was full.
+fn is_short(notice: &Notice) -> bool {
+    matches!(notice, Notice::JobEnded { end: JobEnd::Unwritten, .. })
 }
 
 fn probe(disk: &crate::disk::Disk) -> Superblock {
@@ -691,4 +901,56 @@ fn areas(
         (id, of(moved.map(|_| old), moved.unwrap_or(old), end))
     });
     areas.collect()
+}
+
+/// The sectors of a row at one offset, one of each slot.
+pub(super) struct Strip {
+    /// First sector on members.
+    place: u64,
+    /// Each slot, with its sector of the array; `None` for parity. Data comes first, beginning with
+    /// the wanted sector.
+    columns: Vec<(Slot, Option<u64>)>,
+}
+
+impl Strip {
+    pub(super) fn of(geometry: &Geometry, sector: u64) -> Self {
+        let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
+        let address = stripe.locate(LogicalSector(sector));
+        let map = stripe.row_map(address.row);
+        let place = stripe.row_start(address.row).0 + u64::from(address.offset_sectors);
+        let count = map.data_slots();
+        let indices = (0..count).map(|index| (index + address.data_index) % count);
+        let data = indices.map(|index| {
+            let sector = stripe.logical(address.row, index, address.offset_sectors);
+            (map.data_slot(index), Some(sector.0))
+        });
+        let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
+        Self { place, columns: data.chain(parity.map(|slot| (slot, None))).collect() }
+    }
+
+    /// The sectors of the array in the strip.
+    pub(super) fn sectors(&self) -> impl Iterator<Item = u64> {
+        self.columns.iter().filter_map(|(_, sector)| *sector)
+    }
+}
+
+/// The sectors that are lost with these in either shape: those on missing disks in their strips.
+fn also_lost(shapes: &[Geometry], missing: &[usize], lost: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut all = lost.clone();
+    let mut left: Vec<u64> = lost.iter().copied().collect();
+    while let Some(sector) = left.pop() {
+        for geometry in shapes {
+            if sector >= geometry.capacity_sectors() {
+                continue;
+            }
+            let columns = Strip::of(geometry, sector).columns;
+            let absent = columns.iter().filter(|(slot, _)| missing.contains(&slot.index()));
+            for other in absent.filter_map(|(_, sector)| *sector) {
+                if all.insert(other) {
+                    left.push(other);
+                }
+            }
+        }
+    }
+    all.difference(lost).copied().collect()
 }

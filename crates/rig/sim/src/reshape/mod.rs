@@ -5,7 +5,7 @@
 //! and the simulator's disks, memory and model. [`explore`] runs a random life, and
 //! [`explore_crashes`] repeats one small life with a crash before every effect at a disk.
 //!
-//! Windows in place, mirrors, bitmaps and logs are not here.
+//! Mirrors and parity logs are not here.
 //!
 //! ```text
 //!   seed ─▶ kinds, plan ─▶ life ── open, serve, crash ──▶ disks compared with the content's image
@@ -27,6 +27,7 @@ mod plan;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod window_copy;
 mod world;
 
 use std::panic::{catch_unwind, resume_unwind};
@@ -43,7 +44,11 @@ const POWER_CUTS: u64 = 3;
 /// The change of shape and the plan of a seed.
 fn drawn(seed: u64) -> (Change, Plan) {
     let mut random = Random::new(mix(seed ^ 0x7e5a));
-    let change = Change::any(&mut random);
+    let change = match random.below(10) {
+        0 => Change::any_take_over(&mut random),
+        1 => Change::any_larger(&mut random),
+        _ => Change::any(&mut random),
+    };
     let plan = Plan::any(&change, &mut random);
     (change, plan)
 }
@@ -93,16 +98,19 @@ pub fn explore_crashes(seed: u64, (part, parts): (u64, u64)) -> Tally {
     world.live();
     let mut total = world.tally;
     let crashes = (1..=world.effects).filter(|at| at % parts == part);
-    crashes.for_each(|at| total.add(&crash_before(seed, at, POWER_CUTS)));
+    crashes.for_each(|at| total.add(&crash_before((seed, smallest), at, POWER_CUTS)));
     total
 }
 
+/// A change of shape and a plan, from a seed.
+type Story = fn(u64) -> (Change, Plan);
+
 /// As [`explore_crashes`], with crashes before writes of superblocks only, and fewer power cuts.
-fn explore_torn_updates(seed: u64) {
-    let (change, plan) = smallest(seed);
+fn explore_torn_updates(seed: u64, story: Story) {
+    let (change, plan) = story(seed);
     let mut world = World::new(change, plan, seed);
     world.live();
-    world.superblock_effects.iter().for_each(|at| _ = crash_before(seed, *at, 1));
+    world.superblock_effects.iter().for_each(|at| _ = crash_before((seed, story), *at, 1));
 }
 
 /// The smallest array, and a life without a crash.
@@ -116,12 +124,12 @@ fn smallest(seed: u64) -> (Change, Plan) {
     (smallest(is_long), plan)
 }
 
-/// The smallest array's life with a crash before an effect: a kill, and some power cuts.
-fn crash_before(seed: u64, at: u64, power_cuts: u64) -> Tally {
+/// A small array's life with a crash before an effect: a kill, and some power cuts.
+fn crash_before((seed, story): (u64, Story), at: u64, power_cuts: u64) -> Tally {
     let mut total = Tally::default();
     for (kind, times) in [(CrashKind::Kill, 1), (CrashKind::PowerCut, power_cuts)] {
         for time in 0..times {
-            let (change, plan) = smallest(seed);
+            let (change, plan) = story(seed);
             let plan = Plan { crashes: vec![(at, kind)], ..plan };
             let life = catch_unwind(|| {
                 let mut world = World::new(change, plan, seed);
@@ -151,22 +159,43 @@ fn explore_unreadable(seed: u64) {
     World::new(Change::smallest(false), plan, seed).live();
 }
 
+/// A life in which sectors of one disk cannot be read, and a crash leaves all parity in doubt.
+fn explore_doubted(seed: u64) {
+    let size = Change::smallest(false).geometry_before().capacity_sectors();
+    let unreadable = (size / 2..size).filter(|at| mix(at ^ seed << 32).is_multiple_of(9)).collect();
+    let crashes = vec![(20 + 5 * seed, CrashKind::Kill)];
+    let plan = Plan { unreadable, crashes, ..Plan::quiet() };
+    World::new(Change::smallest(false), plan, seed).live();
+}
+
 /// Lives that notice the planted bugs of a reshape.
 ///
 /// # Panics
 /// At the first error.
 pub fn tell() {
-    (0..4).for_each(|seed| _ = explore_bad_row(seed));
+    (0..12).for_each(|seed| _ = explore_lost(seed));
     (0..8).for_each(explore_unreadable);
-    (0..200).for_each(|seed| _ = explore(seed));
-    (0..16).for_each(explore_torn_updates);
+    (0..8).for_each(explore_doubted);
+    (0..3).for_each(|seed| explore_torn_updates(seed, with_lost));
+    (0..400).for_each(|seed| _ = explore(seed));
+    (0..16).for_each(|seed| explore_torn_updates(seed, smallest));
 }
 
-/// A life in which one row cannot be read at first, so that a window fails.
+/// A life in which sectors of some strips are on no disk.
 #[must_use]
-pub fn explore_bad_row(seed: u64) -> Tally {
-    let plan = Plan { has_bad_row: true, clients: 0, window_sectors: 48, ..Plan::quiet() };
-    let mut world = World::new(Change::smallest(false), plan, seed);
+pub fn explore_lost(seed: u64) -> Tally {
+    let (change, plan) = with_lost(seed);
+    let mut world = World::new(change, plan, seed);
     world.live();
     world.tally
+}
+
+/// The smallest array, and a life in which sectors of some strips are on no disk.
+fn with_lost(seed: u64) -> (Change, Plan) {
+    let size = Change::smallest(false).size();
+    let lost = (0..1 + seed % 3).map(|index| mix(seed << 8 ^ index) % size).collect();
+    let clients = if seed.is_multiple_of(2) { 0 } else { 3 };
+    let turns = if seed % 5 == 4 { vec![72] } else { Vec::new() };
+    let plan = Plan { lost, clients, turns, window_sectors: 48, ..Plan::quiet() };
+    (Change::smallest(seed % 4 >= 2), plan)
 }

@@ -27,8 +27,12 @@ pub(super) struct Plan {
     pub(super) asked_turn: Option<u64>,
     /// Array sectors that some disk cannot read at first.
     pub(super) unreadable: Vec<u64>,
-    /// A row that cannot be read, until a client writes it: the window fails.
-    pub(super) has_bad_row: bool,
+    /// Array sectors whose strips cannot be read by as many disks as lose them.
+    pub(super) lost: Vec<u64>,
+    /// Pieces, so many, that fail as the process lacks memory.
+    pub(super) short_of_memory: u32,
+    /// Copies of windows, so many, that fail as the state folder is full.
+    pub(super) copies_fail: u32,
     /// Most requests of clients at once.
     pub(super) clients: usize,
     /// Steps of clients before the reshape begins.
@@ -53,7 +57,9 @@ impl Plan {
             turns: Vec::new(),
             asked_turn: None,
             unreadable: Vec::new(),
-            has_bad_row: false,
+            lost: Vec::new(),
+            short_of_memory: 0,
+            copies_fail: 0,
             clients: 2,
             steps_before: 0,
             window_sectors: 1,
@@ -98,13 +104,14 @@ impl Plan {
             cuts_at_rest: random.chance(50),
             ..Self::quiet()
         };
-        for _ in 0..*random.pick(&[0, 0, 0, 1, 1, 2, 3]) {
+        let turns = if !change.can_turn() { 0 } else { *random.pick(&[0, 0, 0, 1, 1, 2, 3]) };
+        for _ in 0..turns {
             plan.turns.push(random.below(size + size / 4));
         }
         // Mostly members of the old shape, which have data from the beginning.
         let slots = if random.chance(70) { change.slots_before() } else { change.disk_count() };
         let slots = u64::from(slots);
-        match random.below(10) {
+        match random.below(13) {
             0..5 => {
                 let mut at = 0;
                 for _ in 0..1 + random.below(4) {
@@ -119,7 +126,8 @@ impl Plan {
                 let mut disks: Vec<usize> = (0..slots as usize).collect();
                 random.shuffle(&mut disks);
                 for disk in disks.into_iter().take(count as usize) {
-                    if random.chance(30) && disk < usize::from(change.slots_before()) {
+                    let is_missing = random.chance(30) && !change.is_at_once();
+                    if is_missing && disk < usize::from(change.slots_before()) {
                         plan.missing.push(disk);
                     } else {
                         plan.losses.push((random.below(1500), disk));
@@ -137,6 +145,21 @@ impl Plan {
             8 => {
                 plan.unreadable = (0..1 + random.below(24)).map(|_| random.below(size)).collect();
                 plan.delayed_percent = *random.pick(&[2, 50]);
+            }
+            9..11 if !change.is_at_once() => {
+                plan.lost = (0..1 + random.below(4)).map(|_| random.below(size)).collect();
+                // An early answer to a write that no batch can carry out is lost.
+                plan.writes_back = false;
+                if random.chance(30) {
+                    plan.missing = vec![random.below(change.slots_before().into()) as usize];
+                } else if random.chance(50) {
+                    let kind = *random.pick(&[CrashKind::PowerCut, CrashKind::Kill]);
+                    plan.crashes = vec![(random.below(600), kind)];
+                }
+            }
+            11 => {
+                plan.short_of_memory = 1 + random.below(3) as u32;
+                plan.copies_fail = random.below(3) as u32;
             }
             _ => {}
         }

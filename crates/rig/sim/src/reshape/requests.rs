@@ -1,21 +1,31 @@
 //! Requests in flight and at the border, and the border's gate.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use braid_engine::array::{BorderChange, MovedPiece};
 use braid_engine::request::{Operation, Progress, Regions, Request};
-use braid_engine::reshape::{Border, BorderTicket};
+use braid_engine::reshape::{Border, BorderTicket, UnreadableSearch};
 
 /// The purpose of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Purpose {
     Client,
-    /// A read of the whole array; sectors beyond the model's must be zeroes.
+    /// A client's write that must succeed.
+    Heal,
+    /// A part of a read of the whole array; sectors beyond the model's must be zeroes.
     ReadAll,
     /// The read of a piece that moves.
     PieceRead(MovedPiece),
-    /// The write of the piece that begins here.
-    PieceWritten(u64),
+    /// The read of a part of a piece, after a read of all of it had failed: the search, the part,
+    /// and the piece's bytes so far.
+    PartRead(MovedPiece, UnreadableSearch, Range<u64>, Vec<u8>),
+    /// The read of a window that begins here and is to be copied.
+    WindowRead(u64),
+    /// The read of a part of that window: its start, the search, and the bytes so far.
+    WindowPartRead(u64, UnreadableSearch, Vec<u8>),
+    /// The write of the piece that begins here, with these lost sectors.
+    PieceWritten(u64, Vec<Range<u64>>),
 }
 
 /// A request in whole sectors that is in flight.
@@ -46,6 +56,16 @@ pub(super) struct Gate {
 pub(super) enum Task {
     Border(BorderChange),
     Move(MovedPiece),
+    Keep(u64, u64),
+}
+
+/// The border's answer to a request that it does not admit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The request waits.
+    Held,
+    /// The request fails: its window was overwritten in part.
+    Failed,
 }
 
 impl Gate {
@@ -54,9 +74,13 @@ impl Gate {
         Self { regions, border, waiting: VecDeque::new() }
     }
 
-    pub(super) fn enter(&mut self, request: &Request) -> Result<Option<BorderTicket>, ()> {
+    pub(super) fn enter(&mut self, request: &Request) -> Result<Option<BorderTicket>, Refused> {
         let Some(border) = &mut self.border else { return Ok(None) };
         let range = request.start.0..request.start.0 + request.sectors;
-        border.enter(range, request.operation != Operation::Read).map(Some).ok_or(())
+        if border.has_failed(&range) {
+            return Err(Refused::Failed);
+        }
+        let ticket = border.enter(range, request.operation != Operation::Read);
+        ticket.map(Some).ok_or(Refused::Held)
     }
 }

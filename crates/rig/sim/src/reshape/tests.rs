@@ -6,7 +6,7 @@ use super::*;
 fn arrays_that_change_their_shape_keep_what_clients_wrote() {
     let mut total = Tally::default();
     (0..400).for_each(|seed| total.add(&explore(seed)));
-    (0..4).for_each(|seed| total.add(&explore_bad_row(seed)));
+    (0..12).for_each(|seed| total.add(&explore_lost(seed)));
     (0..4).for_each(explore_unreadable);
     for name in [
         "asked-to-finish",
@@ -16,6 +16,9 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
         "ended-right",
         "held-at-the-border",
         "levelled",
+        "lost-sector-healed",
+        "lost-sector-read",
+        "memory-was-short",
         "member-out",
         "power-cut",
         "process-killed",

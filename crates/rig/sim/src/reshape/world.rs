@@ -13,22 +13,25 @@
 //! clients.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_engine::Instant;
 use braid_engine::array::{
     ArrayEffect, MemberId, MetadataArea, MetadataRecord, Notice, SuperblockState,
+    bad_block_log_for, bitmap_for,
 };
 use braid_engine::cause::{Answer, Cause, RequestKind};
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation};
-use braid_engine::request::{Piece, RequestId, ShardIndex};
+use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
 use braid_geometry::Geometry;
-use braid_ondisk::{Superblock, Timestamp};
+use braid_ondisk::{ReshapePoint, Superblock, Timestamp};
 
 use super::kinds::Change;
 use super::plan::Plan;
 use super::requests::{Flight, Gate, Task};
+use super::window_copy::CopyFile;
 use crate::content::SECTOR;
 use crate::disk::Disk;
 use crate::memory::{Payloads, ReachableMemory};
@@ -46,16 +49,62 @@ const DELAY_STEPS: u64 = 4_000;
 
 /// An effect that has begun and waits to happen.
 pub(super) enum Event {
-    Piece { shard: usize, piece: Piece },
-    Computation { shard: usize, computation: Computation },
-    Io { shard: usize, io: MemberIo },
-    IoDone { shard: usize, done: MemberIoDone },
-    Superblock { member: MemberId, state: Arc<SuperblockState>, time: Timestamp },
-    SuperblockDone { member: MemberId, written: Result<(), MemberFault> },
-    Flush { member: MemberId },
-    FlushDone { member: MemberId, flushed: Result<(), Cause> },
+    Piece {
+        shard: usize,
+        piece: Piece,
+    },
+    Computation {
+        shard: usize,
+        computation: Computation,
+    },
+    Io {
+        shard: usize,
+        io: MemberIo,
+    },
+    IoDone {
+        shard: usize,
+        done: MemberIoDone,
+    },
+    Superblock {
+        member: MemberId,
+        state: Arc<SuperblockState>,
+        time: Timestamp,
+    },
+    SuperblockDone {
+        member: MemberId,
+        written: Result<(), MemberFault>,
+    },
+    /// A write of another area of a member's metadata.
+    Area {
+        member: MemberId,
+        area: MetadataArea,
+        start: u64,
+        data: Vec<u8>,
+    },
+    AreaDone {
+        member: MemberId,
+        area: MetadataArea,
+        written: Result<(), MemberFault>,
+    },
+    Flush {
+        member: MemberId,
+    },
+    FlushDone {
+        member: MemberId,
+        flushed: Result<(), Cause>,
+    },
     BorderPassed,
-    Moved { start: u64, result: Result<(), braid_engine::request::Fault> },
+    /// The next write of a window's copy.
+    CopyWrite {
+        writes: VecDeque<(u64, Vec<u8>)>,
+    },
+    Kept {
+        result: Result<(), Fault>,
+    },
+    Moved {
+        start: u64,
+        result: Result<Vec<Range<u64>>, Fault>,
+    },
 }
 
 impl Event {
@@ -63,7 +112,8 @@ impl Event {
     pub(super) fn is_at_disk(&self) -> bool {
         match self {
             Self::Io { io, .. } => io.operation.is_write(),
-            Self::Superblock { .. } | Self::Flush { .. } => true,
+            Self::Superblock { .. } | Self::Area { .. } | Self::Flush { .. } => true,
+            Self::CopyWrite { .. } => true,
             _ => false,
         }
     }
@@ -164,6 +214,10 @@ impl Running {
 
     /// The disk, first sector and bytes of a write that is in flight; `None` for other events.
     pub(super) fn write_of(&mut self, event: &Event) -> Option<(usize, u64, Vec<u8>, bool)> {
+        if let Event::Area { member, start, data, .. } = event {
+            let disk = self.machines.members[usize::from(member.0)].disk;
+            return Some((disk, *start, data.clone(), true));
+        }
         let Event::Io { shard, io } = event else { return None };
         let (disk, start) = self.place_of(*shard, io);
         let length = io.sectors as usize * SECTOR;
@@ -193,6 +247,9 @@ pub(super) struct World {
     pub(super) change: Change,
     pub(super) plan: Plan,
     pub(super) disks: Vec<Disk>,
+    pub(super) copy: CopyFile,
+    /// The reshape as it was when the array was opened.
+    pub(super) copy_point: Option<ReshapePoint>,
     pub(super) model: Model,
     pub(super) step: u64,
     pub(super) now: Instant,
@@ -204,8 +261,15 @@ pub(super) struct World {
     /// Decides what crashes leave.
     pub(super) fate: Random,
     pub(super) tally: Tally,
-    /// Array sectors whose reads may fail, until a client writes them.
+    /// Array sectors that no disk has, until a client writes them: their reads fail.
     pub(super) unreadable: BTreeSet<u64>,
+    /// Array sectors whose reads may fail until a client writes them: they may have no place but a
+    /// missing disk, next to an unreadable sector.
+    pub(super) endangered: BTreeSet<u64>,
+    /// Sectors of a window in place that failed midway: requests there fail.
+    pub(super) closed: Option<Range<u64>>,
+    /// Array sectors that one disk cannot read. Their reads may fail while parity is in doubt.
+    pub(super) doubted: BTreeSet<u64>,
     pub(super) has_asked_to_finish: bool,
     /// The direction of the reshape that superblocks are to say: `None` for no reshape.
     pub(super) asked: Option<bool>,
@@ -365,6 +429,16 @@ impl World {
                 run.machines.array.handle_metadata_written(now, (member, area), written);
                 self.drain_array(run);
             }
+            Event::Area { member, area, start, data } => {
+                let written = self.write_area(run, (member, area), (start, &data));
+                if !run.left.contains(&member) {
+                    run.push(Event::AreaDone { member, area, written });
+                }
+            }
+            Event::AreaDone { member, area, written } => {
+                run.machines.array.handle_metadata_written(now, (member, area), written);
+                self.drain_array(run);
+            }
             Event::Flush { member } => {
                 let disk = run.machines.members[usize::from(member.0)].disk;
                 let is_flushed = self.disks[disk].flush();
@@ -382,6 +456,11 @@ impl World {
             }
             Event::FlushDone { member, flushed } => {
                 run.machines.array.handle_flushed(now, member, flushed);
+                self.drain_array(run);
+            }
+            Event::CopyWrite { writes } => self.copy_write(run, writes),
+            Event::Kept { result } => {
+                run.machines.array.handle_kept(now, result);
                 self.drain_array(run);
             }
             Event::BorderPassed => {
@@ -413,12 +492,41 @@ impl World {
         self.disks[index].write((start, &bytes), durable, &mut self.fate)
     }
 
+    /// Writes a bad-block log or a bitmap. What was written before a log is durable first.
+    fn write_area(
+        &mut self,
+        run: &Running,
+        (member, area): (MemberId, MetadataArea),
+        (start, data): (u64, &[u8]),
+    ) -> Result<(), MemberFault> {
+        let disk = &mut self.disks[run.machines.members[usize::from(member.0)].disk];
+        let (asked, word) = match area {
+            MetadataArea::BadBlocks => (RequestKind::BadBlocks, "bad-block-log-written"),
+            _ => (RequestKind::Bitmap, "bitmap-written"),
+        };
+        let is_flushed = area != MetadataArea::BadBlocks || disk.flush();
+        let gone = Err(FaultKind::Gone);
+        let written =
+            if is_flushed { disk.write((start, data), true, &mut self.fate) } else { gone };
+        self.tally.count(word);
+        written.map_err(|kind| {
+            let sectors = (data.len() / SECTOR) as u32;
+            let cause = Cause { member, asked, sector: start, sectors, answer: Answer::Injected };
+            MemberFault { kind, cause }
+        })
+    }
+
     fn write_superblock(
         &mut self,
         run: &mut Running,
         member: MemberId,
         (state, time): (&SuperblockState, Timestamp),
     ) -> Result<(), MemberFault> {
+        if let Some(reshape) = state.shape.as_ref().and_then(|shape| shape.reshape) {
+            let (position, backwards) = (reshape.position_sectors, reshape.backwards);
+            let is_one = self.change.is_position(position, backwards);
+            assert!(is_one, "md takes no reshape at {position}");
+        }
         let side = &mut run.machines.members[usize::from(member.0)];
         let disk = side.disk;
         let (start, data) = side.superblock_for(&self.disks, member, (state, time));
@@ -482,6 +590,19 @@ impl World {
                         let time = run.machines.time_of(&state);
                         run.push(Event::Superblock { member, state, time });
                     }
+                    MetadataRecord::Bitmap(record) => {
+                        let superblock = &run.machines.members[usize::from(member.0)].superblock;
+                        let (at, data) = bitmap_for(superblock, &record);
+                        let (area, start) = (MetadataArea::Bitmap, at / SECTOR as u64);
+                        run.push(Event::Area { member, area, start, data });
+                    }
+                    MetadataRecord::BadBlocks(write) => {
+                        let superblock = &run.machines.members[usize::from(member.0)].superblock;
+                        let [before, after] = run.starts[usize::from(member.0)];
+                        let (at, data) = bad_block_log_for(superblock, before.min(after), &write);
+                        let (area, start) = (MetadataArea::BadBlocks, at / SECTOR as u64);
+                        run.push(Event::Area { member, area, start, data });
+                    }
                     other => unreachable!("no such record is kept: {other:?}"),
                 },
                 ArrayEffect::Flush { member } => run.push(Event::Flush { member }),
@@ -507,10 +628,12 @@ impl World {
                 }
                 ArrayEffect::Border(change) => run.tasks.push_back(Task::Border(change)),
                 ArrayEffect::Move(piece) => run.tasks.push_back(Task::Move(piece)),
+                ArrayEffect::Keep { start, sectors } => {
+                    run.tasks.push_back(Task::Keep(start, sectors));
+                }
                 ArrayEffect::Answer { request, result } => self.flushed(run, request, result),
                 ArrayEffect::Notice(notice) => self.heard(run, notice),
-                ArrayEffect::Keep { .. }
-                | ArrayEffect::AskConsent { .. }
+                ArrayEffect::AskConsent { .. }
                 | ArrayEffect::KeepRecord { .. }
                 | ArrayEffect::Logged { .. } => unreachable!("not asked for: {effect:?}"),
             }
@@ -524,6 +647,8 @@ fn member_leaves(run: &mut Running, member: MemberId) {
     let is_its = |event: &Event| match event {
         Event::Superblock { member: of, .. }
         | Event::SuperblockDone { member: of, .. }
+        | Event::Area { member: of, .. }
+        | Event::AreaDone { member: of, .. }
         | Event::Flush { member: of }
         | Event::FlushDone { member: of, .. } => *of == member,
         _ => false,
@@ -539,6 +664,11 @@ fn member_leaves(run: &mut Running, member: MemberId) {
             Event::Flush { .. } | Event::FlushDone { .. } => {
                 let flushed = Err(cause(RequestKind::Flush));
                 Event::FlushDone { member, flushed }
+            }
+            Event::Area { area, .. } | Event::AreaDone { area, .. } => {
+                let cause = cause(RequestKind::BadBlocks);
+                let written = Err(MemberFault { kind: FaultKind::Gone, cause });
+                Event::AreaDone { member, area, written }
             }
             _ => {
                 let fault =

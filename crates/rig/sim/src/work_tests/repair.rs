@@ -50,7 +50,7 @@ fn flip(bench: &mut Bench, slot: u16, row: u64, sector: u32) {
 fn fates(bench: &Bench) -> Vec<Option<Fate>> {
     let fate = |found: &Finding| match found {
         Finding::Rot { fate, .. } => Some(*fate),
-        Finding::Ambiguous { .. } => None,
+        Finding::Ambiguous { .. } | Finding::Lost { .. } => None,
     };
     bench.found.iter().map(fate).collect()
 }

@@ -74,14 +74,15 @@ pub struct Job {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that the job has written to members so far.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that recovery could not compute; bad-block logs list them.
+    /// Sectors of 512 bytes that a recovery could not compute, or that a reshape found on no member;
+    /// bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
     /// Sectors of 512 bytes in members' bad-block logs, as the job saw them on its way or at its
     /// end. A check counts only sectors that the other members cannot give.
     #[serde(default)]
     pub named_sectors: u64,
-    /// For a check: its findings so far.
+    /// For a check: its findings so far. For a reshape: the sectors that it lost.
     #[serde(default)]
     pub found: Found,
 }
@@ -131,7 +132,7 @@ pub struct FoundRun {
     /// more.
     pub candidate_slots: Vec<u16>,
     /// The run's place on the member, or on each candidate, in bytes from the start of the array's
-    /// data there (`data offset` of `braid examine`).
+    /// data there (`data offset` of `braid examine`); 0 for a lost run.
     pub member_offset_bytes: u64,
     /// The run's place in the array; null for parity, and if the kind is unknown.
     pub array_offset_bytes: Option<u64>,
@@ -178,6 +179,9 @@ pub enum FoundFate {
     Unverified,
     /// The run was written again, read again, and agrees with the other members.
     Repaired,
+    /// A reshape found the run on no member. Bad-block logs list it, and reads of it fail until a
+    /// client writes it.
+    Lost,
 }
 
 impl FoundFate {
@@ -188,6 +192,7 @@ impl FoundFate {
             Self::Left => "left",
             Self::Unverified => "unverified",
             Self::Repaired => "repaired",
+            Self::Lost => "lost",
         }
     }
 }
@@ -283,14 +288,15 @@ pub struct LastJob {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that the job wrote to members.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that recovery could not compute; bad-block logs list them.
+    /// Sectors of 512 bytes that a recovery could not compute, or that a reshape found on no member;
+    /// bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
     /// Sectors of 512 bytes in members' bad-block logs, as the job saw them on its way or at its
     /// end. A check counts only sectors that the other members cannot give.
     #[serde(default)]
     pub named_sectors: u64,
-    /// For a check: its findings.
+    /// For a check: its findings. For a reshape: the sectors that it lost.
     #[serde(default)]
     pub found: Found,
 }

@@ -88,6 +88,9 @@ pub fn run_words(run: &FoundRun) -> String {
     let (length, at) = (format_size(run.length_bytes), format_size(run.member_offset_bytes));
     let array = run.array_offset_bytes.map(|at| format!(", at {} of the array", format_size(at)));
     let array = array.unwrap_or_default();
+    if run.fate == FoundFate::Lost {
+        return format!("{length}{array}: no member held it; reads fail until it is written");
+    }
     let Some(member) = &run.member else {
         let slots: Vec<String> = run.candidate_slots.iter().map(ToString::to_string).collect();
         let slots = slots.join(", ");
@@ -101,7 +104,7 @@ pub fn run_words(run: &FoundRun) -> String {
         FoundKind::Data | FoundKind::Unknown => "data",
     };
     let fate = match run.fate {
-        FoundFate::Left => "left as it is",
+        FoundFate::Left | FoundFate::Lost => "left as it is",
         FoundFate::Unverified => "rewritten, but not yet verified",
         FoundFate::Repaired => "repaired",
     };

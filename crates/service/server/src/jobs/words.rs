@@ -74,5 +74,16 @@ pub fn run(found: &Finding, label: impl Fn(MemberId) -> String) -> FoundRun {
             length_bytes: bytes(u64::from(sectors)),
             fate: FoundFate::Left,
         },
+        Finding::Lost { array, sectors } => FoundRun {
+            kind: FoundKind::Data,
+            slot: None,
+            member: None,
+            candidate_slots: Vec::new(),
+            // In each shape and after each write the sectors may lie on another member.
+            member_offset_bytes: 0,
+            array_offset_bytes: Some(bytes(array.0)),
+            length_bytes: bytes(sectors),
+            fate: FoundFate::Lost,
+        },
     }
 }

@@ -570,6 +570,7 @@ impl Jobs {
                 job.repaired += if fate == Fate::Repaired { u64::from(sectors) } else { 0 };
             }
             Finding::Ambiguous { sectors, .. } => job.ambiguous += u64::from(sectors),
+            Finding::Lost { .. } => unreachable!("only a reshape loses sectors"),
         }
         let is_told = job.told < FINDINGS_TOLD_MAX && !job.is_quiet;
         job.told += u32::from(is_told);

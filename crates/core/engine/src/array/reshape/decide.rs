@@ -12,12 +12,19 @@
 //! | moving     | Move    | a piece is left, none failed  | pieces                        |
 //! | moving     | GiveUp  | a piece failed, none is out   |                               |
 //! | moving     | Flush   | all pieces are moved          |                               |
-//! | flushed    | Record  |                               |                               |
+//! | flushed    | GiveUp  | lost, the array is broken     |                               |
+//! | flushed    | Name    | lost sectors have no names    | logs drop what was overwritten|
+//! | flushed    | Record  | each lost sector is named     |                               |
+//! | naming     | GiveUp  | the array is broken           |                               |
+//! | naming     | Flush   | superblocks and logs say so   | logs, superblocks             |
 //! | recording  | Release | superblocks have the position | superblocks                   |
 //! | recording  | GiveUp  | the array is broken           |                               |
 //!
 //! A window that has begun is completed, even if the allowance is used up or an operator pauses the
 //! reshape: clients wait for the window.
+//!
+//! The flush after *naming* is a round trip through all shards: from then on each shard knows the
+//! names, and reads no lost sector.
 
 use crate::array::order::Turn;
 
@@ -37,6 +44,8 @@ pub(in crate::array) enum Stage {
     /// Members flush the moved sectors.
     FlushingAfter,
     Flushed,
+    /// Bad-block logs must name the lost sectors of the window.
+    Naming,
     /// Superblocks must record the new position.
     Recording,
 }
@@ -57,6 +66,10 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) is_out: bool,
     /// Whether a step of the window failed.
     pub(in crate::array) has_failed: bool,
+    /// Whether no log names some lost sectors of the window yet.
+    pub(in crate::array) has_unnamed: bool,
+    /// Whether every bad-block log names durably what it must name.
+    pub(in crate::array) is_named: bool,
     /// Whether superblocks record every change.
     pub(in crate::array) is_recorded: bool,
     /// Superblocks get no more changes.
@@ -71,6 +84,8 @@ pub(in crate::array) enum Action {
     Flush,
     /// Move the next piece of the window.
     Move,
+    /// Have bad-block logs name the lost sectors of the window.
+    Name,
     /// Have superblocks record the position after the window.
     Record,
     /// Move the border beyond the window, and let the waiting writes begin.
@@ -91,7 +106,10 @@ pub(in crate::array) fn decide(facts: &Facts) -> Option<(Turn, Action)> {
         Stage::Moving if is_out => None,
         _ if has_failed => Some(Action::GiveUp),
         Stage::Moving => Some(Action::Flush),
-        Stage::Flushed => Some(Action::Record),
+        Stage::Flushed if !facts.has_unnamed => Some(Action::Record),
+        Stage::Flushed | Stage::Naming if facts.is_broken => Some(Action::GiveUp),
+        Stage::Flushed if facts.is_named => Some(Action::Name),
+        Stage::Naming if facts.is_named && facts.is_recorded => Some(Action::Flush),
         Stage::Recording if facts.is_recorded => Some(Action::Release),
         Stage::Recording if facts.is_broken => Some(Action::GiveUp),
         _ => None,
@@ -108,7 +126,7 @@ mod tests {
     use super::*;
     use crate::array::product::{Axis, flags, product};
 
-    const STAGES: [Stage; 9] = [
+    const STAGES: [Stage; 10] = [
         Stage::Rest,
         Stage::Passing,
         Stage::Passed,
@@ -117,13 +135,14 @@ mod tests {
         Stage::Moving,
         Stage::FlushingAfter,
         Stage::Flushed,
+        Stage::Naming,
         Stage::Recording,
     ];
 
     #[test]
     fn the_table_has_an_end_for_each_wait() {
-        let axes: [Axis<'_, Facts>; 9] = flags![goes_on is_allowed is_over is_ended has_more is_out
-            has_failed is_recorded is_broken];
+        let axes: [Axis<'_, Facts>; 11] = flags![goes_on is_allowed is_over is_ended has_more is_out
+            has_failed has_unnamed is_named is_recorded is_broken];
         for stage in STAGES {
             product(&axes, &mut |facts: &Facts| {
                 let facts = Facts { stage, ..*facts };
@@ -142,16 +161,29 @@ mod tests {
                         None,
                     ) => assert!(!facts.has_failed, "{facts:?}"),
                     (Stage::Moving, None) => assert!(facts.is_out, "{facts:?}"),
+                    (Stage::Flushed, None) => {
+                        let waits = facts.has_unnamed && !facts.is_named;
+                        assert!(waits && !facts.is_broken, "{facts:?}");
+                    }
+                    (Stage::Naming, None) => {
+                        let waits = !facts.is_named || !facts.is_recorded;
+                        assert!(waits && !facts.is_broken, "{facts:?}");
+                    }
                     (Stage::Recording, None) => {
                         assert!(!facts.is_recorded && !facts.is_broken, "{facts:?}");
                     }
                     (_, None) => panic!("nothing ends it: {facts:?}"),
                     (_, Some(Action::Hold)) => assert!(facts.goes_on && !facts.is_over),
                     (_, Some(Action::Move)) => assert!(facts.has_more && !facts.has_failed),
-                    (_, Some(Action::Record)) => assert!(!facts.has_failed, "{facts:?}"),
+                    (_, Some(Action::Record)) => {
+                        assert!(!facts.has_failed && !facts.has_unnamed, "{facts:?}");
+                    }
+                    (_, Some(Action::Name)) => assert!(!facts.has_failed && facts.has_unnamed),
                     (_, Some(Action::Release)) => assert!(facts.is_recorded, "{facts:?}"),
                     (_, Some(Action::GiveUp)) => {
-                        let is_unrecorded = stage == Stage::Recording && facts.is_broken;
+                        let waits =
+                            matches!(stage, Stage::Flushed | Stage::Naming | Stage::Recording);
+                        let is_unrecorded = waits && facts.is_broken;
                         assert!(facts.has_failed || is_unrecorded, "{facts:?}");
                         assert!(stage != Stage::Moving || !facts.is_out, "{facts:?}");
                     }

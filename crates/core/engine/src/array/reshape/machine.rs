@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_ondisk::Reshape;
-use braid_sim_hooks::{Bug, spoiled};
+use braid_sim_hooks::{Bug, planted, spoiled};
 
 use super::decide::{Facts, Stage};
 use crate::array::effect::{BorderChange, MovedPiece, WindowAccess};
@@ -37,8 +37,18 @@ pub(in crate::array) struct ReshapeContext {
     pub(in crate::array) goes_on: bool,
     /// Whether superblocks record every change.
     pub(in crate::array) is_recorded: bool,
+    /// Whether every bad-block log names durably what it must name.
+    pub(in crate::array) is_named: bool,
     /// Superblocks get no more changes.
     pub(in crate::array) is_broken: bool,
+}
+
+/// Sectors of a window that no member could give.
+#[derive(Debug, Default)]
+struct LostSectors {
+    sectors: Vec<Range<u64>>,
+    /// Whether bad-block logs were asked to name them.
+    is_named: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +65,10 @@ pub(in crate::array) struct Reshaper {
     /// First sectors of pieces in flight.
     out: BTreeSet<u64>,
     fault: Option<Fault>,
+    /// Sectors of the window that no member could give.
+    lost: LostSectors,
+    /// Lost sectors of all windows since the array was opened.
+    lost_sectors: u64,
     /// A copy of the window in place exists already.
     is_copied: bool,
     /// A window in place that failed after it was overwritten in part. It moves next, from its
@@ -92,6 +106,8 @@ impl Reshaper {
             left: 0..0,
             out: BTreeSet::new(),
             fault: None,
+            lost: LostSectors::default(),
+            lost_sectors: 0,
             refused: false,
             is_begun: false,
             is_ended: false,
@@ -104,6 +120,7 @@ impl Reshaper {
             stuck: None,
             window_sectors_max: window_sectors_max.unwrap_or(WINDOW_SECTORS_MAX),
         };
+        let copied = if planted(Bug::CopyForgotten) { None } else { copied };
         // The copied window may be partly overwritten on members, so no client reads it before it
         // has moved.
         let change = copied.map(|moved| {
@@ -124,6 +141,8 @@ impl Reshaper {
             has_more: !self.left.is_empty() && self.out.len() < PIECES_OUT_MAX,
             is_out: !self.out.is_empty(),
             has_failed: self.fault.is_some(),
+            has_unnamed: !self.lost.is_named && !self.lost.sectors.is_empty(),
+            is_named: context.is_named,
             is_recorded: context.is_recorded,
             is_broken: context.is_broken,
         }
@@ -141,12 +160,28 @@ impl Reshaper {
     /// The recorded position, for a reshape that turns round. Behind the sectors of both shapes
     /// nothing has to move back, and md takes no such position backwards.
     pub(in crate::array) fn turning_position(&self) -> u64 {
-        self.position.min(self.plan.size_sectors())
+        let position = self.position.min(self.plan.size_sectors());
+        spoiled(Bug::TurnBeyondSize, position, self.position)
     }
 
     /// Whether a window is on its way: chosen, and neither recorded nor given up.
     pub(in crate::array) fn is_moving(&self) -> bool {
         self.stage != Stage::Rest || self.stuck.is_some()
+    }
+
+    /// Whether a window in place failed midway, and has not moved since.
+    pub(in crate::array) fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
+    /// Whether the window overwrites the sectors that it reads.
+    pub(in crate::array) fn is_in_place(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| window.in_place)
+    }
+
+    /// Whether bad-block logs were asked to name lost sectors of the window.
+    pub(in crate::array) fn has_named(&self) -> bool {
+        self.lost.is_named
     }
 
     /// Whether the flush in flight is the one before the window moves.
@@ -185,7 +220,7 @@ impl Reshaper {
             located: 0,
             repaired: 0,
             ambiguous: 0,
-            unmade: 0,
+            unmade: self.lost_sectors,
             named: 0,
             retries: false,
             paused,
@@ -219,6 +254,7 @@ impl Reshaper {
         self.class = if is_allowed { self.allowance.take(sectors) } else { Class::Idle };
         self.flow.of(self.class).begun_sectors += written.end - written.start;
         let access = if window.in_place { WindowAccess::AllWait } else { WindowAccess::WritesWait };
+        let access = spoiled(Bug::ReadsInPlaceUnheld, access, WindowAccess::WritesWait);
         let held = (window.moved.clone(), access);
         self.left = written;
         self.window = Some(window);
@@ -235,7 +271,7 @@ impl Reshaper {
     pub(in crate::array) fn flush(&mut self) {
         self.stage = match self.stage {
             Stage::Passed => Stage::FlushingBefore,
-            Stage::Moving => Stage::FlushingAfter,
+            Stage::Moving | Stage::Naming => Stage::FlushingAfter,
             stage => unreachable!("nothing is flushed at {stage:?}"),
         };
     }
@@ -256,9 +292,10 @@ impl Reshaper {
         copied.filter(|_| self.stage == Stage::Keeping)
     }
 
-    /// Takes the result of the copy of the window.
+    /// Takes the result of the copy of the window. Nothing of the window is overwritten so far.
     pub(in crate::array) fn kept(&mut self, result: Result<(), Fault>) {
         assert_eq!(self.stage, Stage::Keeping, "a copy was asked for");
+        let result = spoiled(Bug::CopyFailureIgnored, result, Ok(()));
         self.fault = self.fault.or(result.err());
         self.stage = Stage::Moving;
     }
@@ -280,11 +317,35 @@ impl Reshaper {
         }
     }
 
-    /// Takes the result of the piece that begins at `start`.
-    pub(in crate::array) fn moved(&mut self, start: u64, result: Result<(), Fault>) {
+    /// Takes the result of the piece that begins at `start`, with the sectors of it that no member
+    /// could give.
+    pub(in crate::array) fn moved(&mut self, start: u64, result: Result<Vec<Range<u64>>, Fault>) {
         assert!(self.out.remove(&start), "the piece was out");
-        let result = spoiled(Bug::FailedPieceMoved, result, Ok(()));
-        self.fault = self.fault.or(result.err());
+        if planted(Bug::FailedPieceMoved) {
+            return;
+        }
+        match result {
+            Ok(lost) => self.lost.sectors.extend(lost),
+            Err(fault) => self.fault = self.fault.or(Some(fault)),
+        }
+    }
+
+    /// The lost sectors that bad-block logs must name now.
+    pub(in crate::array) fn name(&mut self) -> Vec<Range<u64>> {
+        assert_eq!(self.stage, Stage::Flushed, "what was moved is on the members");
+        self.stage = Stage::Naming;
+        self.lost.is_named = true;
+        self.lost.sectors.clone()
+    }
+
+    /// Notes sectors of the new shape that are lost together with others of their rows.
+    pub(in crate::array) fn also_lost(&mut self, sectors: Vec<Range<u64>>) {
+        self.lost.sectors.extend(sectors);
+    }
+
+    /// Has the window fail: the logs cannot name what is lost.
+    pub(in crate::array) fn cannot_name(&mut self) {
+        self.fault = self.fault.or(Some(Fault::Unreadable));
     }
 
     /// Puts the position after the window into the shape that superblocks shall record. Returns the
@@ -305,13 +366,16 @@ impl Reshaper {
         self.plan.held_sectors(true, position)
     }
 
-    /// Ends the window, whose position superblocks record by now. Returns the change of the border.
-    pub(in crate::array) fn release(&mut self) -> BorderChange {
+    /// Ends the window, whose position superblocks record by now. Returns the change of the border,
+    /// and the lost sectors.
+    pub(in crate::array) fn release(&mut self) -> (BorderChange, Vec<Range<u64>>) {
         assert_eq!(self.stage, Stage::Recording, "superblocks have the window's end");
         let reshape = self.shape.reshape.expect("an array in a reshape says so");
         self.position = reshape.position_sectors;
+        let lost = joined(std::mem::take(&mut self.lost.sectors));
+        self.lost_sectors += lost.iter().map(|range| range.end - range.start).sum::<u64>();
         self.ends_window();
-        BorderChange { position: self.position, window: None }
+        (BorderChange { position: self.position, window: None }, lost)
     }
 
     /// The border after a window that failed, and the way in which the job ends. A window in place
@@ -323,7 +387,10 @@ impl Reshaper {
         let has_begun = self.is_copied || self.left.start > window.written().start;
         let is_overwritten = window.in_place && has_begun;
         self.stuck = is_overwritten.then(|| window.clone());
-        let failed = self.stuck.as_ref().map(|one| (one.moved.clone(), WindowAccess::Fails));
+        let mut failed = self.stuck.as_ref().map(|one| (one.moved.clone(), WindowAccess::Fails));
+        if planted(Bug::StuckWindowServed) {
+            failed = None;
+        }
         let end = match self.fault.take() {
             Some(Fault::NoSpace) => JobEnd::Unwritten,
             _ => JobEnd::Unreadable,
@@ -340,6 +407,7 @@ impl Reshaper {
         self.written += end - start;
         self.is_copied = false;
         self.left = 0..0;
+        self.lost = LostSectors::default();
         self.stage = Stage::Rest;
     }
 
@@ -357,4 +425,17 @@ impl Reshaper {
         self.is_ended = true;
         JobEnd::Completed
     }
+}
+
+/// The ranges in ascending order, without overlaps.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }

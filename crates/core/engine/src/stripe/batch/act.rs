@@ -385,13 +385,15 @@ impl Stripe {
         }
     }
 
-    /// Begins the batch again with one write, or with the first block of that write.
+    /// Begins the batch again with one write, or with the first block or sector of that write.
     fn narrow(&mut self, effects: &mut Effects<'_>) {
         assert_eq!(self.phase, Phase::Fill, "nothing of it is written yet");
         let batch = self.batch.take().expect("a batch is being filled");
         if batch.count == 1 {
             let whole = self.queue[0];
-            let (first, rest) = whole.run.cut(self.band()).expect("the facts say so");
+            let blocks = whole.run.cut(self.band());
+            let parts = blocks.or_else(|| whole.run.cut_sector(self.band()));
+            let (first, rest) = parts.expect("the facts say so");
             if whole.is_answered {
                 effects.common.keep_part(whole.piece);
             } else {

@@ -1,6 +1,6 @@
 //! Folds a stripe and the array's view into the small values that decisions need.
 
-use braid_geometry::Slot;
+use braid_geometry::{MemberSector, Slot};
 
 use super::super::column_coverage::{ColumnCoverage, EntireSlots};
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
@@ -9,6 +9,8 @@ use super::decide::Facts;
 use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
+use crate::ids::MemberId;
+use crate::sectors::SectorSet;
 
 /// Facts from outside the stripe. In phases other than [`Phase::Fill`] the facts for plans are
 /// false, because no plan is made there.
@@ -17,6 +19,8 @@ pub(in super::super) struct BatchContext<'a> {
     pub(in super::super) view: &'a ArrayView,
     pub(in super::super) clocks: &'a Clocks,
     pub(in super::super) entire: &'a EntireSlots,
+    /// The shard's writes over sectors that bad-block logs name, since the view came.
+    pub(in super::super) made_good: &'a [(MemberId, (MemberSector, u32))],
     /// Parity is known to agree with the data of this band, at least where clients have written.
     pub(in super::super) parity_agrees: bool,
     /// Parity agrees also where no client has written.
@@ -99,8 +103,18 @@ fn make_plan<'a>(
 fn can_narrow(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
     let is_local = |slot: Slot| column_coverage(stripe, context, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;
-    let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
+    let (run, band) = (&stripe.queue[0].run, stripe.band());
+    // Parity of single sectors may be given up.
+    let has_sectors = || names_parity(stripe, context) && run.cut_sector(band).is_some();
+    let has_less = count > 1 || run.cut(band).is_some() || has_sectors();
     has_less && stripe.slots().any(is_local)
+}
+
+/// Whether bad-block logs name some parity of the window.
+fn names_parity(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
+    let mut parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()].into_iter().flatten();
+    let named = |slot: Slot| column_coverage(stripe, context, slot).facts(true).named;
+    !context.view.keeps_journal && parity.any(|slot| named(slot) != SectorSet::EMPTY)
 }
 
 /// Fills in the facts for a plan, without the columns that are left out.
@@ -143,5 +157,6 @@ fn column_coverage<'a>(
         valid,
         unreadable,
         tries_named: false,
+        made_good: context.made_good,
     }
 }

@@ -17,7 +17,8 @@
 //!
 //! A [`Task::Retry`] believes sectors that bad-block logs name if a witness agrees with them, and
 //! rewrites them as they are. It believes computed sectors only if the other parity agrees, because
-//! one of their sources is named as well.
+//! one of their sources is named as well. Parity also fits the content of a sector that a reshape
+//! lost; such a sector stays named [check: sectors_that_no_member_gives_cost_themselves].
 //!
 //! - Unknown sectors are never written [check: two_rotten_chunks_are_never_guessed_at].
 
@@ -29,7 +30,7 @@ use super::super::plan::{Planner, Recipe, Recovery, plan_rest, plan_whole};
 use super::super::solve::by_exponent;
 use super::check::{Check, Rot};
 use super::decide::{Phase, RemainingWork};
-use super::kind::{End, Kind, KindTraits, Steps, difference};
+use super::kind::{End, Kind, KindTraits, LOST, Steps, difference, lost};
 use super::machine::{Reconstruct, ReconstructContext, sits_out};
 use super::read::{Column, Origin, Read, WorkState, holds};
 use crate::array::ArrayView;
@@ -69,6 +70,12 @@ impl Kind for Comparison {
         steps.solve(recipe);
         let (map, blocks) = (steps.read.map, steps.blocks);
         let (p, q) = (map.p_slot(), map.q_slot());
+        if self.0.task == Task::Retry {
+            let (sectors, into) = (steps.unit_sectors, LOST);
+            let units = (0..map.data_slots()).map(|index| blocks.at(map.data_slot(index), 0));
+            let finds = units.map(|unit| Step::FindLost { unit, sectors, into });
+            steps.computation.steps.extend(finds);
+        }
         // Parity that could not be read is no witness.
         steps.compare((Some(p), q), Extent { offset: 0, sectors: steps.unit_sectors });
         if let Some(q) = q {
@@ -83,7 +90,8 @@ impl Kind for Comparison {
     fn note_computed(&self, read: &mut Read, context: &ReconstructContext<'_>, done: &Computation) {
         // The computation of a repair has no findings: its comparison was noted before.
         if !read.work.is_remade || read.work.check.is_again {
-            read.note_checked(&self.0, context, (difference(done), done.located()));
+            let found = (difference(done), done.located(), lost(done));
+            read.note_checked(&self.0, context, found);
         }
     }
 
@@ -203,7 +211,7 @@ impl Read {
         &mut self,
         work: &Work,
         context: &ReconstructContext<'_>,
-        (found, located): (Difference, Option<&ColumnVerdict>),
+        (found, located, lost): (Difference, Option<&ColumnVerdict>, SectorSet),
     ) {
         let view = &*context.common.view;
         let agrees = context.damage.parity_agrees(view, self.band());
@@ -261,7 +269,7 @@ impl Read {
         let vouched = self.window.without(if is_unspoken { erased } else { SectorSet::EMPTY });
         let tried = |slot: Slot| {
             let named = if retries { self.named(view, slot) } else { SectorSet::EMPTY };
-            named.without(differs)
+            named.without(differs).without(lost)
         };
         let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
             let unread = self.columns[usize::from(slot.0)].unreadable.union(self.named(view, slot));

@@ -37,6 +37,7 @@ impl Read {
             valid,
             unreadable,
             tries_named: self.origin.is_some_and(|origin| origin.traits().tries_named),
+            made_good: &[],
         }
     }
 

@@ -17,12 +17,14 @@ use super::read::Read;
 use crate::array::ArrayView;
 use crate::computation::{Computation, Step};
 use crate::ids::MemberId;
-use crate::sectors::Extent;
+use crate::sectors::{Extent, SectorSet};
 use crate::work::Difference;
 
 /// Indices under which a comparison notes its findings in P and in Q.
 const P: u16 = 0;
 const Q: u16 = 1;
+/// The index under which a comparison notes lost sectors.
+pub(super) const LOST: u16 = 2;
 
 /// Properties of a kind that the shared machine needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,6 +160,11 @@ impl Steps<'_> {
         });
         true
     }
+}
+
+/// The sectors in which some data has the content of a lost sector, if the comparison looked.
+pub(super) fn lost(computation: &Computation) -> SectorSet {
+    computation.found.get(usize::from(LOST)).copied().unwrap_or_default()
 }
 
 /// The sectors in which parity and data differ.

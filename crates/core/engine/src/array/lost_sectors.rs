@@ -1,0 +1,162 @@
+//! Sectors of a reshape that no member could give: where they lie in the new shape, and the entries
+//! of bad-block logs that make every read of them fail.
+//!
+//! ```text
+//!   one row of the new shape, RAID-5      │ data │ LOST │ data │  P   │
+//!   bad-block logs                            .     x      .      x
+//! ```
+//!
+//! The logs name the sector on its own member, and the parity of its row. With the parity unnamed,
+//! md and braid would compute the lost sector, and return the content that stands in its place. The
+//! other sectors of the row stay readable, and have no redundancy until a client writes the lost
+//! one. A sector of the row whose member is missing is lost as well: only that parity had it.
+//!
+//! Nothing counts as lost where parity is in doubt: the operator may accept that risk and read it.
+//!
+//! Invariants
+//! - a window is named in whole or not at all `[check: a_log_without_room_ends_the_reshape]`;
+//! - a lost sector reads as an error, and all others read as before
+//!   `[check: sectors_that_no_member_gives_cost_themselves]`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use braid_geometry::{Geometry, LogicalSector, MemberSector, StripeGeometry};
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use super::effect::Notice;
+use super::machine::Array;
+use super::view::resync_range;
+use crate::Instant;
+use crate::ids::MemberId;
+use crate::ranges::{BadBlocks, BadRange};
+use crate::request::Fault;
+use crate::work::Finding;
+
+/// The entries of bad-block logs for some lost sectors.
+struct Naming {
+    entries: Vec<(MemberId, BadBlocks)>,
+    /// Sectors that are lost with them, because their members are missing.
+    also_lost: Vec<Range<u64>>,
+}
+
+impl Array {
+    /// Whether these sectors of a window can be recorded as lost. The driver asks before it keeps a
+    /// copy without them: a copy that counts is moved, whatever happens.
+    #[must_use]
+    pub fn may_lose(&self, lost: &[Range<u64>]) -> bool {
+        self.naming(lost, false).is_some()
+    }
+
+    /// Takes the result of [`super::ArrayEffect::Keep`].
+    ///
+    /// # Panics
+    /// If no copy was asked for.
+    pub fn handle_kept(&mut self, now: Instant, result: Result<(), Fault>) {
+        self.reshaper.as_mut().expect("a copy has a reshape").kept(result);
+        self.step(now);
+    }
+
+    /// Takes the result of the piece that begins at `start` ([`super::ArrayEffect::Move`]), with
+    /// the sectors of it that no member could give.
+    ///
+    /// # Panics
+    /// If no such piece was asked for.
+    pub fn handle_moved(
+        &mut self,
+        now: Instant,
+        start: u64,
+        result: Result<Vec<Range<u64>>, Fault>,
+    ) {
+        self.reshaper.as_mut().expect("a piece has a reshape").moved(start, result);
+        self.step(now);
+    }
+
+    /// Has bad-block logs name the lost sectors of the window, all or none.
+    pub(super) fn name_lost(&mut self) {
+        let reshaper = self.reshaper.as_mut().expect("its table decided");
+        // The sectors of a window in place were not in doubt when it was copied, and are gone.
+        let (lost, is_checked) = (reshaper.name(), reshaper.is_in_place());
+        let naming = self.naming(&lost, is_checked);
+        let Some(Naming { entries, also_lost }) = naming else {
+            return self.reshaper.as_mut().expect("its table decided").cannot_name();
+        };
+        for (member, bad) in entries {
+            let has_room = self.bad_logs.mark_all(member, &bad);
+            assert!(has_room, "the logs were asked before");
+            self.tell_bad_blocks(member);
+        }
+        self.reshaper.as_mut().expect("its table decided").also_lost(also_lost);
+    }
+
+    /// Reports sectors as lost. Superblocks record the position behind them.
+    pub(super) fn report_lost(&mut self, lost: Vec<Range<u64>>) {
+        for Range { start, end } in lost {
+            let found = Finding::Lost { array: LogicalSector(start), sectors: end - start };
+            self.out.notice(Notice::Found(found));
+        }
+    }
+
+    /// The entries for these sectors; `None` if a log has no room or is not kept, or if parity in
+    /// doubt may still have the sectors, unless that `is_checked`.
+    fn naming(&self, lost: &[Range<u64>], is_checked: bool) -> Option<Naming> {
+        let sides = self.setup.sides.as_ref()?;
+        let (Geometry::Stripe(_), Geometry::Stripe(after)) = (&*sides.before, &*sides.after) else {
+            return None;
+        };
+        if !is_checked && lost.iter().any(|range| self.is_in_doubt(&sides.before, range)) {
+            return None;
+        }
+        let mut ranges: BTreeMap<MemberId, Vec<BadRange>> = BTreeMap::new();
+        let mut also_lost = Vec::new();
+        for run in lost.iter().flat_map(|range| in_chunks(after, range)) {
+            let address = after.locate(LogicalSector(run.start));
+            let map = after.row_map(address.row);
+            let start = after.row_start(address.row).0 + u64::from(address.offset_sectors);
+            let sectors = run.end - run.start;
+            let member_of = |slot: braid_geometry::Slot| {
+                self.roster.slots[usize::from(slot.0)].as_ref().map(|member| member.id)
+            };
+            let own = map.data_slot(address.data_index);
+            let mut named = vec![own, map.p_slot()];
+            named.extend(map.q_slot());
+            if planted(Bug::LostParityUnnamed) {
+                named.truncate(1);
+            }
+            for member in named.into_iter().filter_map(member_of) {
+                let is_after = true;
+                let is_after = spoiled(Bug::LostMisplaced, is_after, false);
+                let start = MemberSector(start + sides.start_of(member, is_after));
+                ranges.entry(member).or_default().push(BadRange { start, sectors });
+            }
+            let missing = (0..map.data_slots())
+                .filter(|index| *index != address.data_index)
+                .filter(|index| member_of(map.data_slot(*index)).is_none());
+            also_lost.extend(missing.map(|index| {
+                let first = after.logical(address.row, index, address.offset_sectors).0;
+                first..first + sectors
+            }));
+        }
+        let entries: Vec<(MemberId, BadBlocks)> =
+            ranges.into_iter().map(|(member, ranges)| (member, BadBlocks::new(ranges))).collect();
+        let has_room = entries.iter().all(|(member, bad)| self.bad_logs.has_room(*member, bad));
+        has_room.then_some(Naming { entries, also_lost })
+    }
+
+    /// Whether parity may disagree with the data in these sectors of a shape.
+    fn is_in_doubt(&self, geometry: &Geometry, range: &Range<u64>) -> bool {
+        let sectors = u32::try_from(range.end - range.start).expect("a part of a window");
+        let rows = resync_range(geometry, LogicalSector(range.start), sectors);
+        let beyond = rows.start.max(self.condition.resync_offset)..rows.end;
+        let doubt = self.consistency.doubt();
+        let is_in_doubt = doubt.is_none_or(|doubt| doubt.has_any(doubt.of(&beyond)));
+        !beyond.is_empty() && spoiled(Bug::LostInDoubt, is_in_doubt, false)
+    }
+}
+
+/// The parts of a range that lie in one chunk each.
+fn in_chunks(geometry: &StripeGeometry, range: &Range<u64>) -> Vec<Range<u64>> {
+    let chunk = u64::from(geometry.chunk_sectors());
+    let chunks = range.start / chunk..range.end.div_ceil(chunk);
+    chunks.map(|at| (at * chunk).max(range.start)..((at + 1) * chunk).min(range.end)).collect()
+}
