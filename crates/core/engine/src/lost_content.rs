@@ -1,7 +1,7 @@
 //! The content that stands in the place of a sector that no member could give.
 //!
-//! A reshape writes it, and bad-block logs name the sector, so that no client reads it. It says what
-//! happened to a reader who ignores the logs. A check that tries logged sectors
+//! A reshape writes it, and bad-block logs name the sector, so that no client reads it. It says
+//! what happened to a reader who ignores the logs. A check that tries logged sectors
 //! ([`crate::work::Task::Retry`]) knows it, and leaves such a sector in the log: the parity of its
 //! row fits this content.
 

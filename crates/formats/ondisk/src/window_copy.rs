@@ -11,8 +11,8 @@
 //!
 //! The header names the array, both shapes, the window and the superblocks' position, with CRC-32C
 //! of all that follows it and of itself. It is written after the rest is durable. A file without a
-//! window says that no window in place is under way. All numbers are little-endian. Version 2 of the
-//! header has the number of lost ranges: sectors of the window that no member could give. A file
+//! window says that no window in place is under way. All numbers are little-endian. Version 2 of
+//! the header has the number of lost ranges: sectors of the window that no member could give. A file
 //! without such ranges has version 1.
 //!
 //! Invariants

@@ -75,7 +75,7 @@ impl Array {
     /// Has bad-block logs name the lost sectors of the window, all or none.
     pub(super) fn name_lost(&mut self) {
         let reshaper = self.reshaper.as_mut().expect("its table decided");
-        // The sectors of a window in place were not in doubt when it was copied, and are gone.
+        // A window in place was checked before its copy; its old content is overwritten by now.
         let (lost, is_checked) = (reshaper.name(), reshaper.is_in_place());
         let naming = self.naming(&lost, is_checked);
         let Some(Naming { entries, also_lost }) = naming else {
@@ -150,7 +150,8 @@ impl Array {
         let beyond = rows.start.max(self.condition.resync_offset)..rows.end;
         let doubt = self.consistency.doubt();
         let is_in_doubt = doubt.is_none_or(|doubt| doubt.has_any(doubt.of(&beyond)));
-        !beyond.is_empty() && spoiled(Bug::LostInDoubt, is_in_doubt, false)
+        let is_in_doubt = spoiled(Bug::LostInDoubt, is_in_doubt, false);
+        !beyond.is_empty() && is_in_doubt
     }
 }
 

@@ -154,8 +154,9 @@ impl PendingShape {
 
     /// The resync offset for superblocks, where `now` is the offset before the change.
     pub(super) fn resync_offset(&self, now: u64) -> u64 {
-        let offset = self.resync_from.map_or(now, |from| from.min(now));
-        spoiled(Bug::LargerPartInSync, offset, now)
+        let from = self.resync_from;
+        let from = spoiled(Bug::LargerPartInSync, from, None);
+        from.map_or(now, |from| from.min(now))
     }
 
     /// The roles of devices after the change, from the `roles` before it.

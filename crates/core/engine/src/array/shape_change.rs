@@ -130,8 +130,9 @@ impl Array {
     /// Turns the reshape round, if the driver requested that and no window is moving.
     pub(super) fn turn_if_at_rest(&mut self) {
         let is_at_rest = |one: &&Reshaper| {
-            let is_at_rest = !one.is_moving();
-            spoiled(Bug::TurnMidWindow, is_at_rest, true)
+            let is_moving = one.is_moving();
+            let is_moving = spoiled(Bug::TurnMidWindow, is_moving, false);
+            !is_moving
         };
         let at_rest = self.reshaper.as_ref().filter(is_at_rest);
         let Some(reshaper) = at_rest else { return };

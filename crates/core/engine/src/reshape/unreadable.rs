@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Invariants
-//! - exactly the sectors that fail alone are lost `[check: exactly_the_sectors_that_fail_are_lost]`.
+//! - exactly the sectors that fail alone are lost
+//!   `[check: exactly_the_sectors_that_fail_are_lost]`.
 
 use std::ops::Range;
 

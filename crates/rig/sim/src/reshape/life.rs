@@ -23,10 +23,10 @@ use braid_engine::{CacheConfig, CacheMode, Instant, Tuning};
 use braid_geometry::{Geometry, LogicalSector, Slot};
 use braid_ondisk::{Superblock, Timestamp};
 
+use super::copy_file::{CopyFile, padded};
 use super::kinds::{Change, UUID};
 use super::plan::{CrashKind, Plan};
 use super::requests::{Gate, Purpose};
-use super::window_copy::{CopyFile, padded};
 use super::world::{Event, Running, StepResult, World};
 use crate::content::{SECTOR, bytes, image, places};
 use crate::create::MADE_AT_SECONDS;
@@ -546,8 +546,8 @@ impl World {
         self.drain(run);
     }
 
-    /// A client writes the neighbours of lost sectors in their rows, and then the lost sectors, each
-    /// alone: one lost sector does not keep others from being written, nor another from healing.
+    /// A client writes the neighbours of lost sectors in their rows, and then the lost sectors,
+    /// each alone: one lost sector does not keep others from being written, nor another from healing.
     fn heal_sectors(&mut self, run: &mut Running, geometry: &Geometry) {
         for sector in self.unreadable.clone() {
             let strip = Strip::of(geometry, sector);
@@ -743,7 +743,7 @@ impl World {
         let is_cut = kind == CrashKind::PowerCut;
         self.tally.count(if is_cut { "power-cut" } else { "process-killed" });
         if let Some(mut run) = run {
-            // What a write in flight left may be readable.
+            // A write in flight may have healed its sectors.
             let touched: BTreeSet<u64> =
                 self.unreadable.iter().copied().filter(|at| run.is_written(*at)).collect();
             self.unreadable.retain(|sector| !touched.contains(sector));

@@ -21,6 +21,7 @@
 //!   [check: a_reshape_survives_a_crash_before_any_effect].
 
 mod clients;
+mod copy_file;
 mod kinds;
 mod life;
 mod plan;

@@ -11,57 +11,13 @@ use std::ops::Range;
 use braid_engine::array::{MovedPiece, ShapeChange};
 use braid_engine::request::{Fault, Operation, Request};
 use braid_engine::reshape::UnreadableSearch;
-use braid_ondisk::{CopiedWindow, ReshapePoint, Superblock, WINDOW_HEADER_BYTES, WindowHeader};
+use braid_ondisk::{CopiedWindow, ReshapePoint, Superblock, WindowHeader};
 
+use super::copy_file::padded;
 use super::kinds::UUID;
 use super::requests::Purpose;
 use super::world::{Event, Running, World};
 use crate::content::{SECTOR, bytes};
-use crate::disk::Disk;
-
-/// The state folder's file, and the window whose copy counts in this process.
-#[derive(Debug, Default)]
-pub(super) struct CopyFile {
-    disk: Option<Disk>,
-    window: Option<CopiedWindow>,
-}
-
-impl CopyFile {
-    /// Makes the file anew, without a window: a rename is one step.
-    fn prepare(&mut self, sectors: u64) {
-        let mut disk = Disk::new(sectors);
-        disk.put(0, &WindowHeader::default().to_bytes(&UUID), true);
-        self.disk = Some(disk);
-    }
-
-    fn header(&self) -> Option<WindowHeader> {
-        WindowHeader::parse(&self.disk.as_ref()?.seen, &UUID)
-    }
-
-    /// Whether assembly may count on the file.
-    pub(super) fn knows(&self, superblock: Option<&Superblock>) -> bool {
-        let point = superblock.and_then(ReshapePoint::of);
-        point.zip(self.header()).is_some_and(|(point, header)| header.knows(point))
-    }
-
-    /// The window that moves first, if the array is opened at this point.
-    fn at(&self, point: ReshapePoint) -> Option<CopiedWindow> {
-        let (header, disk) = (self.header()?, self.disk.as_ref()?);
-        let start = WINDOW_HEADER_BYTES;
-        let body = &disk.seen[start..start + header.body_bytes()];
-        header.window(body).filter(|_| header.is_at(point))
-    }
-
-    pub(super) fn lose_power(&mut self, fate: &mut crate::random::Random) {
-        if let Some(disk) = &mut self.disk {
-            disk.lose_power(fate);
-        }
-    }
-
-    pub(super) fn disk(&mut self) -> &mut Disk {
-        self.disk.as_mut().expect("a window in place has a file")
-    }
-}
 
 impl World {
     /// Sectors of the file: header, window, and a few lost ranges.
@@ -69,7 +25,7 @@ impl World {
         8 + self.change.largest_shape() + 64
     }
 
-    /// What an operator's change of shape does to the file before superblocks record the change.
+    /// Makes or removes the file, before superblocks record an operator's change of shape.
     pub(super) fn prepare_copy(&mut self, change: &ShapeChange, is_in_place: bool) {
         let ShapeChange::Begin { .. } = change else { return };
         if is_in_place {
@@ -81,7 +37,7 @@ impl World {
         }
     }
 
-    /// What an opening does to the file. Returns the window that moves first, for a reshape whose
+    /// Makes, keeps or removes the file at an opening. Returns the window that moves first, for a reshape whose
     /// window at the recorded position is in place.
     pub(super) fn open_copy(
         &mut self,
@@ -209,10 +165,4 @@ impl World {
         };
         self.write_piece(run, piece, data, &lost);
     }
-}
-
-/// Whole sectors, as disks take them.
-pub(super) fn padded(mut data: Vec<u8>) -> Vec<u8> {
-    data.resize(data.len().next_multiple_of(SECTOR), 0);
-    data
 }

@@ -28,10 +28,10 @@ use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
 use braid_geometry::Geometry;
 use braid_ondisk::{ReshapePoint, Superblock, Timestamp};
 
+use super::copy_file::CopyFile;
 use super::kinds::Change;
 use super::plan::Plan;
 use super::requests::{Flight, Gate, Task};
-use super::window_copy::CopyFile;
 use crate::content::SECTOR;
 use crate::disk::Disk;
 use crate::memory::{Payloads, ReachableMemory};
@@ -492,7 +492,7 @@ impl World {
         self.disks[index].write((start, &bytes), durable, &mut self.fate)
     }
 
-    /// Writes a bad-block log or a bitmap. What was written before a log is durable first.
+    /// Writes a bad-block log or a bitmap. Earlier writes are durable before a log.
     fn write_area(
         &mut self,
         run: &Running,

@@ -74,8 +74,8 @@ pub struct Job {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that the job has written to members so far.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that a recovery could not compute, or that a reshape found on no member;
-    /// bad-block logs list them.
+    /// Sectors of 512 bytes that a recovery could not compute, or that a reshape found on no
+    /// member; bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
     /// Sectors of 512 bytes in members' bad-block logs, as the job saw them on its way or at its
@@ -288,8 +288,8 @@ pub struct LastJob {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that the job wrote to members.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that a recovery could not compute, or that a reshape found on no member;
-    /// bad-block logs list them.
+    /// Sectors of 512 bytes that a recovery could not compute, or that a reshape found on no
+    /// member; bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
     /// Sectors of 512 bytes in members' bad-block logs, as the job saw them on its way or at its

@@ -120,7 +120,10 @@ impl Reshaper {
             stuck: None,
             window_sectors_max: window_sectors_max.unwrap_or(WINDOW_SECTORS_MAX),
         };
-        let copied = if planted(Bug::CopyForgotten) { None } else { copied };
+        let mut copied = copied;
+        if planted(Bug::CopyForgotten) {
+            copied = None;
+        }
         // The copied window may be partly overwritten on members, so no client reads it before it
         // has moved.
         let change = copied.map(|moved| {
@@ -160,8 +163,9 @@ impl Reshaper {
     /// The recorded position, for a reshape that turns round. Behind the sectors of both shapes
     /// nothing has to move back, and md takes no such position backwards.
     pub(in crate::array) fn turning_position(&self) -> u64 {
-        let position = self.position.min(self.plan.size_sectors());
-        spoiled(Bug::TurnBeyondSize, position, self.position)
+        let size = self.plan.size_sectors();
+        let size = spoiled(Bug::TurnBeyondSize, size, u64::MAX);
+        self.position.min(size)
     }
 
     /// Whether a window is on its way: chosen, and neither recorded nor given up.
