@@ -98,8 +98,12 @@ impl Array {
     }
 
     /// The entries for these sectors; `None` if a log has no room or is not kept, or if parity in
-    /// doubt may still have the sectors, unless that `is_checked`.
+    /// doubt may still have the sectors, unless that `is_checked`. A RAID-0 that grows has none: md
+    /// reads no log of a RAID-0, and would return the content in the sectors' place.
     fn naming(&self, lost: &[Range<u64>], is_checked: bool) -> Option<Naming> {
+        if self.is_striping() {
+            return None;
+        }
         let sides = self.setup.sides.as_ref()?;
         let (Geometry::Stripe(_), Geometry::Stripe(after)) = (&*sides.before, &*sides.after) else {
             return None;

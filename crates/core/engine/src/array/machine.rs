@@ -29,7 +29,6 @@ use crate::cause::Cause;
 use crate::effect::{MemberFault, Report};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
-use crate::request::Fault;
 use crate::reshape::ReshapePlan;
 
 /// The control machine of one array.

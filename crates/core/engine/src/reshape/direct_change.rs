@@ -64,7 +64,7 @@ pub fn superblocks_of_change(
 mod tests {
     use super::*;
     use crate::open::levelling;
-    use crate::reshape::{ShapeLimits, ShapeWish, propose};
+    use crate::reshape::{ShapeLimits, ShapeWish, WishError, propose};
     use braid_assembly::{Options, ProbedMember, assemble};
     use braid_geometry::{Level, Slot};
     use braid_ondisk::{
@@ -127,7 +127,7 @@ mod tests {
         superblocks.iter().map(of).collect()
     }
 
-    fn changed(found: &[Superblock], wish: &ShapeWish) -> Vec<Superblock> {
+    fn changed(found: &[Superblock], wish: &ShapeWish) -> Result<Vec<Superblock>, WishError> {
         let slot_of = |superblock: &Superblock| match superblock.state.role {
             Role::Active(slot) => Some(Slot(slot)),
             _ => None,
@@ -139,15 +139,16 @@ mod tests {
         let members = (0..).map(MemberId).zip(found).map(member);
         let members: Vec<ShapeMember<'_>> = members.collect();
         let limits = ShapeLimits { bitmap_sectors: 0, can_copy: true, used_sectors: 1 };
-        let proposal = propose(&members, limits, wish).expect("there is a way");
+        let proposal = propose(&members, limits, wish)?;
         let changed = superblocks_of_change(&members, &proposal.change, TIME);
-        changed.expect("they can say it").into_iter().map(|(_, superblock)| superblock).collect()
+        let changed = changed.expect("they can say it").into_iter();
+        Ok(changed.map(|(_, superblock)| superblock).collect())
     }
 
     /// Whichever superblocks of a change were written when the power failed, the next start brings
     /// the others to it.
     fn check_torn(found: &[Superblock], wish: &ShapeWish) -> Vec<Superblock> {
-        let wanted = changed(found, wish);
+        let wanted = changed(found, wish).expect("there is a way");
         for written in 1_u32..16 {
             let is_written = |disk: usize| written & 1 << disk != 0;
             let of = |disk: usize| if is_written(disk) { &wanted[disk] } else { &found[disk] };
@@ -190,5 +191,14 @@ mod tests {
             };
             assert_eq!(data(&back), data(&superblocks()), "{level}");
         }
+    }
+
+    #[test]
+    fn no_raid0_is_made_of_members_whose_logs_name_lost_sectors() {
+        let to = |level| ShapeWish { level: Some(level), ..ShapeWish::default() };
+        let mut found = changed(&superblocks(), &to(Level::Raid10)).expect("there is a way");
+        found[0].set_bad_blocks(true);
+        let refused = changed(&found, &to(Level::Raid0)).err();
+        assert!(matches!(refused, Some(WishError::BadBlocks)), "{refused:?}");
     }
 }

@@ -31,7 +31,7 @@
 use std::collections::BTreeMap;
 
 use braid_geometry::{Family, Geometry, GeometryError, Level, Shape, Slot, parse_layout};
-use braid_ondisk::{COPIED_SECTORS_MAX, Reshape, Superblock, Version};
+use braid_ondisk::{COPIED_SECTORS_MAX, Features, Reshape, Superblock, Version};
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::plan::ReshapePlan;
@@ -152,6 +152,9 @@ pub enum WishError {
     /// A level without redundancy has no bitmap.
     #[error("{0} has no bitmap, and the array has one")]
     Bitmap(Level),
+    /// Bad-block logs name lost sectors, which reads of a RAID-0 would return.
+    #[error("a bad-block log names sectors, and a RAID-0 heeds no such log: write them first")]
+    BadBlocks,
     /// Spares are missing.
     #[error("{needed} more members are needed; spares: {there}")]
     TooFewSpares {
@@ -414,6 +417,7 @@ impl<'a> Proposer<'a> {
         };
         let slots = usize::from(proposal.after.slots);
         let mut filled: Vec<Option<MemberId>> = vec![None; slots];
+        let mut is_any_bad = false;
         for one in self.seated() {
             let Some(Slot(slot)) = one.slot else { continue };
             let new = match (from, to) {
@@ -426,7 +430,11 @@ impl<'a> Proposer<'a> {
             moved.insert(one.id, place.is_some().then_some(Slot(new)));
             if let Some(place) = place {
                 *place = Some(one.id);
+                is_any_bad |= one.superblock.state.features.contains(Features::BAD_BLOCKS);
             }
+        }
+        if to == Level::Raid0 && is_any_bad {
+            return Err(WishError::BadBlocks);
         }
         if to == Level::Raid0 && filled.contains(&None) {
             return Err(WishError::Degraded);

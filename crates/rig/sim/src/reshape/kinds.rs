@@ -357,9 +357,9 @@ impl Change {
         self.geometry_of(level, (slots, chunk, layout), size)
     }
 
-    /// Whether each member has a bad-block log.
+    /// Whether bad-block logs can name lost sectors; md reads no log of a RAID-0.
     pub(super) fn has_logs(&self) -> bool {
-        self.superblock(0).device.bad_block_log.is_some()
+        !self.is_striped() && self.superblock(0).device.bad_block_log.is_some()
     }
 
     /// Members that the level tolerates to lose.

@@ -266,7 +266,7 @@ impl World {
             flushes: Default::default(),
             left: BTreeSet::new(),
             notices: Vec::new(),
-            weights: Running::weights(&mut self.random, self.plan.late_superblocks),
+            weights: Running::weights(&mut self.random, self.plan.late),
             steps: 0,
             issued: 0,
         });
@@ -840,13 +840,16 @@ impl World {
             content[bytes(sector, 1)].copy_from_slice(&disk.seen[bytes(from, 1)]);
         }
         let image = image(geometry, &content);
-        let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
-        let row = u64::from(stripe.data_slots()) * u64::from(stripe.chunk_sectors());
+        let data_slots = match geometry {
+            Geometry::Stripe(stripe) => stripe.data_slots(),
+            _ => geometry.slots(),
+        };
+        let row = u64::from(data_slots) * u64::from(geometry.chunk_sectors());
         // No client has written what was lost in the new part.
         let lost_rows: BTreeSet<u64> = self.endangered.iter().map(|sector| sector / row).collect();
         let rows = match is_unwritten && !is_whole {
             true => self.size() / row,
-            false => stripe.rows(),
+            false => geometry.capacity_sectors() / row,
         };
         let occupants = (0..).zip(assembled.slots.iter().map(in_sync));
         for (slot, occupant) in occupants.filter_map(|(slot, one)| Some((slot, one?))) {
@@ -914,7 +917,7 @@ pub(super) struct Strip {
 
 impl Strip {
     pub(super) fn of(geometry: &Geometry, sector: u64) -> Self {
-        let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
+        let Geometry::Stripe(stripe) = geometry else { return Self::of_raid0(geometry, sector) };
         let address = stripe.locate(LogicalSector(sector));
         let map = stripe.row_map(address.row);
         let place = stripe.row_start(address.row).0 + u64::from(address.offset_sectors);
@@ -926,6 +929,16 @@ impl Strip {
         });
         let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
         Self { place, columns: data.chain(parity.map(|slot| (slot, None))).collect() }
+    }
+
+    fn of_raid0(geometry: &Geometry, sector: u64) -> Self {
+        let (slots, chunk) = (u64::from(geometry.slots()), u64::from(geometry.chunk_sectors()));
+        let (row, data_index) = (sector / chunk / slots, sector / chunk % slots);
+        let columns = (0..slots).map(|index| (index + data_index) % slots).map(|index| {
+            let sector = (row * slots + index) * chunk + sector % chunk;
+            (Slot(u16::try_from(index).expect("a slot")), Some(sector))
+        });
+        Self { place: row * chunk + sector % chunk, columns: columns.collect() }
     }
 
     /// The sectors of the array in the strip.

@@ -36,7 +36,7 @@ use std::panic::{catch_unwind, resume_unwind};
 use crate::random::{Random, mix};
 use crate::tally::Tally;
 use kinds::Change;
-use plan::{CrashKind, Plan};
+use plan::{CrashKind, LateEffect, Plan};
 use world::World;
 
 /// Power cuts before each effect, each with other losses.
@@ -117,8 +117,8 @@ fn explore_torn_updates(seed: u64, story: Story) {
 /// The smallest array, and a life without a crash.
 fn smallest(seed: u64) -> (Change, Plan) {
     let turns = if seed % 4 < 2 { Vec::new() } else { vec![72] };
-    let (writes_back, late_superblocks) = (seed % 3 == 2, seed % 8 >= 4);
-    let plan = Plan { turns, writes_back, late_superblocks, clients: 4, ..Plan::quiet() };
+    let (writes_back, late) = (seed % 3 == 2, (seed % 8 >= 4).then_some(LateEffect::Superblock));
+    let plan = Plan { turns, writes_back, late, clients: 4, ..Plan::quiet() };
     let is_long = seed % 2 == 1;
     let is_shrink = seed % 16 >= 8;
     let smallest = if is_shrink { Change::smallest_shrink } else { Change::smallest };
@@ -177,8 +177,10 @@ pub fn tell() {
     (0..12).for_each(|seed| _ = explore_lost(seed));
     (0..8).for_each(explore_unreadable);
     (0..8).for_each(explore_doubted);
+    // Most bugs need few lives; the repeated ones take as long as hundreds.
+    (0..80).for_each(|seed| _ = explore(seed));
     (0..3).for_each(|seed| explore_torn_updates(seed, with_lost));
-    (0..400).for_each(|seed| _ = explore(seed));
+    (80..400).for_each(|seed| _ = explore(seed));
     (0..16).for_each(|seed| explore_torn_updates(seed, smallest));
 }
 
@@ -197,6 +199,7 @@ fn with_lost(seed: u64) -> (Change, Plan) {
     let lost = (0..1 + seed % 3).map(|index| mix(seed << 8 ^ index) % size).collect();
     let clients = if seed.is_multiple_of(2) { 0 } else { 3 };
     let turns = if seed % 5 == 4 { vec![72] } else { Vec::new() };
-    let plan = Plan { lost, clients, turns, window_sectors: 48, ..Plan::quiet() };
+    let late = seed.is_multiple_of(3).then_some(LateEffect::Letter);
+    let plan = Plan { lost, clients, turns, late, window_sectors: 48, ..Plan::quiet() };
     (Change::smallest(seed % 4 >= 2), plan)
 }

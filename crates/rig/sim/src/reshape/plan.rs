@@ -12,6 +12,14 @@ pub(super) enum CrashKind {
     Kill,
 }
 
+/// An effect that happens as late as possible: all that clients do comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LateEffect {
+    Superblock,
+    /// A message of the array to a shard.
+    Letter,
+}
+
 /// The plan of a run. Lists are taken from their end.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -41,8 +49,8 @@ pub(super) struct Plan {
     pub(super) writes_back: bool,
     /// Percentage of writes in the old shape that disks delay.
     pub(super) delayed_percent: u64,
-    /// Superblocks are written as late as possible.
-    pub(super) late_superblocks: bool,
+    /// The effect that happens as late as possible.
+    pub(super) late: Option<LateEffect>,
     /// A clean stop is followed by a power cut.
     pub(super) cuts_at_rest: bool,
 }
@@ -65,7 +73,7 @@ impl Plan {
             window_sectors: 1,
             writes_back: false,
             delayed_percent: 2,
-            late_superblocks: false,
+            late: None,
             cuts_at_rest: true,
         }
     }
@@ -77,7 +85,7 @@ impl Plan {
             clients: 1 + random.below(6) as usize,
             steps_before: random.below(400),
             window_sectors: *random.pick(&[1, 1, 100, 1 << 18]),
-            late_superblocks: random.chance(10),
+            late: random.chance(10).then_some(LateEffect::Superblock),
             cuts_at_rest: random.chance(50),
             ..Self::quiet()
         };
@@ -90,6 +98,9 @@ impl Plan {
             plan.crashes.push((at, *random.pick(&[CrashKind::PowerCut, CrashKind::Kill])));
         }
         plan.crashes.reverse();
+        if random.chance(20) {
+            plan.lost = (0..1 + random.below(4)).map(|_| random.below(size)).collect();
+        }
         plan
     }
 
@@ -100,7 +111,11 @@ impl Plan {
             steps_before: random.below(400),
             window_sectors: *random.pick(&[1, 1, 1, 100, 200, 1 << 18]),
             writes_back: random.chance(30),
-            late_superblocks: random.chance(10),
+            late: match random.below(20) {
+                0 | 1 => Some(LateEffect::Superblock),
+                2 => Some(LateEffect::Letter),
+                _ => None,
+            },
             cuts_at_rest: random.chance(50),
             ..Self::quiet()
         };

@@ -30,7 +30,7 @@ use braid_ondisk::{ReshapePoint, Superblock, Timestamp};
 
 use super::copy_file::CopyFile;
 use super::kinds::Change;
-use super::plan::Plan;
+use super::plan::{LateEffect, Plan};
 use super::requests::{Flight, Gate, Task};
 use crate::content::SECTOR;
 use crate::disk::Disk;
@@ -130,6 +130,7 @@ impl Event {
 
 /// Classes of events, then messages, reports, tasks, clients and time.
 const CHOICES: usize = 9;
+const SUPERBLOCK: usize = 3;
 const INBOX: usize = 4;
 const REPORT: usize = 5;
 const TASK: usize = 6;
@@ -164,12 +165,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Draws the weight of each choice. With `late_superblocks`, all that clients do comes before
-    /// superblocks.
-    pub(super) fn weights(random: &mut Random, late_superblocks: bool) -> [u64; CHOICES] {
-        let mut weights = [0; CHOICES];
-        if late_superblocks {
-            weights = [64, 64, 64, 1, 64, 64, 64, 8, 1];
+    /// Draws the weight of each choice, unless an effect is to be late.
+    pub(super) fn weights(random: &mut Random, late: Option<LateEffect>) -> [u64; CHOICES] {
+        let mut weights = [64, 64, 64, 64, 64, 64, 64, 8, 1];
+        match late {
+            Some(LateEffect::Superblock) => weights[SUPERBLOCK] = 1,
+            Some(LateEffect::Letter) => weights[INBOX] = 1,
+            None => {}
+        }
+        if late.is_some() {
             return weights;
         }
         weights.fill_with(|| *random.pick(&[1, 4, 16, 64]));
