@@ -12,8 +12,8 @@
 //! The header names the array, both shapes, the window and the superblocks' position, with CRC-32C
 //! of all that follows it and of itself. It is written after the rest is durable. A file without a
 //! window says that no window in place is under way. All numbers are little-endian. Version 2 of
-//! the header has the number of lost ranges: sectors of the window that no member could give. A file
-//! without such ranges has version 1.
+//! the header has the number of lost ranges: sectors of the window that no member could give. A
+//! file without such ranges has version 1.
 //!
 //! Invariants
 //! - a copy counts only whole, for its array and reshape, at its position
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_damaged_header_is_refused() {
-        let lost = CopiedWindow { lost: vec![100..103], ..window() };
+        let lost = CopiedWindow { lost: vec![100..101, 102..103], ..window() };
         for (window, summed) in [(window(), 72), (lost, 80)] {
             let whole = file(&window, at(96), 3);
             assert!(WindowHeader::parse(&whole, &[8; 16]).is_none(), "another array");

@@ -547,7 +547,7 @@ impl World {
     }
 
     /// A client writes the neighbours of lost sectors in their rows, and then the lost sectors,
-    /// each alone: one lost sector does not keep others from being written, nor another from healing.
+    /// each alone: one lost sector keeps no other from being written or from healing.
     fn heal_sectors(&mut self, run: &mut Running, geometry: &Geometry) {
         for sector in self.unreadable.clone() {
             let strip = Strip::of(geometry, sector);

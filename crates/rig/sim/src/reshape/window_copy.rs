@@ -37,8 +37,8 @@ impl World {
         }
     }
 
-    /// Makes, keeps or removes the file at an opening. Returns the window that moves first, for a reshape whose
-    /// window at the recorded position is in place.
+    /// Makes, keeps or removes the file at an opening. Returns the window that moves first, for a
+    /// reshape whose window at the recorded position is in place.
     pub(super) fn open_copy(
         &mut self,
         newest: &Superblock,
