@@ -69,14 +69,16 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files of the repository, and their places in the package.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 9] = [
     ("packaging/systemd/braid@.service", "usr/lib/systemd/system/braid@.service"),
+    ("packaging/systemd/braid-member.service", "usr/lib/systemd/system/braid-member.service"),
     ("packaging/systemd/braid.sysusers", "usr/lib/sysusers.d/braid.conf"),
     ("packaging/udev/62-braid.rules", "usr/lib/udev/rules.d/62-braid.rules"),
     ("packaging/debian/copyright", "usr/share/doc/braid/copyright"),
     ("docs/service.md", "usr/share/doc/braid/service.md"),
     ("docs/operating.md", "usr/share/doc/braid/operating.md"),
     ("docs/monitoring.md", "usr/share/doc/braid/monitoring.md"),
+    ("docs/hosts.md", "usr/share/doc/braid/hosts.md"),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {

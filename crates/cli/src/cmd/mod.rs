@@ -10,6 +10,7 @@ mod examine;
 mod get;
 mod grow;
 pub(crate) mod habits;
+mod hand_over;
 mod help;
 mod history;
 mod hook;
@@ -115,6 +116,8 @@ pub(crate) enum Command {
     /// clients.
     #[command(visible_alias = "tune")]
     Set(set::Args),
+    /// Stop an array whose owner a store names, so that another host serves it.
+    HandOver(hand_over::Args),
     /// Stop an array that is being served, and wait until it has stopped.
     Stop(stop::Args),
     /// Read all of a running array and compare it with its redundancy; return when the check is
@@ -184,6 +187,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::List(args) => list::run(args, globals),
         Command::Get(args) => get::run(&args, globals),
         Command::Set(args) => set::run(&args, globals),
+        Command::HandOver(args) => hand_over::run(&args, globals),
         Command::Stop(args) => stop::run(&args, globals),
         Command::Check(args) => check::run(&args, globals),
         Command::Pause(args) => jobs::pause(&args, globals),

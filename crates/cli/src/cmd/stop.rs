@@ -34,20 +34,38 @@ pub(crate) struct Args {
     /// Do not wait until the array has stopped.
     #[arg(long)]
     detach: bool,
+    /// The host that takes the array over first; empty for any.
+    #[arg(skip)]
+    heir: Option<String>,
+}
+
+impl Args {
+    /// A stop after which another host serves the array, `heir` before others.
+    pub(super) fn hand_over(array: &str, heir: &str, dry_run: bool) -> Self {
+        Self { array: array.to_owned(), dry_run, detach: false, heir: Some(heir.to_owned()) }
+    }
+
+    /// The path of the request, with its query.
+    fn path(&self) -> String {
+        let dry_run = self.dry_run.then(|| "dry_run=true".to_owned());
+        let detach = self.detach.then(|| "detach=true".to_owned());
+        let heir = self.heir.as_ref().map(|heir| format!("hand_over_to={heir}"));
+        let query: Vec<String> = [dry_run, detach, heir].into_iter().flatten().collect();
+        ["/v1/stop".to_owned(), query.join("&")].join("?")
+    }
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
     if args.dry_run || args.detach {
-        let query = if args.dry_run { "dry_run" } else { "detach" };
-        let plan = running.client().post::<StopPlan>(&format!("/v1/stop?{query}=true"));
+        let plan = running.client().post::<StopPlan>(&args.path());
         let plan = plan.map_err(|error| unanswered(&running.control, &error))?;
         tell_plan(&plan, globals);
         return Ok(Exit::Done);
     }
     let process = process(&running);
     // No time limit: the server decides when to give up on its members.
-    let stopped = Client::new(&running.control, None).post::<Stopped>("/v1/stop");
+    let stopped = Client::new(&running.control, None).post::<Stopped>(&args.path());
     let stopped = stopped.map_err(|error| unanswered(&running.control, &error))?;
     if let Some(process) = process {
         wait(&process);

@@ -395,28 +395,34 @@ fn mdadm_conf_names_arrays() {
 
 /// The unit, in a folder, with the path of this build of braid.
 fn unit(array: &Array) -> PathBuf {
-    let text = std::fs::read_to_string(repository().join("packaging/systemd/braid@.service"))
+    copied_unit(array, "braid@.service")
+}
+
+fn copied_unit(array: &Array, name: &str) -> PathBuf {
+    let text = std::fs::read_to_string(repository().join("packaging/systemd").join(name))
         .expect("the unit");
     let text = text.replace("/usr/bin/braid", env!("CARGO_BIN_EXE_braid"));
-    let unit = array.path("braid@.service");
+    let unit = array.path(name);
     std::fs::write(&unit, text).expect("a file");
     unit
 }
 
 #[test]
-fn the_unit_is_in_order_and_exposes_little() {
+fn the_units_are_in_order_and_expose_little() {
     needs!("systemd-analyze");
     let array = Array::create(RAID_5);
-    let unit = unit(&array).display().to_string();
-    let verified = run("systemd-analyze", ["verify", "--man=no", &unit]);
-    assert!(verified.status.success(), "{verified:?}");
-    assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""), "it has something to say");
-    // systemd's threshold is in tenths: 15 is an exposure of 1.5.
-    let rated = run(
-        "systemd-analyze",
-        ["security", "--offline=true", "--threshold=15", "--no-pager", &unit],
-    );
-    assert!(rated.status.success(), "{rated:?}");
+    for name in ["braid@.service", "braid-member.service"] {
+        let unit = copied_unit(&array, name).display().to_string();
+        let verified = run("systemd-analyze", ["verify", "--man=no", &unit]);
+        assert!(verified.status.success(), "{verified:?}");
+        assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""), "it has something to say");
+        // systemd's threshold is in tenths: 15 is an exposure of 1.5.
+        let rated = run(
+            "systemd-analyze",
+            ["security", "--offline=true", "--threshold=15", "--no-pager", &unit],
+        );
+        assert!(rated.status.success(), "{rated:?}");
+    }
     let careless = array.path("careless.service");
     std::fs::write(&careless, "[Service]\nExecStart=/bin/true\n").expect("a file");
     let rated = run(

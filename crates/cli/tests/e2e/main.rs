@@ -94,6 +94,7 @@ mod jobs;
 mod kit;
 mod load;
 mod log_changes;
+mod lost_sectors;
 mod lost_writes;
 mod members;
 mod nas;

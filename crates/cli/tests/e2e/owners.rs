@@ -10,9 +10,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::control::status;
-use crate::jobs::done;
+use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Background, Client, ServerProcess, assert_same, needs, random_bytes, wait_until,
+    Array, Background, Client, RAID_5, ServerProcess, assert_same, needs, random_bytes, wait_until,
 };
 use crate::members::{MEMBER_BYTES, text, wait_for_rebuild};
 
@@ -102,13 +102,13 @@ impl Hosts {
     }
 
     fn own(&self, host: &Array) -> ServerProcess {
-        let options = ["--store", &self.store, "--away-after-ms", "1000"];
+        let options = ["--store", &self.store, "--away-after-ms", "2000"];
         host.serve_with(&options, &self.uris)
     }
 
     /// Waits until the owner is gone, then owns. The record names the members.
     fn stand_by(&self, host: &Array) -> ServerProcess {
-        let options = ["--store", &self.store, "--standby", "--away-after-ms", "1000"];
+        let options = ["--store", &self.store, "--standby", "--away-after-ms", "2000"];
         host.serve_with(&options, &[])
     }
 
@@ -165,9 +165,22 @@ fn an_owner_that_ends_or_dies_is_followed_by_the_one_that_stands_by() {
     let mut plain = Client::connect(&hosts.one.path("s0"), PATIENCE);
     assert_ne!(plain.try_write(1 << 20, &[7; 512]), 0, "a member with an owner was written");
     plain.try_read(0, 512).expect("it is read");
-    // A planned end.
-    let (second, pause) = hosts.taken_over(&hosts.other, || drop(first.stop()));
+    // A planned end, for this host, by its name.
+    let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let hand_over = |from: &Array, to: &str| {
+        assert_eq!(done(from, &["hand-over", "tank", to, "-n"])["dry_run"], true);
+        assert_eq!(done(from, &["hand-over", "tank", to])["in_order"], true);
+    };
+    let (zeroth, pause) = hosts.taken_over(&hosts.other, || hand_over(&hosts.one, &here));
     println!("handed over in {pause:?}");
+    assert!(pause < Duration::from_millis(1500), "an heir that is named does not wait");
+    drop(first);
+    // The host that is named does not come, so another takes it.
+    let (first, pause) = hosts.taken_over(&hosts.one, || hand_over(&hosts.other, "elsewhere"));
+    assert!(pause > Duration::from_secs(2), "the host that was named comes first: {pause:?}");
+    drop(zeroth);
+    let (second, pause) = hosts.taken_over(&hosts.other, || drop(first.stop()));
+    println!("stopped, and followed in {pause:?}");
     assert_reads(&second, &content, "after a hand-over");
     let content = written(&second, 62);
     // A crash.
@@ -225,7 +238,10 @@ fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
     wait_until("the member to return", PATIENCE, || state_of(&hosts.other, 1) == "ok");
     assert_agrees(&hosts.other);
     assert_reads(&second, &content, "after the members returned");
-    second.stop();
+    // The record names the member that was added anew once.
+    let (third, _) = hosts.taken_over(&hosts.one, || drop(second.stop()));
+    assert_reads(&third, &content, "after one more take-over");
+    third.stop();
 }
 
 #[test]
@@ -250,6 +266,56 @@ fn without_its_store_an_array_goes_on_until_a_member_must_be_given_up() {
     });
     assert_eq!(state_of(&hosts.one, 2), "away");
     first.stop();
+}
+
+#[test]
+fn a_write_that_waits_too_long_for_the_store_ends_its_server() {
+    needs!("etcd");
+    let mut hosts = Hosts::new();
+    let options = ["--store", &hosts.store, "--away-after-ms", "2000", "--store-patience", "2"];
+    let mut first = hosts.one.serve_with(&options, &hosts.uris);
+    let content = written(&first, 70);
+    hosts.etcd.server.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_millis(1500));
+    hosts.kill_member(2);
+    let mut late = Client::connect(&first.socket, PATIENCE);
+    late.ask_write(1, 0, &content[..4096]);
+    assert!(late.is_hung_up_on(), "the write waits for the store");
+    assert_eq!(first.wait().code(), Some(1));
+    hosts.etcd.server.signal(Signal::CONT);
+    let second = hosts.stand_by(&hosts.other);
+    assert_reads(&second, &content, "after the store has come back");
+    second.stop();
+}
+
+/// Another host may take the array over at any moment, so nothing is on this one alone.
+#[test]
+fn what_no_heir_could_have_is_refused_while_a_store_names_the_owner() {
+    needs!("etcd");
+    let hosts = Hosts::new();
+    let early = [&words_of(&hosts.store)[..], &["--cache", "writeback"]].concat();
+    hosts.other.refused(&early, &hosts.uris).is("B126", 1);
+    let owner = hosts.own(&hosts.one);
+    let settings = &done(&hosts.one, &["get", "tank"])["settings"];
+    assert_eq!(settings["cache"], "writethrough", "the next host would not have it");
+    let file = format!("bitmap-file={}", hosts.one.path("file").display());
+    for setting in ["cache=writeback", "consistency=resync", "consistency=ppl", &file] {
+        refused(&hosts.one, &["set", "tank", setting], "B126", 1);
+    }
+    let local = hosts.one.path("local");
+    std::fs::write(&local, vec![0; usize::try_from(MEMBER_BYTES).expect("small")]).expect("a file");
+    for verb in [&["spare", "tank"][..], &["add", "tank", "--write-journal"], &["grow", "tank"]] {
+        refused(&hosts.one, &[verb, &[text(&local)]].concat(), "B126", 1);
+    }
+    let content = written(&owner, 71);
+    assert_reads(&owner, &content, "after the refusals");
+    refused(&hosts.one, &["hand-over", "tank", &"h".repeat(300)], "B126", 1);
+    owner.stop();
+    // An array without an owner by a store.
+    let plain = Array::create(RAID_5);
+    let served = plain.serve();
+    refused(&plain, &["hand-over", "tank"], "B126", 1);
+    served.stop();
 }
 
 #[test]

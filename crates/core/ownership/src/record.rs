@@ -35,7 +35,8 @@ pub struct Record {
     pub epoch: u64,
     /// The owner; `None` after it ended in order.
     pub owner: Option<OwnerId>,
-    /// The owner's host, for people.
+    /// The owner's host, for people. Without an owner: the host that should take the array over,
+    /// empty for any. That decides only who tries first.
     pub host: String,
     /// Counts the owner's swaps. With the owner it names one swap, so that a swap whose answer was
     /// lost is recognised; and it says to others that the owner lives.

@@ -52,8 +52,12 @@ pub struct Tenure {
     reason: String,
     /// Members that came later, which the next swap adds.
     newcomers: Vec<RecordedMember>,
+    /// Members that the next swap drops, unless they are wanted in sync.
+    forgotten: BTreeSet<MemberKey>,
     /// The array has ended in order, and the record should say so.
     releases: bool,
+    /// The host that should take the array over after the release; empty for any.
+    heir: String,
     swap: Option<Swap>,
     end: Option<TenureEnd>,
 }
@@ -67,8 +71,18 @@ impl Tenure {
     pub fn new(me: OwnerId, record: Record) -> Self {
         assert_eq!(record.owner, Some(me), "an owner has its own record");
         let (wanted, reason) = (record.in_sync(), record.reason.clone());
-        let newcomers = Vec::new();
-        Self { me, record, wanted, reason, newcomers, releases: false, swap: None, end: None }
+        Self {
+            me,
+            record,
+            wanted,
+            reason,
+            newcomers: Vec::new(),
+            forgotten: BTreeSet::new(),
+            releases: false,
+            heir: String::new(),
+            swap: None,
+            end: None,
+        }
     }
 
     /// The record as the store is known to have it.
@@ -102,10 +116,18 @@ impl Tenure {
         }
     }
 
+    /// Has the next swap drop these members, which have failed or were removed: no heir takes them
+    /// in again. A member that is wanted in sync stays.
+    pub fn forget(&mut self, members: BTreeSet<MemberKey>) {
+        self.forgotten = members;
+    }
+
     /// Asks for a record without an owner: the array has ended in order. The owner answers no
-    /// client any more, since an heir of such a record does not wait for the lease.
-    pub fn want_release(&mut self) {
+    /// client any more, since an heir of such a record does not wait for the lease. The host `heir`
+    /// should take it over; empty for any.
+    pub fn want_release(&mut self, heir: &str) {
         self.releases = true;
+        heir.clone_into(&mut self.heir);
         self.reason = "stopped in order".to_owned();
     }
 
@@ -155,14 +177,22 @@ impl Tenure {
         }
         let mut known = self.record.clone();
         for newcomer in &self.newcomers {
-            known.members.retain(|one| one.key != newcomer.key);
+            // A device that was added anew has another key behind the same address.
+            let is_other = |one: &RecordedMember| {
+                one.key != newcomer.key
+                    && (one.address != newcomer.address || self.wanted.contains(&one.key))
+            };
+            known.members.retain(is_other);
             known.members.push(newcomer.clone());
         }
+        let stays = |key: &MemberKey| self.wanted.contains(key) || !self.forgotten.contains(key);
+        known.members.retain(|one| stays(&one.key));
         let mut to = known.with_in_sync(&self.wanted);
         to.serial += 1;
         to.reason.clone_from(&self.reason);
         if self.releases {
             to.owner = None;
+            to.host.clone_from(&self.heir);
         }
         let (releases, is_under_way) = (self.releases, true);
         self.swap = Some(Swap { to: to.clone(), releases, is_under_way });
@@ -308,11 +338,34 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_was_added_anew_is_in_the_record_once() {
+        let mut tenure = tenure();
+        let address = "nbd://host/disk".to_owned();
+        tenure.record.members[2].address.clone_from(&address);
+        tenure.want_in_sync(keys(&[1, 2]), "3 was left out");
+        tenure.know(RecordedMember { key: MemberKey([4; 16]), address, is_in_sync: false });
+        let to = tenure.begin_swap().expect("a swap");
+        let keys: BTreeSet<MemberKey> = to.members.iter().map(|one| one.key).collect();
+        assert_eq!(keys, self::keys(&[1, 2, 4]));
+    }
+
+    #[test]
+    fn a_member_that_was_removed_leaves_the_record_once_it_is_given_up() {
+        let mut tenure = tenure();
+        tenure.forget(keys(&[3]));
+        assert_eq!(tenure.begin_swap().expect("a swap").members.len(), 3, "3 is in sync");
+        tenure.swapped(SwapResult::Done);
+        tenure.want_in_sync(keys(&[1, 2]), "3 was removed");
+        let to = tenure.begin_swap().expect("a swap");
+        assert!(to.members.iter().all(|one| one.key != MemberKey([3; 16])));
+    }
+
+    #[test]
     fn a_release_leaves_a_record_without_an_owner() {
         let mut tenure = tenure();
-        tenure.want_release();
+        tenure.want_release("there");
         let to = tenure.begin_swap().expect("a swap");
-        assert_eq!(to.owner, None);
+        assert_eq!((to.owner, &*to.host), (None, "there"));
         tenure.swapped(SwapResult::Done);
         assert_eq!(tenure.end(), Some(&TenureEnd::Released));
     }

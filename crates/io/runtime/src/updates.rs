@@ -103,6 +103,10 @@ impl Updates {
         }
     }
 
+    pub(crate) fn has_consenter(&self) -> bool {
+        self.consenter.is_some()
+    }
+
     /// Calls the consenter for an update that has not begun.
     pub(crate) fn ask(&self, planned: PlannedUpdate) {
         if let Some(Consenter(consenter)) = &self.consenter {

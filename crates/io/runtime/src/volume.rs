@@ -464,6 +464,13 @@ impl Volume {
         self.opened.load().keep_record(keeper);
     }
 
+    /// Whether updates of superblocks wait for an [`Options::consenter`]: the array has an owner,
+    /// whom another host may follow at any moment.
+    #[must_use]
+    pub fn has_consenter(&self) -> bool {
+        self.core().updates.has_consenter()
+    }
+
     /// Agrees to the update with this event count, which [`Options::consenter`] received.
     pub fn consent(&self, events: u64) {
         self.core().array.push(ArrayEvent::Consent(events));

@@ -98,8 +98,8 @@ impl Etcd {
             None => self.token(server, credentials)?,
         };
         match self.post(server, path, body, Some(&token)) {
-            // The token has run out: a new one, once.
-            Err((401, _)) => {
+            // The token has run out, or is older than the users' last change: a new one, once.
+            Err((400 | 401, _)) => {
                 let token = self.token(server, credentials)?;
                 self.post(server, path, body, Some(&token)).map_err(|(_, error)| error)
             }
@@ -135,7 +135,10 @@ impl Etcd {
         let text = answer.body_mut().with_config().limit(limit).read_to_string().map_err(away)?;
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         if status == 200 {
-            return Ok(value);
+            // A page of a proxy is no answer: a record that is gone would end the owner.
+            let is_etcd = value["header"]["revision"].is_string();
+            let other = || StoreError::Unreachable(format!("{server}: the answer is not etcd's"));
+            return if is_etcd { Ok(value) } else { Err((0, other())) };
         }
         let words = value["message"].as_str().or(value["error"].as_str()).unwrap_or("no reason");
         let words: String = words.chars().take(200).collect();
@@ -153,8 +156,9 @@ impl Store for Etcd {
         let Some(found) = answer["kvs"].get(0) else { return Ok(None) };
         let bytes = STANDARD.decode(found["value"].as_str().unwrap_or_default());
         let bytes = bytes.map_err(|error| StoreError::NoRecord(error.to_string()))?;
-        let version = found["mod_revision"].as_str().unwrap_or_default().to_owned();
-        Ok(Some(Stored { record: decode(&bytes)?, version }))
+        let version = found["mod_revision"].as_str();
+        let version = version.ok_or_else(|| StoreError::NoRecord("no mod_revision".to_owned()))?;
+        Ok(Some(Stored { record: decode(&bytes)?, version: version.to_owned() }))
     }
 
     fn swap(&self, from: Option<&str>, to: &Record) -> Result<Option<Stored>, StoreError> {

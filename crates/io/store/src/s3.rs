@@ -3,6 +3,7 @@
 //! Requests are signed by `rusty-s3` and sent by `ureq`. A service that ignores conditions is
 //! refused: [`S3::probe`] tries it.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use braid_ownership::Record;
@@ -58,9 +59,9 @@ impl S3 {
 
     /// Checks that the service honours both conditions, on an object of its own.
     pub(crate) fn probe(&self) -> Result<(), StoreError> {
-        let key = format!("{}.probe", self.key);
+        // Several hosts may probe at once, each with an object of its own.
+        let key = format!("{}.probe-{:016x}", self.key, RandomState::new().build_hasher().finish());
         let ignored = |what: &str| Err(StoreError::Unconditional(what.to_owned()));
-        // A probe that was cut short may have left the object there: then it counts as the first.
         self.put(&key, "probe", Condition::Absent)?;
         if self.put(&key, "probe", Condition::Absent)?.is_some() {
             return ignored("If-None-Match");
@@ -70,7 +71,7 @@ impl S3 {
             return ignored("If-Match");
         }
         let url = self.bucket.delete_object(Some(&self.credentials), &key).sign(SIGNED_FOR);
-        // The next probe does with or without the object.
+        // An object that stays is of no consequence.
         let _ = self.agent.delete(url.as_str()).call();
         Ok(())
     }

@@ -55,6 +55,7 @@ struct StopQuery {
     dry_run: bool,
     #[serde(default)]
     detach: bool,
+    hand_over_to: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -213,23 +214,31 @@ fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
     )
     .query::<bool>("dry_run", "Do nothing, and return the effect of a stop")
     .query::<bool>("detach", "Answer at once")
+    .query::<String>(
+        "hand_over_to",
+        "The host that takes the array over first; empty for any. Refused unless a store names the \
+         owner",
+    )
     .answers::<Stopped>(200, "The array has stopped")
     .answers::<StopPlan>(202, "The array is being stopped (detach), or would be (dry_run)");
     let (served, stopped) = (Arc::clone(served), stopped.clone());
     let handler = move |query: Result<Query<StopQuery>, QueryRejection>| {
         let (served, stopped) = (Arc::clone(&served), stopped.clone());
         async move {
-            let StopQuery { dry_run, detach } = checked(&served, query)?;
-            if dry_run || detach {
-                let mut plan = plan(&served).await?;
+            let StopQuery { dry_run, detach, hand_over_to } = checked(&served, query)?;
+            let heir = hand_over_to.as_deref();
+            if dry_run || detach || heir.is_some() {
+                let mut plan = plan(&served, hand_over_to.clone()).await?;
                 plan.dry_run = dry_run;
-                if !dry_run {
-                    served.stop();
+                if detach && !dry_run {
+                    served.stop(heir);
                 }
-                return Ok((StatusCode::ACCEPTED, Json(plan)).into_response());
+                if dry_run || detach {
+                    return Ok((StatusCode::ACCEPTED, Json(plan)).into_response());
+                }
             }
             // Called on this thread: a stop must work while all answering threads are blocked.
-            served.stop();
+            served.stop(heir);
             match stopped.wait().await {
                 Some(Ok(stopped)) => Ok(Json(stopped).into_response()),
                 Some(Err(problem)) => {
@@ -243,8 +252,9 @@ fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
     api.add(&operation, handler)
 }
 
-async fn plan(served: &Shared) -> Result<StopPlan, Refusal> {
-    ask(served, |served| served.plan_stop()).await.map(|Json(plan)| plan)
+async fn plan(served: &Shared, heir: Option<String>) -> Result<StopPlan, Refusal> {
+    let plan = move |served: &dyn ServedArray| served.plan_stop(heir.as_deref());
+    ask(served, plan).await.map(|Json(plan)| plan)
 }
 
 /// A router for all operations and the document at `/openapi.json`; other requests fail.

@@ -72,14 +72,16 @@ pub trait ServedArray: Send + Sync + 'static {
         dry_run: bool,
     ) -> Result<ShapeAnswer, Refusal>;
 
-    /// The effect that a stop would have now.
+    /// The effect that a stop would have now, after which the host `heir` takes the array over
+    /// first (`Some("")`: any host).
     ///
     /// # Errors
-    /// The array has been stopped meanwhile.
-    fn plan_stop(&self) -> Result<StopPlan, Refusal>;
+    /// The array has been stopped meanwhile, or no other host can take it over.
+    fn plan_stop(&self, heir: Option<&str>) -> Result<StopPlan, Refusal>;
 
-    /// Requests a stop as a signal does. Returns at once; [`StopTeller`] reports the end.
-    fn stop(&self);
+    /// Requests a stop as a signal does. Returns at once; [`StopTeller`] reports the end. `heir` is
+    /// that of [`Self::plan_stop`], which did not refuse it.
+    fn stop(&self, heir: Option<&str>);
 
     /// Turns a misuse of the API into the program's error.
     fn misused(&self, misuse: &Misuse) -> Refusal;

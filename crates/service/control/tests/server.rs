@@ -237,7 +237,7 @@ impl ServedArray for Fake {
         unreachable!("no test asks for it")
     }
 
-    fn plan_stop(&self) -> Result<StopPlan, Refusal> {
+    fn plan_stop(&self, _: Option<&str>) -> Result<StopPlan, Refusal> {
         Ok(StopPlan {
             version: VERSION,
             name: "tank".into(),
@@ -248,7 +248,7 @@ impl ServedArray for Fake {
         })
     }
 
-    fn stop(&self) {
+    fn stop(&self, _: Option<&str>) {
         self.stops.fetch_add(1, Ordering::SeqCst);
     }
 

@@ -141,10 +141,16 @@ pub fn look(paths: &[PathBuf]) -> Vec<MemberDevice> {
 
 /// Probes one device.
 pub fn look_at(path: &Path) -> Option<MemberDevice> {
-    let device = open_member(path, Access::Examine).ok()?;
-    let probed = probe_member(&*device, &path.display().to_string()).ok()?;
-    let superblock = probed.probe.newest()?.clone();
-    Some(MemberDevice { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
+    try_look_at(path).ok()
+}
+
+/// Probes one device. The error says why there is no member.
+pub fn try_look_at(path: &Path) -> Result<MemberDevice, String> {
+    let device = open_member(path, Access::Examine).map_err(|error| error.to_string())?;
+    let probed = probe_member(&*device, &path.display().to_string());
+    let probed = probed.map_err(|error| error.to_string())?;
+    let superblock = probed.probe.newest().ok_or("it has no superblock")?.clone();
+    Ok(MemberDevice { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
 }
 
 /// Whether all members that the newest superblock counts as active are present.

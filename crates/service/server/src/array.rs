@@ -26,7 +26,7 @@ use braid_events::sockets::InheritedSockets;
 use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
-use braid_runtime::{Disk, Options, StopResult, Volume};
+use braid_runtime::{CacheMode, Disk, Options, StopResult, Volume};
 
 use super::address::{check_export, control_error, own_control};
 use super::answered_writes::AnsweredWrites;
@@ -155,16 +155,25 @@ pub(super) fn one(
 ) -> Result<Exit, CliError> {
     let Context { config, globals, confinement } = context;
     let inputs = Inputs::take(config, shared)?;
-    let owned = match &config.owner {
-        None => None,
-        Some(owner) => match owner::take_over(owner, config, (watch, globals))? {
-            Some(owned) => Some(owned),
-            None => return Ok(Exit::Interrupted),
+    let is_write_back = inputs.tuning.cache.mode == CacheMode::WriteBack;
+    if config.owner.is_some() && config.settings.says("cache") && is_write_back {
+        return Err(owner::no_write_back());
+    }
+    let (owned, (ready, rescued)) = match &config.owner {
+        None => (None, origin.ready(config, &globals.state_dir)?),
+        Some(owner) => loop {
+            let Some(owned) = owner::take_over(owner, config, (watch, globals))? else {
+                return Ok(Exit::Interrupted);
+            };
+            match Origin::Named(&owned.members).ready(config, &globals.state_dir) {
+                // A member's host has gone since the claims. The next take-over does without it.
+                Err(error) if error.code() == Code::MemberUnreachable => {
+                    errln!("{error}; taking over again");
+                }
+                ready => break (Some(owned), ready?),
+            }
         },
     };
-    let claimed = owned.as_ref().map(|owned| owned.members.clone());
-    let origin = claimed.as_ref().map_or(origin, |members| Origin::Named(members));
-    let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
     let is_rescued = rescued.is_some();
     let RescuedOthers { others, parts } = rescued.unwrap_or_default();
     let reporter = Arc::new(Reporter::new(globals, &ready));
@@ -194,7 +203,9 @@ pub(super) fn one(
         None => start()?,
         Some(Shared { place: (shared_server, _), .. }) => shared_server.workers_or(start)?,
     };
-    let owned = owned.map(|owned| owner::OwnedArray::new(owned, &ready, (&name, globals.json)));
+    let patience = config.owner.as_ref().and_then(|owner| owner.store_patience);
+    let told = (&*name, globals.json);
+    let owned = owned.map(|owned| owner::OwnedArray::new(owned, &ready, patience, told));
     let mut options = options(config, tuning, workers.as_ref());
     options.consenter = owned.as_ref().map(owner::OwnedArray::consenter);
     cache::check_words(&config.settings, &options.cache, &ready.array.geometry, options.shards)?;
@@ -209,7 +220,8 @@ pub(super) fn one(
     let numbers = metrics::ConstantFacts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     // For a rescued array, write only the state that this command asks for.
-    let kept = (&*globals.state_dir, config.settings.says("cache"), !is_rescued);
+    let keeps_files = !is_rescued && owned.is_none();
+    let kept = (&*globals.state_dir, config.settings.says("cache"), keeps_files);
     let opened = OpenArray::start(ready, options.clone(), (&listeners, &delivery), kept)?;
     let volume = Arc::clone(opened.volume());
 
@@ -390,7 +402,7 @@ impl ServingArray {
         }
         if let Ok(stopped) = stopped {
             if let Some(ownership) = ownership {
-                ownership.release(RELEASE_PATIENCE);
+                ownership.release(&answers.heir(), RELEASE_PATIENCE);
             }
             keeper.end();
             drop(answered);

@@ -93,6 +93,8 @@ pub struct OwnerConfig {
     pub store: StoreUri,
     /// Wait until the present owner is gone or ends, instead of being refused.
     pub is_standby: bool,
+    /// How long a write that needs the store may wait for it; `None` without a limit.
+    pub store_patience: Option<Duration>,
 }
 
 /// Which privileges the server gives up beyond those that serving needs.

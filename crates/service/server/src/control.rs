@@ -34,7 +34,7 @@ use braid_frontend_nbd::{BindError, Endpoint, Listener};
 
 use super::spare_group::SpareGroup;
 use super::wait::Stopper;
-use super::{clients as limits, scheduling};
+use super::{clients as limits, owner, scheduling};
 pub(super) use array::{Facts, state_of};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -145,6 +145,8 @@ pub(super) struct Answers {
     setting: Mutex<()>,
     stopper: Stopper,
     is_stopping: AtomicBool,
+    /// The host that should take the array over after the stop; empty for any.
+    heir: Mutex<String>,
 }
 
 impl Answers {
@@ -155,12 +157,17 @@ impl Answers {
             setting: Mutex::default(),
             stopper,
             is_stopping: AtomicBool::new(false),
+            heir: Mutex::default(),
         })
     }
 
     /// Reports from now on that the array is being stopped.
     pub(super) fn note_stopping(&self) {
         self.is_stopping.store(true, Ordering::Release);
+    }
+
+    pub(super) fn heir(&self) -> String {
+        self.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn end(&self) {
@@ -312,8 +319,12 @@ impl ServedArray for Answers {
         changed.map_err(|(status, error)| refusal(status, &error))
     }
 
-    fn plan_stop(&self) -> Result<StopPlan, Refusal> {
+    fn plan_stop(&self, heir: Option<&str>) -> Result<StopPlan, Refusal> {
         let running = self.running()?;
+        if let Some(heir) = heir {
+            let checked = owner::check_heir(running.volume.has_consenter(), &self.facts.name, heir);
+            checked.map_err(|error| refusal(409, &error))?;
+        }
         Ok(StopPlan {
             version: VERSION,
             name: self.facts.name.clone(),
@@ -324,7 +335,10 @@ impl ServedArray for Answers {
         })
     }
 
-    fn stop(&self) {
+    fn stop(&self, heir: Option<&str>) {
+        if let Some(heir) = heir {
+            heir.clone_into(&mut self.heir.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         if !self.is_stopping.swap(true, Ordering::AcqRel) {
             self.stopper.stop();
         }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Weak};
 use braid_assembly::Tolerance;
 use braid_control::{Names, ServedArray, routes};
 use braid_events::metrics::{
-    Disks, Elevator, FrontEnd, Member, MemberState, MetricsServer, ServerError, Snapshot, Source,
-    parse_address,
+    Disks, Elevator, FrontEnd, Member, MemberLink, MemberState, MetricsServer, ServerError,
+    Snapshot, Source, parse_address,
 };
 use braid_events::{Identity, Voice};
 use braid_frontend_nbd::{ErrorCode, Meter};
 use braid_geometry::{Slot, layout_name};
+use braid_member::LinkLook;
 use braid_runtime::{ArrayView, Gate, MemberId, MemberView, Volume};
 
 use super::report::Reporter;
@@ -123,6 +124,9 @@ impl ArrayMetrics {
         failed: &BTreeMap<String, Option<u16>>,
     ) -> Vec<Member> {
         let sitting_out = volume.sitting_out();
+        let looks = volume.look_at_members();
+        let links: BTreeMap<MemberId, MemberLink> =
+            looks.iter().filter_map(|look| Some((look.id, link(look.link.as_ref()?)))).collect();
         let errors: BTreeMap<MemberId, _> = volume.read_errors().into_iter().collect();
         let slots = slots_of(view).filter_map(|slot| Some((slot.0, view.member(slot)?)));
         let name = |id: MemberId| self.reporter.label(id);
@@ -133,11 +137,17 @@ impl ArrayMetrics {
                 (false, _) => MemberState::Rebuilding,
             };
             let corrected_read_errors = errors.get(&member.id).map_or(0, |one| one.corrected);
-            Member { name: name(member.id), slot: Some(slot), state, corrected_read_errors }
+            Member {
+                name: name(member.id),
+                slot: Some(slot),
+                state,
+                corrected_read_errors,
+                link: links.get(&member.id).copied(),
+            }
         };
         let mut members: Vec<Member> = slots.map(in_slot).collect();
         let (waiting, away) = (volume.waiting(), volume.away());
-        for member in volume.look_at_members() {
+        for member in looks {
             let (name, is_in) = (name(member.id), member.is_in);
             // A member that returned appears twice under one name; list it once.
             if members.iter().any(|other| other.name == name) {
@@ -150,7 +160,8 @@ impl ArrayMetrics {
                 }
                 false => (failed.get(&name).copied().flatten(), MemberState::Failed),
             };
-            members.push(Member { name, slot, state, corrected_read_errors: 0 });
+            let link = links.get(&member.id).copied();
+            members.push(Member { name, slot, state, corrected_read_errors: 0, link });
         }
         members
     }
@@ -229,6 +240,11 @@ impl Source for ArrayMetrics {
             standing,
         }
     }
+}
+
+fn link(look: &LinkLook) -> MemberLink {
+    let LinkLook { is_up, reconnects, mean_latency, .. } = look;
+    MemberLink { is_up: *is_up, reconnects: *reconnects, mean_latency: *mean_latency }
 }
 
 fn slots_of(view: &ArrayView) -> impl Iterator<Item = Slot> {

@@ -133,21 +133,22 @@ pub(super) struct OpenArray {
 
 impl OpenArray {
     /// Starts the array. Unless it is read-only, also keeps its recorded state (event count and
-    /// time) up to date from now on.
+    /// time) up to date from now on. With `keeps_files` this host has files that the array needs
+    /// after a crash: acknowledged writes, the copy of a reshape's window, the noted shape.
     pub(super) fn start(
         ready: Ready,
         mut options: Options,
         (listeners, delivery): (&NoticeListeners, &EventDelivery),
-        (state_dir, names_mode, keeps_answered): (&Path, bool, bool),
+        (state_dir, names_mode, keeps_files): (&Path, bool, bool),
     ) -> Result<StopOnDrop, CliError> {
         let keeper = Keeper::new(state_dir, &ready.array, &ready.members);
         let reporter = &listeners.reporter;
         let started = StartFacts::of(&ready, reporter);
-        let answered = match keeps_answered {
+        let answered = match keeps_files {
             true => AnsweredWrites::prepare(&ready, (&mut options, names_mode), reporter)?,
             false => None,
         };
-        options.window_copy = (!options.read_only && keeps_answered).then(|| {
+        options.window_copy = (!options.read_only && keeps_files).then(|| {
             let uuid = ready.array.newest.array.uuid;
             Arc::new(WindowCopy::new(window_copies::path(state_dir, &uuid), uuid))
         });
@@ -155,7 +156,7 @@ impl OpenArray {
             options.cache.mode = CacheMode::WriteThrough;
         }
         let volume = listeners.open(ready, &options, delivery, keeper.notifier())?;
-        if keeps_answered {
+        if keeps_files {
             listeners.shape.end_as_noted(&volume);
         }
         delivery.started(&started, &volume);

@@ -139,6 +139,12 @@ pub(crate) struct Args {
     /// Wait until the owner of the array ends or is gone, then take over.
     #[arg(long, requires = "store", help_heading = "One owner")]
     standby: bool,
+    /// Seconds for which a write may wait for a store that does not answer; then this server ends.
+    /// By default the write waits until the store answers. Writes wait only while a member must be
+    /// given up.
+    #[arg(long, requires = "store", help_heading = "One owner", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    store_patience: Option<u64>,
     /// The members, in any order; others are recognised and left alone. With --store the record
     /// names them, except for the first time.
     #[arg(required_unless_present_any = ["name", "store"], value_name = "MEMBER")]
@@ -148,7 +154,8 @@ pub(crate) struct Args {
 impl Args {
     fn owner(&self) -> Option<OwnerConfig> {
         let store = self.store.clone()?;
-        Some(OwnerConfig { store, is_standby: self.standby })
+        let store_patience = self.store_patience.map(Duration::from_secs);
+        Some(OwnerConfig { store, is_standby: self.standby, store_patience })
     }
 
     fn config(&self) -> Result<ServerConfig, CliError> {

@@ -95,16 +95,17 @@ impl ColumnCoverage<'_> {
             loaded: self.valid.common(self.window),
             touched: self.touched.common(self.window),
             is_accepted,
-            named: self.named(),
+            is_named: !self.is_entire && self.named().contains(self.window),
         }
     }
 
     /// Sectors of the window that the member's bad-block log names, and that the shard has not
     /// written since.
-    fn named(&self) -> SectorSet {
-        let Some(member) = self.view.member(self.slot).filter(|_| !self.is_entire) else {
+    pub(super) fn named(&self) -> SectorSet {
+        if self.is_entire {
             return SectorSet::EMPTY;
-        };
+        }
+        let Some(member) = self.view.member(self.slot) else { return SectorSet::EMPTY };
         let is_named = |start: MemberSector| {
             let is_in = |(id, (first, sectors)): &(MemberId, (MemberSector, u32))| {
                 *id == member.id && (first.0..first.0 + u64::from(*sectors)).contains(&start.0)

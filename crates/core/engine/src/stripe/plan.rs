@@ -50,8 +50,9 @@ pub(super) struct ColumnFacts {
     pub(super) touched: SectorSet,
     /// Whether the operator accepted the risk that parity in doubt supplies lost sectors.
     pub(super) is_accepted: bool,
-    /// Sectors that the member's bad-block log names, and that no write has made good since.
-    pub(super) named: SectorSet,
+    /// Whether the member's bad-block log names every sector of the window, and no write has made
+    /// one good since.
+    pub(super) is_named: bool,
 }
 
 impl ColumnFacts {
@@ -122,8 +123,7 @@ impl StripeFacts {
     fn is_parity_given_up(&self) -> bool {
         let parity = [Some(&self.p), self.q.as_ref()].into_iter().flatten();
         let mut taken = parity.filter(|column| column.writable);
-        let is_named =
-            |column: &ColumnFacts| column.named.contains(self.window) && column.loaded.is_empty();
+        let is_named = |column: &ColumnFacts| column.is_named && column.loaded.is_empty();
         let is_taken = |column: &ColumnFacts| column.writable || column.touched.is_empty();
         !self.is_journaled && taken.all(is_named) && self.data.iter().all(is_taken)
     }
@@ -545,8 +545,7 @@ mod tests {
             let (readable, loaded) = (self.set(window), self.set(window));
             let touched = if is_data { self.set(window) } else { SectorSet::EMPTY };
             let writable = self.next(2) == 1;
-            let named = SectorSet::EMPTY;
-            ColumnFacts { readable, loaded, touched, writable, is_accepted: false, named }
+            ColumnFacts { readable, loaded, touched, writable, ..ColumnFacts::default() }
         }
 
         /// Facts of three data columns, P, and perhaps Q.
@@ -583,7 +582,7 @@ mod tests {
         let window = set(&[(3, 1)]);
         let good = ColumnFacts { readable: window, writable: true, ..ColumnFacts::default() };
         let lost = ColumnFacts { writable: true, ..ColumnFacts::default() };
-        let named = ColumnFacts { named: window, ..lost };
+        let named = ColumnFacts { is_named: true, ..lost };
         let written = ColumnFacts { touched: window, ..good };
         let of = |data: [ColumnFacts; 3], p, q| StripeFacts {
             window,

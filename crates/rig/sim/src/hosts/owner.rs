@@ -181,7 +181,7 @@ impl Owner {
     /// Gives the array back, as at an orderly stop: no client gets an answer any more.
     pub(super) fn release(&mut self) {
         (self.is_released, self.may_be_behind) = (true, true);
-        self.tenure.want_release();
+        self.tenure.want_release("");
     }
 
     /// Takes a server's answer.

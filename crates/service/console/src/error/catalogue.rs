@@ -1047,8 +1047,9 @@ pub const CATALOGUE: [Entry; 107] = [
                       and AWS_SECRET_ACCESS_KEY in the environment). FOLDER has ca-cert.pem and \
                       perhaps client-cert.pem, client-key.pem and credentials (user:password). \
                       The store must compare and swap. Every member has a `braid member` server, \
-                      superblocks are of version 1, and the array has a bitmap. docs/hosts.md \
-                      has all of it.",
+                      superblocks are of version 1, and the array has a bitmap on its members. \
+                      It acknowledges no write early, and keeps its shape. docs/hosts.md has all \
+                      of it.",
     },
     Entry {
         code: Code::OwnedElsewhere,

@@ -22,4 +22,6 @@ pub(crate) mod tests;
 pub use render::{CONTENT_TYPE, render};
 pub(crate) use routes::scraping;
 pub use server::{MetricsServer, ServerError, parse_address};
-pub use snapshot::{Disks, Elevator, FrontEnd, Member, MemberState, Snapshot, Source, State};
+pub use snapshot::{
+    Disks, Elevator, FrontEnd, Member, MemberLink, MemberState, Snapshot, Source, State,
+};

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 use super::families::{Families, Labels, Sample, number};
 use super::node_md;
-use super::snapshot::{MemberState, Snapshot, State};
+use super::snapshot::{Member, MemberState, Snapshot, State};
 
 /// The media type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -183,6 +183,22 @@ impl Arrays {
         let help = "Runs of sectors that the member could not read and that were rewritten from \
                     the others";
         families.counter("braid_member_corrected_read_errors", help, corrected.collect())?;
+        let links = || {
+            self.snapshots.iter().flat_map(|one| {
+                let member = |one: &Member| Some((one.link?, [("member", one.name.clone())]));
+                let members = one.members.iter().filter_map(member);
+                members.map(move |(link, labels)| (link, of(one, labels)))
+            })
+        };
+        let up = links().map(|(link, labels)| (labels, f64::from(u8::from(link.is_up))));
+        let help = "Whether the member's server can be reached";
+        families.gauge("braid_member_link_up", help, up.collect())?;
+        let anew = links().map(|(link, labels)| (labels, number(link.reconnects)));
+        let help = "Connections to the member's server that were made anew after a loss";
+        families.counter("braid_member_link_reconnects", help, anew.collect())?;
+        let latency = links().map(|(link, labels)| (labels, link.mean_latency.as_secs_f64()));
+        let help = "Mean time of the last requests to the member's server";
+        families.gauge("braid_member_link_latency_seconds", help, latency.collect())?;
         let sat_out =
             self.snapshots.iter().map(|one| (of(one, []), number(one.sat_out_ms) / 1000.0));
         let help = "Time that reads avoided slow members, all of them together";

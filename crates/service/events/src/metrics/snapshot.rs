@@ -1,5 +1,7 @@
 //! The values of one array at one time: plain data, made by the program that serves it.
 
+use std::time::Duration;
+
 use braid_runtime::{JobKind, JobProgress};
 
 use crate::event::Identity;
@@ -95,6 +97,19 @@ pub struct Member {
     pub state: MemberState,
     /// The member's corrected read errors.
     pub corrected_read_errors: u64,
+    /// The connections to the member's server; `None` for a device of this host.
+    pub link: Option<MemberLink>,
+}
+
+/// The connections to a member's server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberLink {
+    /// Whether the server can be reached, as far as is known.
+    pub is_up: bool,
+    /// Connections that were made anew after a loss.
+    pub reconnects: u64,
+    /// Mean time of the last requests.
+    pub mean_latency: Duration,
 }
 
 /// Numbers of members by state. The slot of a failed or recovering member also counts as missing.

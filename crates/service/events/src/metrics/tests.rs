@@ -22,6 +22,11 @@ pub(crate) fn snapshot(name: &str) -> Snapshot {
         slot,
         state,
         corrected_read_errors: 21,
+        link: (slot == Some(0)).then_some(MemberLink {
+            is_up: true,
+            reconnects: 4,
+            mean_latency: Duration::from_micros(1500),
+        }),
     };
     Snapshot {
         identity: Identity { array: name.to_owned(), ..identity() },
@@ -95,6 +100,9 @@ fn each_family_stands_once_with_all_arrays_and_all_states() {
             "braid_member_corrected_read_errors_total{array=\"tank\",member=\"/dev/a\",slot=\"0\"}",
             "21.0",
         ),
+        ("braid_member_link_up{array=\"tank\",member=\"/dev/a\"}", "1.0"),
+        ("braid_member_link_reconnects_total{array=\"tank\",member=\"/dev/a\"}", "4.0"),
+        ("braid_member_link_latency_seconds{array=\"tank\",member=\"/dev/a\"}", "0.0015"),
         ("braid_engine_member_reads_total{array=\"pool\"}", "7.0"),
         ("braid_io_bytes_total{array=\"tank\",frontend=\"nbd\",op=\"read\"}", "4096.0"),
         ("braid_io_errors_total{array=\"tank\",frontend=\"nbd\",error=\"io\"}", "3.0"),

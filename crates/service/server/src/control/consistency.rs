@@ -263,6 +263,17 @@ impl Consistency {
         Ok(())
     }
 
+    /// Whether the policy needs a bitmap, and keeps it on the members.
+    pub(super) fn is_on_members(&self) -> bool {
+        let has_bitmap = matches!(
+            self.current,
+            CurrentPolicy::Bitmap(_)
+                | CurrentPolicy::OwnLogs(Some(_))
+                | CurrentPolicy::NoRedundancy
+        );
+        has_bitmap && self.file.is_none()
+    }
+
     /// Whether the change writes to members.
     pub(super) fn changes(&self) -> bool {
         self.steps != Steps::default()

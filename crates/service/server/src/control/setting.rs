@@ -17,7 +17,9 @@ use crate::jobs::{Board, JobsWhen, Schedule};
 use crate::membership::Membership;
 use crate::shape_changes::ShapeChanges;
 use crate::spare_group::SpareGroup;
-use crate::{cache, clients as limits, job_pace, patience, read_errors, scheduling, sit_out};
+use crate::{
+    cache, clients as limits, job_pace, owner, patience, read_errors, scheduling, sit_out,
+};
 use braid_console::error::CliError;
 use braid_console::output::utc::now_seconds;
 
@@ -111,6 +113,9 @@ impl CheckedSettings {
             result.map_err(|why| bad(key, value, why))?;
         }
         set.consistency.judge(&running.volume, named).map_err(SetError::ByArray)?;
+        if running.volume.has_consenter() {
+            set.check_for_heir().map_err(SetError::ByArray)?;
+        }
         let is_other = |key: &&String| !consistency::KEYS.contains(&key.as_str());
         if set.consistency.changes()
             && let Some(key) = wanted.keys().find(is_other)
@@ -124,6 +129,17 @@ impl CheckedSettings {
             SetError::Bad(BadSetting { key, value, why })
         })?;
         Ok(set)
+    }
+
+    /// Refuses settings with which no other host could take the array over.
+    fn check_for_heir(&self) -> Result<(), CliError> {
+        if self.cache.mode == CacheMode::WriteBack {
+            return Err(owner::no_write_back());
+        }
+        match self.consistency.is_on_members() {
+            true => Ok(()),
+            false => Err(owner::no_bitmap()),
+        }
     }
 
     fn set(&mut self, volume: &Volume, key: &str, text: &str) -> Result<(), String> {

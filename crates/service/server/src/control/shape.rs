@@ -23,6 +23,7 @@ use super::content_end::cut_at;
 use super::members;
 use super::setting::ArrayParts;
 use super::shape_words::{as_seen, in_words};
+use crate::owner;
 use crate::shape_changes::code_of;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -68,6 +69,9 @@ impl ShapeContext<'_> {
         dry_run: bool,
     ) -> Result<ShapeAnswer, (u16, CliError)> {
         let with_status = |error: CliError| (members::status(&error), error);
+        if self.volume().has_consenter() {
+            return Err(with_status(owner::no_change_of_shape(&self.facts.name)));
+        }
         if let Some(word) = &wanted.array_size {
             return self.end_at(wanted, word, dry_run).map_err(with_status);
         }

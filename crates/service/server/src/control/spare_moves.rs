@@ -116,10 +116,9 @@ impl Answers {
 
     /// Has the other array remove the spare, and adds it to this array. The error has a reason only
     /// if something was changed.
-    /// Adds a member that was left out when the array was taken over; false if it does not answer,
-    /// or the array cannot take it now.
-    pub(in super::super) fn add_member(&self, path: &Path) -> bool {
-        let Ok(running) = self.running() else { return false };
+    /// Adds a member that was left out when the array was taken over.
+    pub(in super::super) fn add_member(&self, path: &Path) -> Result<(), String> {
+        let running = self.running().map_err(|refusal| format!("{refusal:?}"))?;
         let wanted = MembersWanted {
             request: MemberRequest::Add,
             members: vec![path.to_string_lossy().into_owned()],
@@ -129,7 +128,8 @@ impl Answers {
             descriptors: Vec::new(),
         };
         let nothing = PassedDescriptors::of(Vec::new());
-        members::change(&running, &self.facts, (&wanted, &nothing), false).is_ok()
+        let added = members::change(&running, &self.facts, (&wanted, &nothing), false);
+        added.map(drop).map_err(|(_, error)| error.to_string())
     }
 
     fn take(&self, running: &setting::ArrayParts, offer: &Offer<'_>) -> Result<(), Option<String>> {

@@ -19,6 +19,9 @@ pub(super) const LEASE: Duration = Duration::from_millis(1000);
 /// How much longer an heir waits: clocks of two hosts differ in speed.
 pub(super) const LEASE_MARGIN: Duration = Duration::from_millis(125);
 
+/// How long a process that ends at once may take to say why.
+const WORDS: Duration = Duration::from_millis(200);
+
 pub(super) fn store_error(error: &StoreError) -> CliError {
     let new = |what: &str| CliError::new(Code::StoreUnusable, what).because(error.to_string());
     let error = match error {
@@ -34,14 +37,28 @@ pub(super) fn store_error(error: &StoreError) -> CliError {
 /// Ends the process: another owner has the array, or may have it. No client gets an answer any
 /// more, and nothing more is written.
 pub(super) fn end_at_once(name: &str, end: &TenureEnd, json: bool) -> ! {
+    end_with(Exit::Refused, (name, "ownership-lost"), &end.to_string(), json)
+}
+
+/// Ends the process: clients have waited for the store for too long.
+pub(super) fn end_without_store(name: &str, waited: Duration, json: bool) -> ! {
+    let why = format!("the store has not answered for {} s, and a write waits", waited.as_secs());
+    end_with(Exit::Failed, (name, "store-away"), &why, json)
+}
+
+fn end_with(exit: Exit, (name, event): (&str, &str), why: &str, json: bool) -> ! {
+    let status = i32::from(exit.number());
+    // A reader of the output that hangs does not keep the process.
+    std::thread::spawn(move || {
+        std::thread::sleep(WORDS);
+        std::process::exit(status);
+    });
     match json {
-        true => outjson!(&serde_json::json!({
-            "event": "ownership-lost", "array": name, "why": end.to_string()
-        })),
-        false => errln!("{name}: {end}. This server has ended at once; what it answered is kept."),
+        true => outjson!(&serde_json::json!({ "event": event, "array": name, "why": why })),
+        false => errln!("{name}: {why}. This server has ended at once; what it answered is kept."),
     }
     braid_console::output::stdout::flush();
-    std::process::exit(i32::from(Exit::Refused.number()));
+    std::process::exit(status);
 }
 
 /// The refusals of members' servers, on their way to the keeper of the tenure.
@@ -72,8 +89,12 @@ impl Refusals {
         self.0.lock().expect("noting does not panic").latest.take()
     }
 
-    /// From now on a refusal ends the process.
+    /// From now on a refusal ends the process, also one that came since the claims.
     pub(super) fn end_process(&self, name: &str, json: bool) {
-        self.0.lock().expect("noting does not panic").ends = Some((name.to_owned(), json));
+        let mut state = self.0.lock().expect("noting does not panic");
+        if let Some(mark) = state.latest {
+            end_at_once(name, &TenureEnd::Fenced(mark), json);
+        }
+        state.ends = Some((name.to_owned(), json));
     }
 }

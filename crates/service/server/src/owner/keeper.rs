@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 use braid_assembly::Occupant;
 use braid_discovery::ready::Ready;
 use braid_geometry::Slot;
-use braid_member::{Access, boot_ns};
+use braid_member::Access;
 use braid_ownership::{
     MemberKey, ReadLease, Record, RecordedMember, SwapResult, Tenure, TenureEnd,
 };
 use braid_runtime::{Consenter, PlannedUpdate, Volume};
 use braid_store::StoreError;
 
-use super::ending::{BEAT, LEASE, end_at_once};
+use super::ending::{BEAT, LEASE, end_at_once, end_without_store};
 use super::lease_gate::LeaseGate;
 use super::swap::{PAUSE, Seen};
-use super::take_over::Owned;
+use super::take_over::{Owned, PendingClaims};
 
 /// How often the lease is computed anew: members' links send a request at least this often.
 const LEASE_STEP: Duration = Duration::from_millis(100);
@@ -37,7 +37,9 @@ const ADD_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct OwnedArray {
     seen: Seen,
     tenure: Tenure,
+    patience: Option<Duration>,
     left_out: Vec<PathBuf>,
+    pending: PendingClaims,
     slots: BTreeMap<MemberKey, u16>,
     gate: Arc<LeaseGate>,
     planned: (Sender<PlannedUpdate>, Receiver<PlannedUpdate>),
@@ -45,8 +47,13 @@ pub(crate) struct OwnedArray {
 
 impl OwnedArray {
     /// From now on a refusal of a member's server ends the process.
-    pub(crate) fn new(owned: Owned, ready: &Ready, (name, json): (&str, bool)) -> Self {
-        let Owned { seen, tenure, refusals, left_out, .. } = owned;
+    pub(crate) fn new(
+        owned: Owned,
+        ready: &Ready,
+        patience: Option<Duration>,
+        (name, json): (&str, bool),
+    ) -> Self {
+        let Owned { seen, tenure, refusals, left_out, pending, .. } = owned;
         refusals.end_process(name, json);
         let slots = (0..).zip(&ready.array.slots);
         let slot_of = |(slot, occupant): (u16, &Option<Occupant>)| {
@@ -54,10 +61,9 @@ impl OwnedArray {
             Some((MemberKey(open.superblock.device.uuid), slot))
         };
         let slots = slots.filter_map(slot_of).collect();
-        // The members were claimed a moment ago.
-        let first = boot_ns() + u64::try_from(LEASE.as_nanos()).expect("seconds");
-        let gate = Arc::new(LeaseGate::new(first));
-        Self { seen, tenure, left_out, slots, gate, planned: channel() }
+        // Until members have answered requests of this array.
+        let gate = Arc::new(LeaseGate::new(0));
+        Self { seen, tenure, patience, left_out, pending, slots, gate, planned: channel() }
     }
 
     /// Hears of each update of superblocks before it begins.
@@ -80,8 +86,9 @@ impl OwnedArray {
         name: &str,
         json: bool,
     ) -> std::io::Result<Keeper> {
-        let Self { seen, tenure, left_out, slots, gate, planned: (sender, receiver) } = self;
-        let state = State { tenure, slots, last: None, asked: None };
+        let Self { seen, tenure, patience, left_out, pending, slots, gate, planned } = self;
+        let (sender, receiver) = planned;
+        let state = State { tenure, slots, seen: BTreeSet::new(), last: None, asked: None };
         let state = Arc::new(Mutex::new(state));
         let weak = Arc::downgrade(volume);
         let lease = LeaseKeeper {
@@ -99,6 +106,7 @@ impl OwnedArray {
             volume: weak,
             seen,
             state: Arc::clone(&state),
+            patience,
             name: name.to_owned(),
             json,
             is_away_told: false,
@@ -106,7 +114,7 @@ impl OwnedArray {
         let run = move || keeper.run(&woken);
         let thread = thread::Builder::new().name("braid-owner".into()).spawn(run)?;
         drop(sender);
-        Ok(Keeper { state, wakes, thread: Some(thread), left_out })
+        Ok(Keeper { state, wakes, thread: Some(thread), left_out, pending })
     }
 }
 
@@ -117,6 +125,7 @@ pub(crate) struct Keeper {
     thread: Option<JoinHandle<()>>,
     /// Members that were left out of the take-over.
     left_out: Vec<PathBuf>,
+    pending: PendingClaims,
 }
 
 impl Keeper {
@@ -124,23 +133,34 @@ impl Keeper {
     pub(crate) fn add_later(
         &self,
         volume: &Arc<Volume>,
-        add: impl Fn(&Path) -> bool + Send + 'static,
+        add: impl Fn(&Path) -> Result<(), String> + Send + 'static,
     ) -> std::io::Result<()> {
         let (mut left, volume) = (self.left_out.clone(), Arc::downgrade(volume));
+        let (pending, mut told) = (self.pending.clone(), BTreeMap::new());
         let run = move || {
             while !left.is_empty() && volume.strong_count() > 0 {
-                // `add` keeps other requests out, so a host that is gone is not waited for there.
-                let answers = |path: &Path| braid_member::open(path, Access::Examine).is_ok();
-                left.retain(|path| !(answers(path) && add(path)));
+                left.retain(|path| {
+                    // `add` keeps other requests out, so a host that is gone is not waited for
+                    // there.
+                    if pending.has(path) || braid_member::open(path, Access::Examine).is_err() {
+                        return true;
+                    }
+                    let Err(why) = add(path) else { return false };
+                    if told.insert(path.clone(), why.clone()).as_ref() != Some(&why) {
+                        errln!("{} is not taken in: {why}; trying again", path.display());
+                    }
+                    true
+                });
                 thread::sleep(ADD_PAUSE);
             }
         };
         thread::Builder::new().name("braid-returning".into()).spawn(run).map(drop)
     }
 
-    /// Gives the array back: it has ended in order. Waits for the store at most this long.
-    pub(crate) fn release(mut self, patience: Duration) {
-        self.state.lock().expect(UNBROKEN).tenure.want_release();
+    /// Gives the array back, to the host `heir` or to any (empty): it has ended in order. Waits for
+    /// the store at most this long.
+    pub(crate) fn release(mut self, heir: &str, patience: Duration) {
+        self.state.lock().expect(UNBROKEN).tenure.want_release(heir);
         // The thread has ended if the tenure has.
         let _ = self.wakes.send(());
         let until = Instant::now() + patience;
@@ -156,10 +176,12 @@ struct State {
     tenure: Tenure,
     /// The slots of the members in sync.
     slots: BTreeMap<MemberKey, u16>,
+    /// The members that the array has had under this owner.
+    seen: BTreeSet<MemberKey>,
     /// The last update that the keeper agreed to.
     last: Option<PlannedUpdate>,
-    /// An update that waits for a swap.
-    asked: Option<PlannedUpdate>,
+    /// An update that waits for a swap, and since when.
+    asked: Option<(PlannedUpdate, Instant)>,
 }
 
 impl State {
@@ -170,19 +192,31 @@ impl State {
         self.tenure.want_in_sync(kept, "a member was given up");
         // An older update that members have is no reason any more to take a member in.
         self.last = None;
-        self.asked = Some(planned);
+        let since = self.asked.take().map_or_else(Instant::now, |(_, since)| since);
+        self.asked = Some((planned, since));
     }
 
     /// Agrees to the update that waits, if the record allows it.
     fn consent(&mut self, volume: &Weak<Volume>) {
-        let Some(planned) = self.asked.take_if(|one| self.tenure.allows(&keys(one))) else {
-            return;
-        };
+        let allowed = self.asked.take_if(|(one, _)| self.tenure.allows(&keys(one)));
+        let Some((planned, _)) = allowed else { return };
         if let Some(volume) = volume.upgrade() {
             volume.consent(planned.events);
         }
         self.slots = planned.in_sync.iter().map(|one| (MemberKey(one.uuid), one.slot)).collect();
         self.last = Some(planned);
+    }
+
+    /// Drops members from the record that have failed or were removed under this owner.
+    fn forget(&mut self, volume: &Volume) {
+        let away = volume.away();
+        let looks = volume.look_at_members().into_iter();
+        let there = looks.filter(|look| look.is_in || away.contains(&look.id));
+        let there: BTreeSet<MemberKey> =
+            there.map(|look| MemberKey(look.superblock.device.uuid)).collect();
+        let gone = self.seen.difference(&there).copied().collect();
+        self.tenure.forget(gone);
+        self.seen.extend(there);
     }
 
     /// Takes members into the record that superblocks name as in sync, durably.
@@ -228,6 +262,8 @@ struct TenureKeeper {
     volume: Weak<Volume>,
     seen: Seen,
     state: Arc<Mutex<State>>,
+    /// How long an update may wait for the store; `None` without a limit.
+    patience: Option<Duration>,
     name: String,
     json: bool,
     is_away_told: bool,
@@ -249,6 +285,7 @@ impl TenureKeeper {
                 let mut state = self.state.lock().expect(UNBROKEN);
                 if let Some(volume) = self.volume.upgrade() {
                     state.take_in(&volume);
+                    state.forget(&volume);
                 }
                 let is_wanted = is_due || state.tenure.is_behind();
                 if is_wanted { state.tenure.begin_swap() } else { None }
@@ -272,13 +309,20 @@ impl TenureKeeper {
     }
 
     fn swap(&mut self, to: &Record) -> SwapResult {
-        let is_told = &mut self.is_away_told;
+        let Self { seen, state, patience, name, json, is_away_told: is_told, .. } = self;
         let mut tell = |error: &StoreError| {
             if !std::mem::replace(is_told, true) {
                 errln!("{error}; the array goes on, and no member can be given up meanwhile");
             }
+            let asked = state.lock().expect(UNBROKEN).asked.as_ref().map(|(_, since)| *since);
+            let waited = asked.map(|since| since.elapsed());
+            if let Some(waited) =
+                waited.filter(|waited| patience.is_some_and(|most| *waited >= most))
+            {
+                end_without_store(name, waited, *json);
+            }
         };
-        let swapped = self.seen.swap(to, &mut |error| {
+        let swapped = seen.swap(to, &mut |error| {
             tell(error);
             thread::sleep(PAUSE);
             true

@@ -13,9 +13,13 @@
 mod ending;
 mod keeper;
 mod lease_gate;
+mod rules;
 mod swap;
 mod take_over;
 
 pub(super) use keeper::{Keeper, OwnedArray};
 pub(super) use lease_gate::GatedDisk;
+pub(super) use rules::{
+    check_heir, local_member, no_bitmap, no_change_of_shape, no_write_back, other_arrays_member,
+};
 pub(super) use take_over::take_over;

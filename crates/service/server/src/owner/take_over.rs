@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use braid_assembly::{AssembledArray, Assembly, ProbedMember, assemble};
+use braid_assembly::{Assembly, ProbedMember, assemble};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -23,6 +24,7 @@ use serde_json::json;
 use super::super::config::{OwnerConfig, ServerConfig};
 use super::super::wait::Watch;
 use super::ending::{LEASE, LEASE_MARGIN, LOOK, Refusals, SILENCE, store_error};
+use super::rules;
 use super::swap::{PAUSE, Seen};
 
 /// How long a server that is no standby waits for members that do not answer.
@@ -32,6 +34,8 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(250);
 /// Once there are enough members, the others are waited for at most this long from the first claim
 /// on. A host that is gone answers nothing for seconds.
 const CLAIM_GRACE: Duration = Duration::from_secs(1);
+/// How long claims may take before the operator hears of those that are missing.
+const CLAIM_TOLD: Duration = Duration::from_secs(2);
 
 /// An array that this process owns.
 pub(crate) struct Owned {
@@ -42,7 +46,30 @@ pub(crate) struct Owned {
     pub(crate) members: Vec<PathBuf>,
     /// The other members. They are added and recovered when they answer.
     pub(super) left_out: Vec<PathBuf>,
+    pub(super) pending: PendingClaims,
 }
+
+/// Members whose claims have not been answered. A later link to a member ends earlier ones, so a
+/// member is opened only when its claim has ended.
+#[derive(Clone, Default)]
+pub(super) struct PendingClaims(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl PendingClaims {
+    /// Whether a claim begins: none is pending.
+    fn begin(&self, path: &Path) -> bool {
+        self.0.lock().expect(UNBROKEN).insert(path.to_path_buf())
+    }
+
+    fn end(&self, path: &Path) {
+        self.0.lock().expect(UNBROKEN).remove(path);
+    }
+
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.0.lock().expect(UNBROKEN).contains(path)
+    }
+}
+
+const UNBROKEN: &str = "no panic under this lock";
 
 /// Returns when this process owns the array; `None` if a signal came first.
 pub(crate) fn take_over(
@@ -51,7 +78,7 @@ pub(crate) fn take_over(
     (watch, globals): (&Watch, &Globals),
 ) -> Result<Option<Owned>, CliError> {
     if let Some(local) = server.members.iter().find(|path| !is_uri(path)) {
-        return Err(local_member(local));
+        return Err(rules::local_member(local));
     }
     let store = braid_store::open(&config.store).map_err(|error| store_error(&error))?;
     let is_standby = config.is_standby;
@@ -61,9 +88,11 @@ pub(crate) fn take_over(
         watch,
         globals,
         is_standby,
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         gives_up_at,
         seen: Seen::new(store),
         claimed: BTreeMap::new(),
+        pending: PendingClaims::default(),
         said: None,
     };
     match heir.own() {
@@ -90,18 +119,20 @@ struct Heir<'a> {
     watch: &'a Watch,
     globals: &'a Globals,
     is_standby: bool,
+    /// The name of this host.
+    host: String,
     /// When a server that is no standby stops waiting for members.
     gives_up_at: Option<Instant>,
     seen: Seen,
     /// Members that serve the present claim, read after they took it: no older owner changes them.
     claimed: BTreeMap<PathBuf, MemberDevice>,
+    pending: PendingClaims,
     /// The last words to the operator.
     said: Option<String>,
 }
 
 impl Heir<'_> {
     fn own(mut self) -> Result<Owned, Stop> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         loop {
             self.wait_for_turn()?;
             let basis = match self.seen.record().cloned() {
@@ -112,15 +143,22 @@ impl Heir<'_> {
             | Basis::First { array, ref members }) = basis;
             // The record names the members, too: a standby needs none on its command line.
             let of_record = members.iter().map(|one| PathBuf::from(&one.address));
-            let named = match self.server.members.is_empty() {
+            let named: Vec<PathBuf> = match self.server.members.is_empty() {
                 true => of_record.collect(),
                 false => self.server.members.clone(),
             };
+            // A claim ends an owner that is alive, although it does not reach the store.
+            if let Basis::Record(record) = &basis
+                && !self.can_run(record, &named)?
+            {
+                continue;
+            }
             // New in each attempt: a restored store may give out an epoch again.
             let me = OwnerId(*uuid::Uuid::new_v4().as_bytes());
-            let begun = TakeOver::begin((me, &host), basis);
-            let (mut take_over, mut step) = begun
-                .map_err(|error| needs(CliError::new(Code::StoreUnusable, error.to_string())))?;
+            let begun = TakeOver::begin((me, &self.host), basis);
+            let (mut take_over, mut step) = begun.map_err(|error| {
+                rules::needs(CliError::new(Code::StoreUnusable, error.to_string()))
+            })?;
             let mut refusals = Refusals::default();
             loop {
                 step = match step {
@@ -140,7 +178,8 @@ impl Heir<'_> {
                         let is_believed = !take_over.store_went_back();
                         let (members, left_out) = self.parted(&record, is_believed, named);
                         let tenure = Tenure::new(me, record);
-                        return Ok(Owned { seen: self.seen, tenure, refusals, members, left_out });
+                        let Self { seen, pending, .. } = self;
+                        return Ok(Owned { seen, tenure, refusals, members, left_out, pending });
                     }
                 };
             }
@@ -190,17 +229,19 @@ impl Heir<'_> {
                 }
                 Err(error) => return Err(Stop::Error(store_error(&error))),
                 Ok(()) => {
-                    let record = self.seen.record().filter(|record| record.owner.is_some());
-                    let Some(owned) = record.cloned() else { return Ok(()) };
-                    if last.as_ref() != Some(&owned) {
+                    let others = self.seen.record().filter(|record| !self.may_follow(record));
+                    let Some(record) = others.cloned() else { return Ok(()) };
+                    if last.as_ref() != Some(&record) {
                         if last.is_some() && !self.is_standby {
-                            return Err(Stop::Error(served_elsewhere(&owned)));
+                            return Err(Stop::Error(served_elsewhere(&record)));
                         }
                         if self.is_standby {
-                            let words = format!("{} serves it, epoch {}", owned.host, owned.epoch);
+                            let how =
+                                if record.owner.is_some() { "serves it" } else { "may have it" };
+                            let words = format!("{} {how}, epoch {}", record.host, record.epoch);
                             self.say_once("standby", &words);
                         }
-                        (last, since) = (Some(owned), Instant::now());
+                        (last, since) = (Some(record), Instant::now());
                     } else if since.elapsed() >= SILENCE {
                         return Ok(());
                     }
@@ -208,6 +249,12 @@ impl Heir<'_> {
             }
             self.pause(LOOK)?;
         }
+    }
+
+    /// Whether the record has no owner, and names no other host to follow.
+    fn may_follow(&self, record: &Record) -> bool {
+        let is_ours = record.host.is_empty() || record.host == self.host;
+        record.owner.is_none() && (is_ours || !self.is_standby)
     }
 
     fn pause(&self, time: Duration) -> Result<(), Stop> {
@@ -249,6 +296,55 @@ impl Heir<'_> {
         }
     }
 
+    /// Whether the members in sync that can be read, without a claim, can run the array. If not,
+    /// says why, and waits.
+    fn can_run(&mut self, record: &Record, named: &[PathBuf]) -> Result<bool, Stop> {
+        let in_sync = record.in_sync();
+        let (sender, answers) = channel();
+        for path in named.iter().filter(|path| self.pending.begin(path)) {
+            let (path, sender, pending) = (path.clone(), sender.clone(), self.pending.clone());
+            thread::spawn(move || {
+                let found = devices::try_look_at(&path);
+                pending.end(&path);
+                // It may have been decided without this member.
+                let _ = sender.send((path, found));
+            });
+        }
+        drop(sender);
+        let began = Instant::now();
+        let (mut found, mut reasons) = (Vec::new(), BTreeMap::new());
+        let mut refusal = Some(String::new());
+        loop {
+            // Once there are enough, the others are waited for as long as a host takes that lives.
+            let patience = if refusal.is_none() { LOOK } else { CLAIM_GRACE };
+            match answers.recv_timeout(patience.saturating_sub(began.elapsed())) {
+                Ok((_, Ok(member))) if member.superblock.array.uuid != record.array => {
+                    return Err(Stop::Error(several_arrays(named)));
+                }
+                Ok((_, Ok(member))) if in_sync.contains(&key_of(&member)) => found.push(member),
+                Ok((path, found)) => {
+                    let why = found.err().unwrap_or_else(|| "it was given up".to_owned());
+                    reasons.insert(path, why);
+                }
+                // All have answered, or it is time.
+                Err(_) => break,
+            }
+            let array = assembled(&found, self.server).array;
+            refusal = array.err().map(|refusal| refusal.to_string());
+        }
+        let Some(refusal) = refusal else { return Ok(true) };
+        for path in named {
+            if !found.iter().any(|one| one.path == *path) {
+                reasons.entry(path.clone()).or_insert_with(|| "no answer".to_owned());
+            }
+        }
+        let words = format!("{refusal}; {}", listed(&reasons));
+        self.say_once("waiting", &words);
+        self.goes_on(|| too_few(found.len(), named))?;
+        self.pause(CLAIM_PAUSE)?;
+        Ok(false)
+    }
+
     /// Claims members until there are enough.
     fn claim(
         &mut self,
@@ -259,34 +355,34 @@ impl Heir<'_> {
         self.claimed.clear();
         let (sender, answers) = channel();
         // A host that does not answer costs its own thread's time.
+        let pending = self.pending.clone();
         let ask = |path: &PathBuf| {
-            let (path, sender) = (path.clone(), sender.clone());
+            if !pending.begin(path) {
+                return;
+            }
+            let (path, sender, pending) = (path.clone(), sender.clone(), pending.clone());
             thread::spawn(move || {
                 let answer = answer(&path, array);
+                pending.end(&path);
                 // The claiming may be over.
                 let _ = sender.send((path, answer));
             });
         };
-        let mut asked: BTreeSet<PathBuf> =
-            named.iter().inspect(|path| ask(path)).cloned().collect();
+        named.iter().for_each(ask);
+        let mut reasons = BTreeMap::new();
         let began = Instant::now();
         loop {
             match answers.recv_timeout(CLAIM_PAUSE) {
                 Ok((_, Answer::OfAnotherArray)) => return Err(Stop::Error(several_arrays(named))),
-                Ok((path, answer)) => {
-                    asked.remove(&path);
-                    if let Answer::Claimed(member) = answer {
-                        take_over.claimed(key_of(&member));
-                        self.claimed.insert(path, *member);
-                    }
+                Ok((path, Answer::Claimed(member))) => {
+                    take_over.claimed(key_of(&member));
+                    reasons.remove(&path);
+                    self.claimed.insert(path, *member);
                 }
+                Ok((path, Answer::No(why))) => _ = reasons.insert(path, why),
                 Err(_) => {
-                    let is_idle = |path: &&PathBuf| {
-                        !asked.contains(*path) && !self.claimed.contains_key(*path)
-                    };
-                    let again: Vec<PathBuf> = named.iter().filter(is_idle).cloned().collect();
-                    again.iter().for_each(ask);
-                    asked.extend(again);
+                    let is_idle = |path: &&PathBuf| !self.claimed.contains_key(*path);
+                    named.iter().filter(is_idle).for_each(ask);
                 }
             }
             if let Some(mark) = refusals.latest()
@@ -298,12 +394,19 @@ impl Heir<'_> {
                 let chosen = self.claimed.values().filter(|one| set.contains(&key_of(one)));
                 assembled(chosen, self.server).array
             };
-            let is_over = asked.is_empty() || began.elapsed() >= CLAIM_GRACE;
+            let all_answered = !named.iter().any(|path| self.pending.has(path));
+            let is_over = all_answered || began.elapsed() >= CLAIM_GRACE;
             if is_over && take_over.has_enough(|set| of(set).is_ok()) {
-                return match of(&take_over.usable()) {
-                    Ok(array) if !has_intents(&array) => Err(Stop::Error(no_intents())),
-                    _ => Ok(take_over.settle()),
-                };
+                if let Ok(array) = of(&take_over.usable()) {
+                    rules::check_array(&array).map_err(Stop::Error)?;
+                }
+                return Ok(take_over.settle());
+            }
+            if began.elapsed() >= CLAIM_TOLD {
+                let refusal = of(&take_over.usable()).err();
+                let refusal = refusal.map(|why| format!("; {why}")).unwrap_or_default();
+                let count = format!("{} of {} members claimed", self.claimed.len(), named.len());
+                self.say_once("claiming", &format!("{count}{refusal}; {}", listed(&reasons)));
             }
             self.goes_on(|| too_few(self.claimed.len(), named))?;
             self.pause(Duration::ZERO)?;
@@ -311,10 +414,17 @@ impl Heir<'_> {
     }
 }
 
+/// A few members with their reasons.
+fn listed(reasons: &BTreeMap<PathBuf, String>) -> String {
+    let one = |(path, why): (&PathBuf, &String)| format!("{}: {why}", path.display());
+    reasons.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
 /// The answer of a member's server to a claim.
 enum Answer {
     Claimed(Box<MemberDevice>),
-    No,
+    /// Why there is no claim.
+    No(String),
     /// It has another array's member, which was not claimed.
     OfAnotherArray,
 }
@@ -322,16 +432,18 @@ enum Answer {
 /// Claims a member of this array. The member is read before, since a claim ends the owner of
 /// whatever array it belongs to, and again after, when no older owner changes it any more.
 fn answer(path: &Path, array: [u8; 16]) -> Answer {
-    match devices::look_at(path) {
-        None => Answer::No,
-        Some(found) if found.superblock.array.uuid != array => Answer::OfAnotherArray,
-        Some(_) => match braid_member::open(path, Access::ReadWrite) {
+    match devices::try_look_at(path) {
+        Err(why) => Answer::No(why),
+        Ok(found) if found.superblock.array.uuid != array => Answer::OfAnotherArray,
+        Ok(_) => match braid_member::open(path, Access::ReadWrite) {
             Ok(claimed) => {
                 drop(claimed);
-                let found = devices::look_at(path).map(Box::new);
-                found.map_or(Answer::No, Answer::Claimed)
+                match devices::try_look_at(path) {
+                    Ok(found) => Answer::Claimed(Box::new(found)),
+                    Err(why) => Answer::No(why),
+                }
             }
-            Err(_) => Answer::No,
+            Err(error) => Answer::No(error.to_string()),
         },
     }
 }
@@ -346,17 +458,14 @@ fn first_of(found: &[MemberDevice], server: &ServerConfig) -> Result<Option<Basi
     if found.iter().any(|one| one.superblock.device.uuid == [0; 16]) {
         let what = "superblocks of version 0.90 do not name their members";
         let error = CliError::new(Code::StoreUnusable, what);
-        return Err(needs(error.because("the record says which members have all writes")));
+        return Err(rules::needs(error.because("the record says which members have all writes")));
     }
     let in_sync: BTreeSet<usize> = match assembled(found, server).array {
-        Ok(array) if has_intents(&array) => array
-            .slots
-            .iter()
-            .flatten()
-            .filter(|one| one.is_in_sync())
-            .map(|one| one.member)
-            .collect(),
-        Ok(_) => return Err(no_intents()),
+        Ok(array) => {
+            rules::check_array(&array)?;
+            let in_slots = array.slots.iter().flatten().filter(|one| one.is_in_sync());
+            in_slots.map(|one| one.member).collect()
+        }
         Err(_) => return Ok(None),
     };
     let member = |(index, one): (usize, &MemberDevice)| RecordedMember {
@@ -366,10 +475,6 @@ fn first_of(found: &[MemberDevice], server: &ServerConfig) -> Result<Option<Basi
     };
     let members = found.iter().enumerate().map(member).collect();
     Ok(Some(Basis::First { array, members }))
-}
-
-fn has_intents(array: &AssembledArray) -> bool {
-    array.bitmap.is_some() || array.geometry.lost_max() == 0
 }
 
 fn assembled<'a>(
@@ -382,18 +487,6 @@ fn assembled<'a>(
 
 fn key_of(member: &MemberDevice) -> MemberKey {
     MemberKey(member.superblock.device.uuid)
-}
-
-fn local_member(path: &Path) -> CliError {
-    let what = format!("{} is a file or device of this host", path.display());
-    let error = CliError::new(Code::StoreUnusable, what);
-    let why = "with --store every member has a server, which refuses an older owner: braid member";
-    needs(error.because(why))
-}
-
-/// Adds the remedy of all refusals that are about the conditions of `--store`.
-fn needs(error: CliError) -> CliError {
-    error.remedy(Risk::Look, "See what --store needs", "braid help B126")
 }
 
 fn served_elsewhere(record: &Record) -> CliError {
@@ -426,11 +519,4 @@ fn examined(error: CliError, named: &[PathBuf]) -> CliError {
     let word = |path: &PathBuf| shell_word(&path.to_string_lossy()).into_owned();
     let words: Vec<String> = named.iter().map(word).collect();
     error.remedy(Risk::Look, "See what answers", format!("braid examine {}", words.join(" ")))
-}
-
-fn no_intents() -> CliError {
-    let what = "an array with an owner by a store needs a bitmap";
-    let error = CliError::new(Code::StoreUnusable, what);
-    let why = "the bits that an owner had set say which writes it may have left half done";
-    needs(error.because(why))
 }

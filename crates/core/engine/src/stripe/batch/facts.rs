@@ -10,7 +10,6 @@ use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
 use crate::ids::MemberId;
-use crate::sectors::SectorSet;
 
 /// Facts from outside the stripe. In phases other than [`Phase::Fill`] the facts for plans are
 /// false, because no plan is made there.
@@ -113,8 +112,8 @@ fn can_narrow(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
 /// Whether bad-block logs name some parity of the window.
 fn names_parity(stripe: &Stripe, context: &BatchContext<'_>) -> bool {
     let mut parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()].into_iter().flatten();
-    let named = |slot: Slot| column_coverage(stripe, context, slot).facts(true).named;
-    !context.view.keeps_journal && parity.any(|slot| named(slot) != SectorSet::EMPTY)
+    let is_named = |slot: Slot| !column_coverage(stripe, context, slot).named().is_empty();
+    !context.view.keeps_journal && parity.any(is_named)
 }
 
 /// Fills in the facts for a plan, without the columns that are left out.

@@ -23,11 +23,13 @@ use uuid::Uuid;
 use super::{CurrentMember, Outcome, RequestContext, Standing, refusals, take_away};
 use crate::health::absolute;
 use crate::membership::JoinOptions;
+use crate::owner;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::{option_words, shell_word};
 use braid_discovery::contents::{self, Existing, Thing, keys_of, signature_sectors};
+use braid_discovery::devices;
 use braid_discovery::probe::{io_error, open_error};
 use braid_discovery::undo::unfinished::refuse_half_written;
 use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, save};
@@ -133,6 +135,9 @@ pub(super) fn add_journal(
     wanted: &MembersWanted,
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
+    if context.volume.has_consenter() {
+        return Err(owner::no_bitmap().because("an array with a journal has none"));
+    }
     let mut candidates = candidates(context, &[context.only(wanted)?.to_owned()])?;
     check_names(context, wanted, &candidates)?;
     // A journal's device keeps none of the array's data.
@@ -193,6 +198,20 @@ impl Candidate {
     }
 }
 
+/// Refuses devices that an array with one owner cannot have. A device that is opened for writing is
+/// claimed, which ends the owner of whatever array it belongs to.
+fn check_for_owner(context: &RequestContext<'_>, word: &str, path: &Path) -> Result<(), CliError> {
+    if !is_uri(path) {
+        return Err(owner::local_member(path).about(word));
+    }
+    let own = context.volume.look_at_members().into_iter().map(|look| look.superblock.array.uuid);
+    let found = devices::look_at(path).map(|found| found.superblock.array.uuid);
+    match found.is_some_and(|found| !own.into_iter().any(|own| own == found)) {
+        true => Err(owner::other_arrays_member(word)),
+        false => Ok(()),
+    }
+}
+
 /// Opens each device for examination before locking it. So a device that is named twice or is a
 /// member already gets that error and not "busy".
 fn candidates(
@@ -202,6 +221,9 @@ fn candidates(
     let mut candidates: Vec<Candidate> = Vec::new();
     for word in devices {
         let path = PathBuf::from(word);
+        if context.volume.has_consenter() {
+            check_for_owner(context, word, &path)?;
+        }
         if path.is_relative() && !is_uri(&path) {
             let what = format!("'{word}' is not an absolute path");
             let error = CliError::new(Code::Usage, what).about(word);

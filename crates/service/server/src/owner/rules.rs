@@ -1,0 +1,83 @@
+//! The rules of an array with one owner. Another host may take it over at any moment, so nothing
+//! that it needs stands on this host alone.
+//!
+//! | This host alone would have | Rule |
+//! |---|---|
+//! | writes that were acknowledged early | writes are acknowledged once members have them |
+//! | a member, a journal, a bitmap file | each member has a server, and the bitmap is on members |
+//! | the copy of a window of a reshape | no change of shape; the record lacks new members, too |
+
+use std::path::Path;
+
+use braid_assembly::AssembledArray;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+
+/// Refuses an array that an heir could not take over.
+pub(super) fn check_array(array: &AssembledArray) -> Result<(), CliError> {
+    if array.bitmap.is_none() && array.geometry.lost_max() > 0 {
+        return Err(no_bitmap());
+    }
+    if array.reshape.is_some() {
+        let what = "an array whose shape changes has no owner by a store";
+        return Err(needs(error(what).because(HALF_CHANGED)));
+    }
+    Ok(())
+}
+
+const HALF_CHANGED: &str = "the record does not name the members that only the new shape has";
+
+pub(crate) fn no_bitmap() -> CliError {
+    let why = "the bits that an owner had set say which writes it may have left half done";
+    needs(error("an array with an owner by a store needs a bitmap on its members").because(why))
+}
+
+pub(crate) fn no_write_back() -> CliError {
+    let why = "writes that it acknowledges early would be lost with this host";
+    needs(error("write-back needs an array that no other host takes over").because(why))
+}
+
+pub(crate) fn no_change_of_shape(name: &str) -> CliError {
+    let what = format!("the shape of {name} stays as it is while a store names its owner");
+    needs(error(&what).about(name).because(HALF_CHANGED).because("nothing was changed"))
+}
+
+/// Refuses to hand an array over, if no other host can take it over, or none has this name.
+pub(crate) fn check_heir(is_owned: bool, name: &str, heir: &str) -> Result<(), CliError> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if !is_owned {
+        let what = format!("{name} is handed over to nobody");
+        let why = "it was served without --store, so no other host waits for it";
+        return Err(needs(error(&what).about(name).because(why)));
+    }
+    if heir.len() > HOST_BYTES_MAX || !heir.bytes().all(is_part) {
+        let what = format!("'{heir}' is not the name of a host");
+        return Err(needs(error(&what).about(name).because("see `uname -n` on that host")));
+    }
+    Ok(())
+}
+
+/// The longest name of a host (POSIX).
+const HOST_BYTES_MAX: usize = 255;
+
+pub(crate) fn local_member(path: &Path) -> CliError {
+    let what = format!("{} is a file or device of this host", path.display());
+    let why = "with --store every member has a server, which refuses an older owner: braid member";
+    needs(error(&what).because(why))
+}
+
+/// Refuses a device that another array's owner may be using.
+pub(crate) fn other_arrays_member(word: &str) -> CliError {
+    let error = error(&format!("{word} is a member of another array")).about(word);
+    let why = "taking it would end that array's owner: clear its superblock on its own host first";
+    needs(error.because(why))
+}
+
+fn error(what: &str) -> CliError {
+    CliError::new(Code::StoreUnusable, what)
+}
+
+/// Adds the remedy of all refusals that are about the conditions of `--store`.
+pub(super) fn needs(error: CliError) -> CliError {
+    error.remedy(Risk::Look, "See what --store needs", "braid help B126")
+}
