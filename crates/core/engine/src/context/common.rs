@@ -137,7 +137,10 @@ impl Common {
         let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
         let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
         if done.result.is_ok() {
-            self.made_good.push((member, (start, sectors)));
+            let made_good = (member, (start, sectors));
+            if !self.made_good.contains(&made_good) {
+                self.made_good.push(made_good);
+            }
             self.report(Report::BadBlocksWritten { member, start, sectors });
         }
     }

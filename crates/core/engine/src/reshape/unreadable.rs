@@ -18,9 +18,12 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::lost_content::lost_sector;
 
-/// The most lost sectors of one search. A member with more in a run answers nothing any more: the
-/// job then ends, and the operator decides. Each lost sector costs some ten reads.
+/// The most lost sectors of one search. Each costs some ten reads.
 pub const LOST_SECTORS_MAX: u64 = 1024;
+/// One of so many sectors of a run may be lost, or sixteen. A member with more answers nothing any
+/// more, however many there are: the job then ends, and the operator decides.
+const LOST_PART: u64 = 32;
+const LOST_SECTORS_LEAST: u64 = 16;
 
 /// A search for the unreadable sectors of a run. Sectors count from the start of the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub struct UnreadableSearch {
     /// Lost sectors, in ascending order.
     lost: Vec<Range<u64>>,
     lost_sectors: u64,
+    lost_sectors_max: u64,
 }
 
 impl UnreadableSearch {
@@ -37,7 +41,10 @@ impl UnreadableSearch {
     #[must_use]
     pub fn of(run: Range<u64>) -> Self {
         assert!(!run.is_empty(), "a read has sectors");
-        let mut search = Self { left: Vec::new(), lost: Vec::new(), lost_sectors: 0 };
+        let part = (run.end - run.start) / LOST_PART;
+        let lost_sectors_max = part.clamp(LOST_SECTORS_LEAST, LOST_SECTORS_MAX);
+        let (left, lost) = (Vec::new(), Vec::new());
+        let mut search = Self { left, lost, lost_sectors: 0, lost_sectors_max };
         search.halve(run);
         search
     }
@@ -65,7 +72,7 @@ impl UnreadableSearch {
     }
 
     fn is_too_much(&self) -> bool {
-        self.lost_sectors > LOST_SECTORS_MAX
+        self.lost_sectors > self.lost_sectors_max
     }
 
     fn halve(&mut self, run: Range<u64>) {
@@ -140,9 +147,11 @@ mod tests {
     #[test]
     fn a_member_that_answers_nothing_ends_the_search() {
         assert_eq!(search(0..4096, |sector| sector % 4 < 2).0, None);
-        let (lost, _) = search(0..4096, |sector| sector < 1024);
+        // A member of a wide array that answers nothing has few sectors of a run.
+        assert_eq!(search(0..4096, |sector| sector / 128 % 16 == 3).0, None);
+        let (lost, _) = search(0..4096, |sector| sector < 128);
         let lost = lost.expect("as many as may be");
-        assert_eq!(lost.as_slice(), std::slice::from_ref(&(0..1024)), "neighbours are one range");
+        assert_eq!(lost.as_slice(), std::slice::from_ref(&(0..128)), "neighbours are one range");
     }
 
     #[test]

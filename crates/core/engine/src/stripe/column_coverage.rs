@@ -6,6 +6,7 @@ use braid_geometry::{MemberSector, Slot};
 use super::band::Band;
 use super::plan::ColumnFacts;
 use crate::array::ArrayView;
+use crate::context::Common;
 use crate::ids::MemberId;
 use crate::sectors::{Extent, SectorSet};
 
@@ -40,7 +41,7 @@ impl EntireSlots {
 /// One column: the sectors that its member and its block hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnCoverage<'a> {
-    pub(super) view: &'a ArrayView,
+    pub(super) common: &'a Common,
     pub(super) is_entire: bool,
     /// Parity was made to agree in all of the band.
     pub(super) is_synced: bool,
@@ -57,8 +58,6 @@ pub(super) struct ColumnCoverage<'a> {
     pub(super) unreadable: SectorSet,
     /// Whether the batch or the read tries sectors that the member's bad-block log names.
     pub(super) tries_named: bool,
-    /// The shard's writes over sectors that logs name, since the view came.
-    pub(super) made_good: &'a [(MemberId, (MemberSector, u32))],
 }
 
 impl ColumnCoverage<'_> {
@@ -66,9 +65,13 @@ impl ColumnCoverage<'_> {
         let (start, sectors) = self.band.range(*extent);
         let sectors = u64::from(sectors);
         if self.tries_named {
-            return self.view.member(self.slot).is_some_and(|member| member.holds(start, sectors));
+            return self
+                .common
+                .view
+                .member(self.slot)
+                .is_some_and(|member| member.holds(start, sectors));
         }
-        self.view.readable(self.slot, start, sectors).is_some()
+        self.common.view.readable(self.slot, start, sectors).is_some()
     }
 
     /// The facts for a plan. If `is_left_out`, the column counts as unreadable.
@@ -77,7 +80,7 @@ impl ColumnCoverage<'_> {
         let wanted = wanted.without(self.unreadable);
         let extents = wanted.extents();
         let is_accepted =
-            self.is_consistent && self.view.accepts_risk_of(self.slot) && !self.is_held();
+            self.is_consistent && self.common.view.accepts_risk_of(self.slot) && !self.is_held();
         let readable = match self.is_synced && !is_accepted {
             true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
@@ -91,7 +94,7 @@ impl ColumnCoverage<'_> {
         };
         ColumnFacts {
             readable,
-            writable: self.view.member(self.slot).is_some(),
+            writable: self.common.view.member(self.slot).is_some(),
             loaded: self.valid.common(self.window),
             touched: self.touched.common(self.window),
             is_accepted,
@@ -105,12 +108,12 @@ impl ColumnCoverage<'_> {
         if self.is_entire {
             return SectorSet::EMPTY;
         }
-        let Some(member) = self.view.member(self.slot) else { return SectorSet::EMPTY };
+        let Some(member) = self.common.view.member(self.slot) else { return SectorSet::EMPTY };
         let is_named = |start: MemberSector| {
             let is_in = |(id, (first, sectors)): &(MemberId, (MemberSector, u32))| {
                 *id == member.id && (first.0..first.0 + u64::from(*sectors)).contains(&start.0)
             };
-            member.bad_blocks.touches(start, 1) && !self.made_good.iter().any(is_in)
+            member.bad_blocks.touches(start, 1) && !self.common.made_good().iter().any(is_in)
         };
         if member.bad_blocks.is_empty() {
             return SectorSet::EMPTY;
@@ -124,7 +127,8 @@ impl ColumnCoverage<'_> {
     fn is_held(&self) -> bool {
         let holds = |extent: Extent| {
             let (start, sectors) = self.band.range(extent);
-            self.view
+            self.common
+                .view
                 .member(self.slot)
                 .is_some_and(|member| member.holds(start, u64::from(sectors)))
         };
@@ -134,7 +138,7 @@ impl ColumnCoverage<'_> {
     /// Whether the member lacks some sectors but may hold others. A missing member lacks all
     /// sectors. A member with a bad-block log lacks the sectors that the log names.
     pub(super) fn lacks_some(&self) -> bool {
-        let is_there = self.view.member(self.slot).is_some();
+        let is_there = self.common.view.member(self.slot).is_some();
         let is_readable = |extent: Extent| self.is_readable(&extent);
         !self.unreadable.is_empty() || is_there && !self.window.extents().all(is_readable)
     }

@@ -505,8 +505,7 @@ impl Stripes {
         BatchContext {
             view: &common.view,
             entire: &self.entire,
-            made_good: common.made_good(),
-            clocks: &common.clocks,
+            common,
             parity_agrees: is_filled && self.damage.parity_solves(&common.view, band),
             is_synced: is_filled && is_synced(&common.view, band),
             is_consistent: is_filled && !self.damage.is_inconsistent(band.key),

@@ -1,6 +1,6 @@
 //! Folds a stripe and the array's view into the small values that decisions need.
 
-use braid_geometry::{MemberSector, Slot};
+use braid_geometry::Slot;
 
 use super::super::column_coverage::{ColumnCoverage, EntireSlots};
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
@@ -8,18 +8,15 @@ use super::super::scheduler::Admission;
 use super::decide::Facts;
 use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
-use crate::context::Clocks;
-use crate::ids::MemberId;
+use crate::context::Common;
 
 /// Facts from outside the stripe. In phases other than [`Phase::Fill`] the facts for plans are
 /// false, because no plan is made there.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct BatchContext<'a> {
     pub(in super::super) view: &'a ArrayView,
-    pub(in super::super) clocks: &'a Clocks,
+    pub(in super::super) common: &'a Common,
     pub(in super::super) entire: &'a EntireSlots,
-    /// The shard's writes over sectors that bad-block logs name, since the view came.
-    pub(in super::super) made_good: &'a [(MemberId, (MemberSector, u32))],
     /// Parity is known to agree with the data of this band, at least where clients have written.
     pub(in super::super) parity_agrees: bool,
     /// Parity agrees also where no client has written.
@@ -86,8 +83,8 @@ fn make_plan<'a>(
     // Members that sit out are not read if that is avoidable. But in sectors that no client has
     // written, members' bytes may differ from what parity gives, and new parity must fit the
     // members' bytes.
-    let sits_out = |slot: Slot| context.clocks.sits_out(slot);
-    if context.clocks.is_any_out() && context.is_synced {
+    let sits_out = |slot: Slot| context.common.clocks.sits_out(slot);
+    if context.common.clocks.is_any_out() && context.is_synced {
         planner.plan(|facts| tell(facts, stripe, context, sits_out));
     }
     if planner.planned().is_none() {
@@ -142,10 +139,10 @@ fn column_coverage<'a>(
 ) -> ColumnCoverage<'a> {
     let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
     let (band, window) = (stripe.band(), stripe.window());
-    let BatchContext { view, is_synced, is_consistent, .. } = *context;
+    let BatchContext { common, is_synced, is_consistent, .. } = *context;
     let is_entire = context.entire.has(slot);
     ColumnCoverage {
-        view,
+        common,
         is_entire,
         is_synced,
         is_consistent,
@@ -156,6 +153,5 @@ fn column_coverage<'a>(
         valid,
         unreadable,
         tries_named: false,
-        made_good: context.made_good,
     }
 }

@@ -267,9 +267,11 @@ impl Read {
         let retries = work.task == Task::Retry;
         let is_unspoken = retries && !p_speaks && !q_speaks;
         let vouched = self.window.without(if is_unspoken { erased } else { SectorSet::EMPTY });
+        // The text in place of lost data fits all parity, and is never believed.
+        let vouched = vouched.without(lost);
         let tried = |slot: Slot| {
             let named = if retries { self.named(view, slot) } else { SectorSet::EMPTY };
-            named.without(differs).without(lost)
+            named.without(differs)
         };
         let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
             let unread = self.columns[usize::from(slot.0)].unreadable.union(self.named(view, slot));

@@ -26,7 +26,7 @@ impl Read {
         let (view, band) = (&*context.common.view, self.band());
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
         ColumnCoverage {
-            view,
+            common: context.common,
             is_entire: context.entire.has(slot),
             is_synced: is_synced(view, band),
             is_consistent: !context.damage.is_inconsistent(band.key),
@@ -37,7 +37,6 @@ impl Read {
             valid,
             unreadable,
             tries_named: self.origin.is_some_and(|origin| origin.traits().tries_named),
-            made_good: &[],
         }
     }
 
@@ -63,7 +62,7 @@ impl Read {
         facts.p = facts_of(map.p_slot());
         facts.q = map.q_slot().map(facts_of);
         facts.is_write = false;
-        facts.parity_agrees = context.damage.parity_solves(band_facts.view, self.band());
+        facts.parity_agrees = context.damage.parity_solves(&band_facts.common.view, self.band());
         facts.is_synced = band_facts.is_synced;
     }
 
