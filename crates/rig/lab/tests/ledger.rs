@@ -16,7 +16,7 @@ const CEILINGS: [(&str, f64); 6] = [
     ("degraded 4 KiB read", 9_040.0),
     ("4 KiB write, rcw", 35_030.0),
     ("4 KiB write, rmw", 34_260.0),
-    ("4 KiB write, write-back", 35_450.0),
+    ("4 KiB write, write-back", 35_900.0),
     ("192 KiB full-stripe write", 124_490.0),
 ];
 
