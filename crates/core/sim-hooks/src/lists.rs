@@ -403,8 +403,6 @@ named! {
         LastRowUnzeroed = "last-row-unzeroed",
         /// Reshape: windows end within rows of the old shape.
         UnitOfNewShape = "unit-of-new-shape",
-        /// Reshape: a spare takes a slot in the middle of a reshape.
-        SpareTakenMidway = "spare-taken-midway",
         /// Reshape: at the end superblocks keep the old start of the data.
         EndForgetsMove = "end-forgets-move",
         /// Reshape: the new part of larger members counts as in sync.

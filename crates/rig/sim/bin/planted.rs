@@ -104,7 +104,6 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::SlotsEndEarly, "reshape"),
     (Bug::SmallerThanUsed, "reshape"),
     (Bug::SpareKeepsShape, "reshape"),
-    (Bug::SpareTakenMidway, "reshape"),
     (Bug::StaleCacheFile, "answered"),
     (Bug::StoreWentBackIgnored, "hosts"),
     (Bug::StuckWindowServed, "reshape"),

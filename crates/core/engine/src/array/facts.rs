@@ -131,9 +131,7 @@ impl Array {
     /// Whether a spare can fill a slot without a member, or replace a member.
     fn spare_fits(&self, now: Instant) -> bool {
         let is_kept = |slot| self.away.keeps(slot, now);
-        let is_in_shape = self.reshaper.is_none();
-        let is_in_shape = spoiled(Bug::SpareTakenMidway, is_in_shape, true);
-        is_in_shape
+        self.reshaper.is_none()
             && !self.pending_shape.is_there()
             && self.is_settled()
             && self.roster.has_due_spare(is_kept)
