@@ -2,6 +2,7 @@
 
 use super::{Globals, stop};
 use braid_console::error::{CliError, Exit};
+use braid_server::has_host_letters;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,10 +24,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     stop::run(&stop, globals)
 }
 
-/// The name of a host, which needs no encoding in a URL.
 fn host(text: &str) -> Result<String, String> {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    match !text.is_empty() && text.bytes().all(is_part) {
+    match !text.is_empty() && has_host_letters(text) {
         true => Ok(text.to_owned()),
         false => Err("it is the name of a host, as `uname -n` prints it".to_owned()),
     }

@@ -51,7 +51,10 @@ impl Args {
         let detach = self.detach.then(|| "detach=true".to_owned());
         let heir = self.heir.as_ref().map(|heir| format!("hand_over_to={heir}"));
         let query: Vec<String> = [dry_run, detach, heir].into_iter().flatten().collect();
-        ["/v1/stop".to_owned(), query.join("&")].join("?")
+        match query.is_empty() {
+            true => "/v1/stop".to_owned(),
+            false => format!("/v1/stop?{}", query.join("&")),
+        }
     }
 }
 

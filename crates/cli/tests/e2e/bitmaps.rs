@@ -61,10 +61,10 @@ pub(crate) fn writes(
         while !is_over.load(Ordering::Acquire) {
             let (at, seed) = (random.usize(..BLOCKS), random.u8(1..));
             let number = at as u64;
-            blocks.lock().expect("nobody panics with it")[at].push(seed);
+            blocks.lock().expect("no panic under this lock")[at].push(seed);
             client.write(number * BLOCK_BYTES as u64, &block(number, seed));
             client.flush();
-            blocks.lock().expect("nobody panics with it")[at] = vec![seed];
+            blocks.lock().expect("no panic under this lock")[at] = vec![seed];
         }
     })
 }
@@ -72,7 +72,7 @@ pub(crate) fn writes(
 /// Checks that flushed content is there; a block in flight may have any later content.
 pub(crate) fn assert_there(served: &ServerProcess, blocks: &Blocks) {
     let mut client = Client::connect(&served.socket, PATIENCE);
-    for (number, seeds) in (0..).zip(blocks.lock().expect("nobody panics with it").iter()) {
+    for (number, seeds) in (0..).zip(blocks.lock().expect("no panic under this lock").iter()) {
         let found = client.read(number * BLOCK_BYTES as u64, BLOCK_BYTES).expect("an answer");
         let contents: Vec<Vec<u8>> = seeds
             .iter()

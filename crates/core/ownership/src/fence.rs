@@ -30,9 +30,7 @@ impl Mark {
     pub fn of(claim: &Claim) -> Self {
         Self { epoch: claim.epoch, owner: claim.owner }
     }
-}
 
-impl Mark {
     /// Whether an owner with the mark `other` has lost the array to this one.
     #[must_use]
     pub fn supersedes(&self, other: &Self) -> bool {

@@ -84,6 +84,7 @@ pub use jobs::run as found_run;
 pub use member_server::serve_members;
 pub use metrics::MetricsConfig;
 use other_arrays::OtherArrays;
+pub use owner::has_host_letters;
 pub use parts::{ArrayOrDevice, Part, RescuedArrays};
 pub use setting_words::SettingWords;
 pub use tls::TlsConfig;

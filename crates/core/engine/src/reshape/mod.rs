@@ -24,7 +24,7 @@ mod wish;
 pub use border::{Border, BorderTicket};
 pub use direct_change::superblocks_of_change;
 pub use plan::{ReshapeFault, ReshapePlan, ReshapeWindow};
-pub use unreadable::{LOST_SECTORS_MAX, UnreadableSearch, fill_lost};
+pub use unreadable::{UnreadableSearch, fill_lost};
 pub use wish::{
     RAID4_OF_RAID0, ShapeLimits, ShapeMember, ShapeProposal, ShapeWish, WishError, propose,
 };

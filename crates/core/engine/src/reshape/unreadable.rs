@@ -19,7 +19,7 @@ use braid_sim_hooks::{Bug, planted};
 use crate::lost_content::lost_sector;
 
 /// The most lost sectors of one search. Each costs some ten reads.
-pub const LOST_SECTORS_MAX: u64 = 1024;
+const LOST_SECTORS_MAX: u64 = 1024;
 /// One of so many sectors of a run may be lost, or sixteen. A member with more answers nothing any
 /// more, however many there are: the job then ends, and the operator decides.
 const LOST_PART: u64 = 32;

@@ -25,7 +25,7 @@ use braid_store::StoreError;
 use super::ending::{BEAT, LEASE, end_at_once, end_without_store};
 use super::lease_gate::LeaseGate;
 use super::swap::{PAUSE, Seen};
-use super::take_over::{Owned, PendingClaims};
+use super::take_over::{AskedMembers, Owned};
 
 /// How often the lease is computed anew: members' links send a request at least this often.
 const LEASE_STEP: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ pub(crate) struct OwnedArray {
     tenure: Tenure,
     patience: Option<Duration>,
     left_out: Vec<PathBuf>,
-    pending: PendingClaims,
+    members_asked: AskedMembers,
     slots: BTreeMap<MemberKey, u16>,
     gate: Arc<LeaseGate>,
     planned: (Sender<PlannedUpdate>, Receiver<PlannedUpdate>),
@@ -53,7 +53,7 @@ impl OwnedArray {
         patience: Option<Duration>,
         (name, json): (&str, bool),
     ) -> Self {
-        let Owned { seen, tenure, refusals, left_out, pending, .. } = owned;
+        let Owned { seen, tenure, refusals, left_out, asked: members_asked, .. } = owned;
         refusals.end_process(name, json);
         let slots = (0..).zip(&ready.array.slots);
         let slot_of = |(slot, occupant): (u16, &Option<Occupant>)| {
@@ -63,7 +63,7 @@ impl OwnedArray {
         let slots = slots.filter_map(slot_of).collect();
         // Until members have answered requests of this array.
         let gate = Arc::new(LeaseGate::new(0));
-        Self { seen, tenure, patience, left_out, pending, slots, gate, planned: channel() }
+        Self { seen, tenure, patience, left_out, members_asked, slots, gate, planned: channel() }
     }
 
     /// Hears of each update of superblocks before it begins.
@@ -86,7 +86,7 @@ impl OwnedArray {
         name: &str,
         json: bool,
     ) -> std::io::Result<Keeper> {
-        let Self { seen, tenure, patience, left_out, pending, slots, gate, planned } = self;
+        let Self { seen, tenure, patience, left_out, members_asked, slots, gate, planned } = self;
         let (sender, receiver) = planned;
         let state = State { tenure, slots, seen: BTreeSet::new(), last: None, asked: None };
         let state = Arc::new(Mutex::new(state));
@@ -114,7 +114,7 @@ impl OwnedArray {
         let run = move || keeper.run(&woken);
         let thread = thread::Builder::new().name("braid-owner".into()).spawn(run)?;
         drop(sender);
-        Ok(Keeper { state, wakes, thread: Some(thread), left_out, pending })
+        Ok(Keeper { state, wakes, thread: Some(thread), left_out, members_asked })
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct Keeper {
     thread: Option<JoinHandle<()>>,
     /// Members that were left out of the take-over.
     left_out: Vec<PathBuf>,
-    pending: PendingClaims,
+    members_asked: AskedMembers,
 }
 
 impl Keeper {
@@ -136,13 +136,13 @@ impl Keeper {
         add: impl Fn(&Path) -> Result<(), String> + Send + 'static,
     ) -> std::io::Result<()> {
         let (mut left, volume) = (self.left_out.clone(), Arc::downgrade(volume));
-        let (pending, mut told) = (self.pending.clone(), BTreeMap::new());
+        let (asked, mut told) = (self.members_asked.clone(), BTreeMap::new());
         let run = move || {
             while !left.is_empty() && volume.strong_count() > 0 {
                 left.retain(|path| {
                     // `add` keeps other requests out, so a host that is gone is not waited for
                     // there.
-                    if pending.has(path) || braid_member::open(path, Access::Examine).is_err() {
+                    if asked.has(path) || braid_member::open(path, Access::Examine).is_err() {
                         return true;
                     }
                     let Err(why) = add(path) else { return false };

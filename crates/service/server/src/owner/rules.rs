@@ -44,17 +44,22 @@ pub(crate) fn no_change_of_shape(name: &str) -> CliError {
 
 /// Refuses to hand an array over, if no other host can take it over, or none has this name.
 pub(crate) fn check_heir(is_owned: bool, name: &str, heir: &str) -> Result<(), CliError> {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if !is_owned {
-        let what = format!("{name} is handed over to nobody");
+        let what = format!("no host can take {name} over");
         let why = "it was served without --store, so no other host waits for it";
         return Err(needs(error(&what).about(name).because(why)));
     }
-    if heir.len() > HOST_BYTES_MAX || !heir.bytes().all(is_part) {
+    if heir.len() > HOST_BYTES_MAX || !has_host_letters(heir) {
         let what = format!("'{heir}' is not the name of a host");
         return Err(needs(error(&what).about(name).because("see `uname -n` on that host")));
     }
     Ok(())
+}
+
+/// Whether the text has only the letters of host names, which need no encoding in a URL.
+#[must_use]
+pub fn has_host_letters(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
 /// The longest name of a host (POSIX).

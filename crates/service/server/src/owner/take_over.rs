@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,22 +46,33 @@ pub(crate) struct Owned {
     pub(crate) members: Vec<PathBuf>,
     /// The other members. They are added and recovered when they answer.
     pub(super) left_out: Vec<PathBuf>,
-    pub(super) pending: PendingClaims,
+    pub(super) asked: AskedMembers,
 }
 
-/// Members whose claims have not been answered. A later link to a member ends earlier ones, so a
-/// member is opened only when its claim has ended.
+/// Members whose servers are being asked. A later link to a member ends earlier ones, so a member
+/// is opened only when its server has answered.
 #[derive(Clone, Default)]
-pub(super) struct PendingClaims(Arc<Mutex<BTreeSet<PathBuf>>>);
+pub(super) struct AskedMembers(Arc<Mutex<BTreeSet<PathBuf>>>);
 
-impl PendingClaims {
-    /// Whether a claim begins: none is pending.
-    fn begin(&self, path: &Path) -> bool {
-        self.0.lock().expect(UNBROKEN).insert(path.to_path_buf())
-    }
-
-    fn end(&self, path: &Path) {
-        self.0.lock().expect(UNBROKEN).remove(path);
+impl AskedMembers {
+    /// Asks on a thread of its own, since a host that is gone answers nothing for seconds; not a
+    /// server that is being asked already.
+    fn ask<T: Send + 'static>(
+        &self,
+        path: &Path,
+        answers: &Sender<(PathBuf, T)>,
+        ask: impl FnOnce(&Path) -> T + Send + 'static,
+    ) {
+        if !self.0.lock().expect(UNBROKEN).insert(path.to_path_buf()) {
+            return;
+        }
+        let (path, asked, answers) = (path.to_path_buf(), self.clone(), answers.clone());
+        thread::spawn(move || {
+            let answer = ask(&path);
+            asked.0.lock().expect(UNBROKEN).remove(&path);
+            // It may have been decided without this member.
+            let _ = answers.send((path, answer));
+        });
     }
 
     pub(super) fn has(&self, path: &Path) -> bool {
@@ -92,7 +103,7 @@ pub(crate) fn take_over(
         gives_up_at,
         seen: Seen::new(store),
         claimed: BTreeMap::new(),
-        pending: PendingClaims::default(),
+        asked: AskedMembers::default(),
         said: None,
     };
     match heir.own() {
@@ -126,7 +137,7 @@ struct Heir<'a> {
     seen: Seen,
     /// Members that serve the present claim, read after they took it: no older owner changes them.
     claimed: BTreeMap<PathBuf, MemberDevice>,
-    pending: PendingClaims,
+    asked: AskedMembers,
     /// The last words to the operator.
     said: Option<String>,
 }
@@ -178,8 +189,8 @@ impl Heir<'_> {
                         let is_believed = !take_over.store_went_back();
                         let (members, left_out) = self.parted(&record, is_believed, named);
                         let tenure = Tenure::new(me, record);
-                        let Self { seen, pending, .. } = self;
-                        return Ok(Owned { seen, tenure, refusals, members, left_out, pending });
+                        let Self { seen, asked, .. } = self;
+                        return Ok(Owned { seen, tenure, refusals, members, left_out, asked });
                     }
                 };
             }
@@ -301,15 +312,7 @@ impl Heir<'_> {
     fn can_run(&mut self, record: &Record, named: &[PathBuf]) -> Result<bool, Stop> {
         let in_sync = record.in_sync();
         let (sender, answers) = channel();
-        for path in named.iter().filter(|path| self.pending.begin(path)) {
-            let (path, sender, pending) = (path.clone(), sender.clone(), self.pending.clone());
-            thread::spawn(move || {
-                let found = devices::try_look_at(&path);
-                pending.end(&path);
-                // It may have been decided without this member.
-                let _ = sender.send((path, found));
-            });
-        }
+        named.iter().for_each(|path| self.asked.ask(path, &sender, devices::try_look_at));
         drop(sender);
         let began = Instant::now();
         let (mut found, mut reasons) = (Vec::new(), BTreeMap::new());
@@ -354,20 +357,8 @@ impl Heir<'_> {
     ) -> Result<TakeOverStep, Stop> {
         self.claimed.clear();
         let (sender, answers) = channel();
-        // A host that does not answer costs its own thread's time.
-        let pending = self.pending.clone();
-        let ask = |path: &PathBuf| {
-            if !pending.begin(path) {
-                return;
-            }
-            let (path, sender, pending) = (path.clone(), sender.clone(), pending.clone());
-            thread::spawn(move || {
-                let answer = answer(&path, array);
-                pending.end(&path);
-                // The claiming may be over.
-                let _ = sender.send((path, answer));
-            });
-        };
+        let asked = self.asked.clone();
+        let ask = |path: &PathBuf| asked.ask(path, &sender, move |path| answer(path, array));
         named.iter().for_each(ask);
         let mut reasons = BTreeMap::new();
         let began = Instant::now();
@@ -394,7 +385,7 @@ impl Heir<'_> {
                 let chosen = self.claimed.values().filter(|one| set.contains(&key_of(one)));
                 assembled(chosen, self.server).array
             };
-            let all_answered = !named.iter().any(|path| self.pending.has(path));
+            let all_answered = !named.iter().any(|path| self.asked.has(path));
             let is_over = all_answered || began.elapsed() >= CLAIM_GRACE;
             if is_over && take_over.has_enough(|set| of(set).is_ok()) {
                 if let Ok(array) = of(&take_over.usable()) {
