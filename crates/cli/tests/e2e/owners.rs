@@ -103,7 +103,9 @@ impl Hosts {
 
     fn own(&self, host: &Array) -> ServerProcess {
         let options = ["--store", &self.store, "--away-after-ms", "2000"];
-        host.serve_with(&options, &self.uris)
+        let served = host.serve_with(&options, &self.uris);
+        assert_eq!(status(host, "tank")["state"], "ok", "every member answered its claim");
+        served
     }
 
     /// Waits until the owner is gone, then owns. The record names the members.

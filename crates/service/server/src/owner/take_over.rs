@@ -295,10 +295,18 @@ impl Heir<'_> {
 
     /// The array of the members on the command line, for a first record.
     fn first(&mut self) -> Result<Basis, Stop> {
+        let began = Instant::now();
         loop {
             let found = devices::look(&self.server.members);
-            if let Some(first) = first_of(&found, self.server)? {
-                return Ok(first);
+            let is_over =
+                found.len() == self.server.members.len() || began.elapsed() >= CLAIM_GRACE;
+            match first_of(&found, self.server)? {
+                Some(first) if is_over => return Ok(first),
+                Some(_) => {
+                    self.pause(CLAIM_PAUSE)?;
+                    continue;
+                }
+                None => {}
             }
             let words = "the members that answer cannot start the array; `braid examine` says why";
             self.say_once("waiting", words);
@@ -385,8 +393,10 @@ impl Heir<'_> {
                 let chosen = self.claimed.values().filter(|one| set.contains(&key_of(one)));
                 assembled(chosen, self.server).array
             };
-            let all_answered = !named.iter().any(|path| self.asked.has(path));
-            let is_over = all_answered || began.elapsed() >= CLAIM_GRACE;
+            // An answer counts once it is taken from the channel.
+            let has_answered =
+                |path: &PathBuf| self.claimed.contains_key(path) || reasons.contains_key(path);
+            let is_over = named.iter().all(has_answered) || began.elapsed() >= CLAIM_GRACE;
             if is_over && take_over.has_enough(|set| of(set).is_ok()) {
                 if let Ok(array) = of(&take_over.usable()) {
                     rules::check_array(&array).map_err(Stop::Error)?;
