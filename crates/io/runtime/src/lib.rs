@@ -98,6 +98,7 @@ mod membership;
 mod models;
 #[cfg(not(loom))]
 mod open;
+#[cfg(not(loom))]
 mod open_member;
 #[cfg(not(loom))]
 mod operator;
@@ -175,6 +176,7 @@ pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Schedul
 pub use updates::{Consenter, PlannedUpdate, RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
 pub use volume::{Reassembled, StopResult, StoppedMember, Volume};
+#[cfg(not(loom))]
 pub use window_copy::WindowCopy;
 #[cfg(not(loom))]
 pub use write_journal::JournalError;
