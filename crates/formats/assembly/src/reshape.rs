@@ -65,6 +65,7 @@
 //! - sectors not at risk are right at any checkpoint at which md could stop
 //!   `[check: what_is_at_no_risk_was_not_written_over]`.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
@@ -142,12 +143,13 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
     let mut levelled = LevelledShapes { members: Vec::new(), shapes: Vec::new() };
     for (index, member) in members.iter().enumerate() {
         let Some(own) = member.probe.newest() else { continue };
-        let alike = members.iter().filter_map(|other| other.probe.newest());
-        let alike = alike.filter(|other| other.array.uuid == own.array.uuid);
+        let is_alike = |(other, _): &(&Superblock, _)| other.array.uuid == own.array.uuid;
         // A spare that takes no part in a reshape does not say by how much data moves.
         let is_in_slot = |other: &Superblock| matches!(other.state.role, Role::Active(_));
-        let newest = alike.max_by_key(|other| (other.state.events, is_in_slot(other)));
-        let Some(newest) = newest else { continue };
+        let newest = of_all(members)
+            .filter(is_alike)
+            .max_by_key(|(other, tie)| (other.state.events, is_in_slot(other), *tie));
+        let Some((newest, _)) = newest else { continue };
         let role = role_after(own, newest);
         let joins = own.state.role == Role::Spare && role != Role::Spare;
         // A spare holds no data. Many updates leave it out, so that its event count says little.
@@ -187,6 +189,15 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         levelled.shapes.push(wrote);
     }
     (!levelled.shapes.is_empty()).then_some(levelled)
+}
+
+/// Each member's superblock, with the place that it has among superblocks of the same age: the order
+/// of the members does not matter.
+fn of_all(members: &[ProbedMember]) -> impl Iterator<Item = (&Superblock, Reverse<(u32, &str)>)> {
+    members.iter().filter_map(|member| {
+        let own = member.probe.newest()?;
+        Some((own, Reverse((own.device.number, &*member.identity))))
+    })
 }
 
 /// The role of a member after the change of shape that the newest superblock has.
@@ -490,10 +501,9 @@ pub struct Reshaping {
 
 /// The newest superblock, if it records a reshape.
 fn newest(members: &[ProbedMember]) -> Option<&Superblock> {
-    let sound = members.iter().filter_map(|member| member.probe.newest());
-    let in_slot = sound.filter(|one| matches!(one.state.role, Role::Active(_)));
-    let newest = in_slot.max_by_key(|one| (one.state.events, std::cmp::Reverse(one.device.number)));
-    newest.filter(|one| one.reshape.is_some())
+    let in_slot = of_all(members).filter(|(one, _)| matches!(one.state.role, Role::Active(_)));
+    let newest = in_slot.max_by_key(|(one, tie)| (one.state.events, *tie));
+    newest.map(|(one, _)| one).filter(|one| one.reshape.is_some())
 }
 
 impl Reshaping {

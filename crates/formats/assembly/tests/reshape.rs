@@ -389,3 +389,25 @@ fn a_raid0_in_a_reshape_needs_each_member_on_its_side() {
     let found = Reshaping::of(&members).expect("it is in one").expect("md could be");
     assert!(!found.is_striping());
 }
+
+/// Regression: of two members of one age the last one that was named decided about the shape.
+#[test]
+fn members_of_one_age_with_two_shapes_are_judged_alike_in_any_order() {
+    let mut members = array(Level::Raid5, 5);
+    edit(&mut members[3], |superblock| {
+        superblock.reshape = Some(Reshape {
+            position_sectors: 0,
+            delta_disks: 0,
+            new_level: Level::Raid5,
+            new_layout: 1,
+            new_chunk_sectors: 128,
+            new_data_offset_sectors: None,
+            backwards: false,
+        });
+    });
+    (2..4).for_each(|index| count_on(&mut members[index], 1));
+    let forward = assemble(&members, &Options::default());
+    members.reverse();
+    let backward = assemble(&members, &Options::default());
+    assert!(forward.verdicts.iter().eq(backward.verdicts.iter().rev()), "{:?}", forward.verdicts);
+}
