@@ -191,8 +191,8 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
     (!levelled.shapes.is_empty()).then_some(levelled)
 }
 
-/// Each member's superblock, with the place that it has among superblocks of the same age: the order
-/// of the members does not matter.
+/// Each member's superblock, with its place among superblocks of the same age: the order of the
+/// members does not matter.
 fn of_all(members: &[ProbedMember]) -> impl Iterator<Item = (&Superblock, Reverse<(u32, &str)>)> {
     members.iter().filter_map(|member| {
         let own = member.probe.newest()?;
