@@ -300,13 +300,12 @@ impl Heir<'_> {
             let found = devices::look(&self.server.members);
             let is_over =
                 found.len() == self.server.members.len() || began.elapsed() >= CLAIM_GRACE;
-            match first_of(&found, self.server)? {
-                Some(first) if is_over => return Ok(first),
-                Some(_) => {
-                    self.pause(CLAIM_PAUSE)?;
-                    continue;
+            if let Some(first) = first_of(&found, self.server)? {
+                if is_over {
+                    return Ok(first);
                 }
-                None => {}
+                self.pause(CLAIM_PAUSE)?;
+                continue;
             }
             let words = "the members that answer cannot start the array; `braid examine` says why";
             self.say_once("waiting", words);
