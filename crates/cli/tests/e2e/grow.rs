@@ -285,10 +285,8 @@ fn a_reshape_that_md_began_ends_here() {
 
 #[test]
 fn a_reshape_that_needs_a_copy_of_mdadm_is_refused() {
-    for name in ["raid5-reshaping-stuck", "raid10-reshaping"] {
-        let array = of_md(name);
-        array.serve_refused(&[], &array.members).is("B024", 12);
-    }
+    let array = of_md("raid5-reshaping-stuck");
+    array.serve_refused(&[], &array.members).is("B024", 12);
 }
 
 pub(crate) fn of_md(name: &str) -> Array {

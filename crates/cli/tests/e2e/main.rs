@@ -104,6 +104,7 @@ mod output;
 mod owners;
 mod ppl_replay;
 mod privacy;
+mod raid10_reshape;
 mod remedies;
 mod remedies_served;
 mod remote_members;

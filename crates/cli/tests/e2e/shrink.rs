@@ -37,7 +37,7 @@ fn whole_size(array: &Array) -> Option<u64> {
 }
 
 /// Lets the array end where its wanted shape does, as the refusal of that shape offers.
-fn end_earlier(array: &Array, words: &[&str]) -> usize {
+pub(crate) fn end_earlier(array: &Array, words: &[&str]) -> usize {
     let before = size(array);
     array.follow(&refusal(array, &[&["grow", "tank"], words].concat(), &[]), EARLIER);
     let after = size(array);
@@ -176,22 +176,22 @@ fn is_copied(array: &Array) -> bool {
     header.get(40..48).is_some_and(|sectors| *sectors != [0; 8])
 }
 
-/// An array of which the last 18 MiB move in place, six at a time, and a pace that leaves more than
-/// a second between two of these windows.
-fn many_in_place() -> ([&'static str; 2], Array) {
-    (["--job-ceiling", "4M"], Array::create_with("tank", RAID_5, "10M", &["--chunk", "1M"]))
+/// A change of layout at the same place, since metadata 1.0 has no space before the data: all of it
+/// moves in place, at a pace of some windows a second.
+fn in_place() -> ([&'static str; 2], Array, [&'static str; 4]) {
+    let array = Array::create_with("tank", RAID_5, "10M", &["--metadata", "1.0"]);
+    (["--job-ceiling", "4M"], array, ["grow", "tank", "--layout", "right-symmetric"])
 }
 
-/// The last windows overwrite what they read, and a copy of each is in the state folder first.
+/// Windows in place overwrite what they read, and a copy of each is in the state folder first.
 #[test]
 fn kills_in_windows_in_place_lose_nothing() {
     needs!("nbdcopy");
-    let (pace, array) = many_in_place();
+    let (pace, array, change) = in_place();
     let mut random = fastrand::Rng::with_seed(57);
     let mut served = array.serve_with(&pace, &array.members);
     let mut content = filled(&array, &served, 31);
-    content.truncate(end_earlier(&array, &["--members", "3"]));
-    done(&array, &["grow", "tank", "--members", "3"]);
+    done(&array, &change);
     let mut in_place = 0;
     for kill in 0..60 {
         write_some(&served, &mut content, &mut random);
@@ -214,14 +214,12 @@ fn kills_in_windows_in_place_lose_nothing() {
 }
 
 #[test]
-fn a_shrink_turns_round_at_windows_in_place_over_a_kill() {
+fn a_reshape_turns_round_at_windows_in_place_over_a_kill() {
     needs!("nbdcopy");
-    let (pace, array) = many_in_place();
+    let (pace, array, change) = in_place();
     let served = array.serve_with(&pace, &array.members);
-    let whole = filled(&array, &served, 32);
-    let mut content = whole.clone();
-    content.truncate(end_earlier(&array, &["--members", "3"]));
-    done(&array, &["grow", "tank", "--members", "3"]);
+    let content = filled(&array, &served, 32);
+    done(&array, &change);
     wait_until("a copy of a window", Duration::from_secs(60), || is_copied(&array));
     done(&array, &["revert", "tank"]);
     served.kill();
@@ -229,9 +227,28 @@ fn a_shrink_turns_round_at_windows_in_place_over_a_kill() {
     assert_content(&array, &served, &content, "on the way back");
     fast(&array);
     wait_for_the_end(&array);
-    assert_eq!((slots(&array), spares(&array)), (4, 0), "the old shape is back");
-    done(&array, &["grow", "tank", "--array-size", "max"]);
-    content.resize(whole.len(), 0);
+    assert_eq!(status(&array, "tank")["layout"], "left-symmetric", "the old layout is back");
+    assert_whole(&array, served, &array.members, &content);
+}
+
+/// Without its copy a window in place that may be half moved is never read.
+#[test]
+fn a_killed_reshape_in_place_is_refused_without_its_state_folder() {
+    needs!("nbdcopy");
+    let (pace, array, change) = in_place();
+    let served = array.serve_with(&pace, &array.members);
+    let content = filled(&array, &served, 33);
+    done(&array, &change);
+    wait_until("a copy of a window", Duration::from_secs(60), || is_copied(&array));
+    served.kill();
+    let (folder, aside) = (array.path("state").join("reshape"), array.path("aside"));
+    std::fs::rename(&folder, &aside).expect("a folder");
+    array.serve_refused(&[], &array.members).is("B024", 12);
+    std::fs::remove_dir_all(&folder).ok();
+    std::fs::rename(&aside, &folder).expect("a folder");
+    let served = array.serve();
+    fast(&array);
+    wait_for_the_end(&array);
     assert_whole(&array, served, &array.members, &content);
 }
 

@@ -4,8 +4,8 @@
 //! asks it how many losses an array survives; the CLI asks it for md's layout words. It depends on
 //! nothing.
 //!
-//! It does not do I/O, read superblocks, compute parity or know which members are present. It does
-//! not describe a layout under reshape (two geometries at once).
+//! It does not do I/O, read superblocks, compute parity or know which members are present. Of a
+//! reshape it knows the steps, and the room between reads and writes ([`ReshapeSteps`]).
 //!
 //! ```text
 //!               Shape  (level, layout, chunk, slots, member sizes: unverified numbers)
@@ -33,6 +33,7 @@
 
 extern crate alloc;
 
+mod data_rows;
 mod direct;
 mod error;
 mod geometry;
@@ -44,6 +45,7 @@ mod stripe;
 mod units;
 mod words;
 
+pub use data_rows::{DataRows, ReshapeSteps};
 pub use direct::{DirectExtent, DirectGeometry};
 pub use error::GeometryError;
 pub use geometry::Geometry;

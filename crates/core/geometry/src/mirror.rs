@@ -156,6 +156,13 @@ impl MirrorGeometry {
         self.near * self.far
     }
 
+    /// The numbers of near and of offset copies, the latter at least 1; `None` for RAID-1 and for
+    /// far copies, which are not near their first copy.
+    pub(crate) fn near_and_offset_copies(&self) -> Option<(u16, u16)> {
+        let is_dealt = self.level == Level::Raid10 && (self.far == 1 || self.is_offset);
+        is_dealt.then_some((self.near, self.far))
+    }
+
     /// Sectors, at least 1, that are contiguous from `sector` on in every copy. Panics beyond the
     /// capacity.
     #[must_use]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 
+mod data_rows;
 mod direct;
 mod mirror;
 mod mirror_tables;

@@ -349,9 +349,9 @@ named! {
         EarlierUnawaited = "earlier-unawaited",
         /// Reshape: sectors right behind the border are served by the wrong shape.
         BorderWrongSide = "border-wrong-side",
-        /// Reshape: a window is one unit longer than the gap has room for.
+        /// Reshape: a window is one step longer than the gap has room for.
         WindowTooLong = "window-too-long",
-        /// Reshape: backwards, a window is one unit longer than the gap has room for.
+        /// Reshape: backwards, a window is one step longer than the gap has room for.
         WindowTooLow = "window-too-low",
         /// Reshape: members beyond the new slots become spares before their data has moved.
         SlotsEndEarly = "slots-end-early",
@@ -359,7 +359,7 @@ named! {
         SmallerThanUsed = "smaller-than-used",
         /// Reshape: the new part of a larger array is not written with zeroes.
         NewPartUnwritten = "new-part-unwritten",
-        /// Reshape: the recorded position is one unit ahead of what moved.
+        /// Reshape: the recorded position is one step ahead of what moved.
         PositionAhead = "position-ahead",
         /// Reshape: a window of which a piece failed counts as moved.
         FailedPieceMoved = "failed-piece-moved",
@@ -385,6 +385,8 @@ named! {
         ClearedAtOldPlace = "cleared-at-old-place",
         /// Reshape: a window that overwrites what it reads counts as one with room.
         InPlaceUnseen = "in-place-unseen",
+        /// Reshape: windows in place go on behind the part that assembly calls at risk.
+        InPlaceBehindRisk = "in-place-behind-risk",
         /// Reshape: reads of a window in place go on while it is overwritten.
         ReadsInPlaceUnheld = "reads-in-place-unheld",
         /// Reshape: a window in place is overwritten although its copy failed.
@@ -401,8 +403,8 @@ named! {
         LastWindowUnmoved = "last-window-unmoved",
         /// Reshape: the rest of the last row that both shapes have is not written with it.
         LastRowUnzeroed = "last-row-unzeroed",
-        /// Reshape: windows end within rows of the old shape.
-        UnitOfNewShape = "unit-of-new-shape",
+        /// Reshape: the reshape turns round within a row of the old shape.
+        TurnWithinRow = "turn-within-row",
         /// Reshape: at the end superblocks keep the old start of the data.
         EndForgetsMove = "end-forgets-move",
         /// Reshape: the new part of larger members counts as in sync.

@@ -18,10 +18,11 @@ use crate::candidates::Candidate;
 use crate::damaged;
 use crate::journal::{AssembledJournal, can_be_written, journal};
 use crate::judge::Roster;
+use crate::levelled_shapes::ShapeToWrite;
 use crate::parity_log::AssembledParityLog;
 use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal, ReshapeFault};
 use crate::replay::{AssembledReplay, has_logs_that_count, keeps_logs, parity_logs, replay};
-use crate::reshape::{AssembledReshape, ShapeToWrite};
+use crate::reshape::AssembledReshape;
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 

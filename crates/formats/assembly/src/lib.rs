@@ -142,6 +142,7 @@ mod choose;
 mod damaged;
 mod journal;
 mod judge;
+mod levelled_shapes;
 mod parity_log;
 mod recorded_state;
 mod refusal;
@@ -155,6 +156,7 @@ pub use array::{AssembledArray, AssembledBitmap, Occupant, Tolerance, resync_sec
 pub use bitmap_file::{AssembledBitmapFile, GivenBitmapFile};
 pub use choose::{Choice, bare_name};
 pub use journal::{AssembledJournal, journal_sectors_min};
+pub use levelled_shapes::ShapeToWrite;
 pub use parity_log::AssembledParityLog;
 pub use recorded_state::{RecordedState, StateMember};
 pub use refusal::{
@@ -162,7 +164,7 @@ pub use refusal::{
     ReshapeFault,
 };
 pub use replay::AssembledReplay;
-pub use reshape::{AssembledReshape, MemberMove, ShapeToWrite};
+pub use reshape::{AssembledReshape, MemberMove};
 pub use verdict::{Reason, Verdict};
 
 use braid_ondisk::{
@@ -242,7 +244,7 @@ pub struct Assembly {
 /// Judges all members. Nothing in the result depends on the order of `members`, except indices.
 #[must_use]
 pub fn assemble(members: &[ProbedMember], options: &Options) -> Assembly {
-    let levelled = reshape::level_shapes(members);
+    let levelled = levelled_shapes::level_shapes(members);
     let probed = levelled.as_ref().map_or(members, |levelled| &levelled.members);
     let mut assembly = match reshape::assemble(probed, options) {
         None => assemble_shape(probed, options),

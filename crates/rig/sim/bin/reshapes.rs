@@ -1,7 +1,7 @@
 //! `braid-sim reshape`: lives of arrays that change their shape, seed after seed, or with a crash
 //! before each effect.
 
-use braid_sim::reshape;
+use braid_sim::reshape::{self, ShapeFamily};
 
 use crate::seeds::Seeds;
 
@@ -9,16 +9,24 @@ use crate::seeds::Seeds;
 const LIVES_DEFAULT: u64 = 5_000;
 
 /// Runs the lives, and prints the sum of their counts. With `--crashes` it repeats one small life
-/// with a crash before each effect.
+/// with a crash before each effect. `--level 0` and `--level 10` run lives of these levels instead
+/// of arrays with parity.
 pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), String> {
     let (mut seeds, mut is_crashes, mut part) = (Seeds::new(LIVES_DEFAULT), false, (0, 1));
+    let mut family = ShapeFamily::Parity;
     while let Some(word) = words.next() {
         if word == "--crashes" {
             (is_crashes, seeds.count) = (true, 1);
             continue;
         }
         let next = words.next().unwrap_or_default();
-        if word == "--part" {
+        if word == "--level" {
+            family = match next.as_str() {
+                "0" => ShapeFamily::Striped,
+                "10" => ShapeFamily::Copied,
+                _ => return Err(format!("--level is 0 or 10, not {next}")),
+            };
+        } else if word == "--part" {
             part = crate::part(Some(next))?;
         } else if !seeds.take("--lives", &word, &next)? {
             return Err(format!("unknown word {word}"));
@@ -26,6 +34,8 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), String>
     }
     match is_crashes {
         true => seeds.run(|seed| reshape::explore_crashes(seed, part), |_| "with crashes".into()),
-        false => seeds.run(reshape::explore, reshape::describe),
+        false => {
+            seeds.run(|seed| reshape::explore(family, seed), |seed| reshape::describe(family, seed))
+        }
     }
 }

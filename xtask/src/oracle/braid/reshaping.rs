@@ -39,7 +39,7 @@ struct Kind {
     level: u8,
     /// Slots before, and spares that join.
     slots: (usize, usize),
-    /// md's attributes that set the new shape.
+    /// md's attributes that set the new shape; empty if only braid begins it.
     attributes: &'static str,
     /// braid's words for it.
     words: &'static str,
@@ -47,7 +47,7 @@ struct Kind {
     fewer: usize,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 16] = [
     Kind {
         name: "0-by-one",
         level: 0,
@@ -136,6 +136,46 @@ const KINDS: [Kind; 11] = [
         words: "--members 4",
         fewer: 2,
     },
+    Kind {
+        name: "10-by-one",
+        level: 10,
+        slots: (4, 1),
+        attributes: "set_md raid_disks 5",
+        words: "--members 5",
+        fewer: 0,
+    },
+    Kind {
+        name: "10-by-two",
+        level: 10,
+        slots: (4, 2),
+        attributes: "set_md raid_disks 6",
+        words: "--members 6",
+        fewer: 0,
+    },
+    Kind {
+        name: "10-chunk",
+        level: 10,
+        slots: (4, 0),
+        attributes: "set_md chunk_size 65536",
+        words: "--chunk 64K",
+        fewer: 0,
+    },
+    Kind {
+        name: "10-offset",
+        level: 10,
+        slots: (4, 0),
+        attributes: "",
+        words: "--layout o2",
+        fewer: 0,
+    },
+    Kind {
+        name: "10-less-one",
+        level: 10,
+        slots: (6, 0),
+        attributes: "",
+        words: "--members 5",
+        fewer: 1,
+    },
 ];
 
 /// Sectors of each member that an array uses before it loses members: 12 MiB, so that its data has
@@ -185,14 +225,30 @@ impl Kind {
         self.slots.0 + self.slots.1
     }
 
-    /// Data slots before.
-    fn data(&self) -> u64 {
-        let parity = match self.level {
-            0 => 0,
-            6 => 2,
-            _ => 1,
+    /// Halves of a member's sectors that an array of so many slots has.
+    fn half_members(&self, slots: usize) -> u64 {
+        let halves = match self.level {
+            0 => 2 * slots,
+            10 => slots,
+            6 => 2 * (slots - 2),
+            _ => 2 * (slots - 1),
         };
-        (self.slots.0 - parity) as u64
+        halves as u64
+    }
+
+    /// Sectors of the array in its old shape, if each member has `sectors`.
+    fn sectors(&self, sectors: u64) -> u64 {
+        self.half_members(self.slots.0) * sectors / 2
+    }
+
+    /// Sectors of the array when it has lost members, if each of the others has `sectors`.
+    fn fewer_sectors(&self, sectors: u64) -> u64 {
+        self.half_members(self.slots.0 - self.fewer) * sectors / 2
+    }
+
+    /// The unit of md's positions, for a member's sector: of the array on RAID-10.
+    fn sync_sectors(&self, sectors: u64) -> u64 {
+        if self.level == 10 { self.sectors(sectors) } else { sectors }
     }
 
     fn is_striped(&self) -> bool {
@@ -216,9 +272,9 @@ impl Kind {
 
     /// Bytes that are written before braid begins, and that the new shape has.
     fn bytes(&self) -> u64 {
-        match self.fewer as u64 {
-            0 => self.data() * (SECTORS - 8192) * 512,
-            fewer => (self.data() - fewer) * SMALL_SECTORS * 512,
+        match self.fewer {
+            0 => self.sectors(SECTORS - 8192) * 512,
+            _ => self.fewer_sectors(SMALL_SECTORS) * 512,
         }
     }
 
@@ -228,9 +284,9 @@ impl Kind {
         if self.fewer == 0 {
             return Vec::new();
         }
-        let end = |data: u64| format!("--array-size {}K", data * SMALL_SECTORS / 2);
+        let end = |sectors: u64| format!("--array-size {}K", sectors / 2);
         let small = format!("--size {}K", SMALL_SECTORS / 2);
-        vec![end(self.data()), small, end(self.data() - self.fewer as u64)]
+        vec![end(self.sectors(SMALL_SECTORS)), small, end(self.fewer_sectors(SMALL_SECTORS))]
     }
 
     fn first(&self) -> String {
@@ -256,7 +312,7 @@ pub(super) fn run_some(bench: &Bench, program: &Program, tally: &Tally) -> Resul
 }
 
 fn begun_by_md(cases: &[(Kind, u64)]) -> Vec<(Kind, u64)> {
-    cases.iter().filter(|(kind, _)| kind.fewer == 0).copied().collect()
+    cases.iter().filter(|(kind, _)| !kind.attributes.is_empty()).copied().collect()
 }
 
 /// Runs the kinds whose name contains `only` from all positions.
@@ -298,7 +354,7 @@ mdadm --stop \"$A\"
             kind.taken_over(),
             kind.attributes,
             names(kind.members()),
-            (SECTORS - 4096) * percent / 100 / 512 * 512,
+            kind.sync_sectors(SECTORS - 4096) * percent / 100 / 512 * 512,
         );
         Case {
             name: kind.name_at(*percent),

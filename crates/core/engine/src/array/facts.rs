@@ -70,10 +70,9 @@ impl Array {
         let Some(reshaper) = &self.reshaper else { return ReshapeFacts::default() };
         let Condition { read_only, broken, stopping, stopped, .. } = self.condition;
         let may_write = !read_only && !broken && !stopping && !stopped;
-        // A closed window has to move before the reshape can turn round.
-        let is_due =
-            !self.pending_shape.is_there() || self.pending_shape.is_turn() && reshaper.is_stuck();
-        let is_kept = is_due && !self.jobs.is_paused();
+        let turns_later = self.pending_shape.is_turn() && reshaper.moves_before_turn();
+        // The operator asked for the turn, so these windows move even while jobs are paused.
+        let is_kept = turns_later || !self.pending_shape.is_there() && !self.jobs.is_paused();
         let goes_on = may_write && self.is_settled() && is_kept;
         let is_recorded = self.tells_all();
         let is_recorded = spoiled(Bug::BorderAhead, is_recorded, true);

@@ -11,6 +11,8 @@
 //! other sectors of the row stay readable, and have no redundancy until a client writes the lost
 //! one. A sector of the row whose member is missing is lost as well: only that parity had it.
 //!
+//! Of copies, every log names its own one: a copy whose log says nothing would be read.
+//!
 //! Nothing counts as lost where parity is in doubt: the operator may accept that risk and read it.
 //!
 //! Invariants
@@ -21,7 +23,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use braid_geometry::{Geometry, LogicalSector, MemberSector, StripeGeometry};
+use braid_geometry::{Geometry, LogicalSector, MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Bug, planted, spoiled};
 
 use super::effect::Notice;
@@ -105,41 +107,38 @@ impl Array {
             return None;
         }
         let sides = self.setup.sides.as_ref()?;
-        let (Geometry::Stripe(_), Geometry::Stripe(after)) = (&*sides.before, &*sides.after) else {
-            return None;
-        };
-        if !is_checked && lost.iter().any(|range| self.is_in_doubt(&sides.before, range)) {
+        let is_doubtful = |range: &Range<u64>| self.is_in_doubt(&sides.before, range);
+        if !is_checked && lost.iter().any(is_doubtful) {
             return None;
         }
         let mut ranges: BTreeMap<MemberId, Vec<BadRange>> = BTreeMap::new();
         let mut also_lost = Vec::new();
-        for run in lost.iter().flat_map(|range| in_chunks(after, range)) {
-            let address = after.locate(LogicalSector(run.start));
-            let map = after.row_map(address.row);
-            let start = after.row_start(address.row).0 + u64::from(address.offset_sectors);
+        let member_of =
+            |slot: Slot| self.roster.slots[usize::from(slot.0)].as_ref().map(|member| member.id);
+        for run in lost.iter().flat_map(|range| in_chunks(&sides.after, range)) {
             let sectors = run.end - run.start;
-            let member_of = |slot: braid_geometry::Slot| {
-                self.roster.slots[usize::from(slot.0)].as_ref().map(|member| member.id)
+            let mut named = match &*sides.after {
+                Geometry::Mirror(mirror) => {
+                    let copies = 0..mirror.copies();
+                    copies.map(|copy| mirror.copy(LogicalSector(run.start), copy)).collect()
+                }
+                Geometry::Stripe(after) => {
+                    let is_missing = |slot| member_of(slot).is_none();
+                    also_lost.extend(missing_of_row(after, &run, is_missing));
+                    sector_and_parity(after, run.start)
+                }
+                Geometry::Direct(_) => return None,
             };
-            let own = map.data_slot(address.data_index);
-            let mut named = vec![own, map.p_slot()];
-            named.extend(map.q_slot());
             if planted(Bug::LostParityUnnamed) {
                 named.truncate(1);
             }
-            for member in named.into_iter().filter_map(member_of) {
+            for (slot, start) in named {
+                let Some(member) = member_of(slot) else { continue };
                 let is_after = true;
                 let is_after = spoiled(Bug::LostMisplaced, is_after, false);
-                let start = MemberSector(start + sides.start_of(member, is_after));
+                let start = MemberSector(start.0 + sides.start_of(member, is_after));
                 ranges.entry(member).or_default().push(BadRange { start, sectors });
             }
-            let missing = (0..map.data_slots())
-                .filter(|index| *index != address.data_index)
-                .filter(|index| member_of(map.data_slot(*index)).is_none());
-            also_lost.extend(missing.map(|index| {
-                let first = after.logical(address.row, index, address.offset_sectors).0;
-                first..first + sectors
-            }));
         }
         let entries: Vec<(MemberId, BadBlocks)> =
             ranges.into_iter().map(|(member, ranges)| (member, BadBlocks::new(ranges))).collect();
@@ -147,8 +146,12 @@ impl Array {
         has_room.then_some(Naming { entries, also_lost })
     }
 
-    /// Whether parity may disagree with the data in these sectors of a shape.
+    /// Whether parity may disagree with the data in these sectors of a shape. Copies in doubt give
+    /// no sector back that none of them has.
     fn is_in_doubt(&self, geometry: &Geometry, range: &Range<u64>) -> bool {
+        if !matches!(geometry, Geometry::Stripe(_)) {
+            return false;
+        }
         let sectors = u32::try_from(range.end - range.start).expect("a part of a window");
         let rows = resync_range(geometry, LogicalSector(range.start), sectors);
         let beyond = rows.start.max(self.condition.resync_offset)..rows.end;
@@ -159,8 +162,34 @@ impl Array {
     }
 }
 
+/// A sector's slot and member sector, and those of its row's parity.
+fn sector_and_parity(geometry: &StripeGeometry, sector: u64) -> Vec<(Slot, MemberSector)> {
+    let address = geometry.locate(LogicalSector(sector));
+    let map = geometry.row_map(address.row);
+    let start = geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+    let slots = [map.data_slot(address.data_index), map.p_slot()].into_iter().chain(map.q_slot());
+    slots.map(|slot| (slot, MemberSector(start))).collect()
+}
+
+/// The sectors beside a run of one chunk, in the same row, whose members are missing.
+fn missing_of_row(
+    geometry: &StripeGeometry,
+    run: &Range<u64>,
+    is_missing: impl Fn(Slot) -> bool,
+) -> Vec<Range<u64>> {
+    let address = geometry.locate(LogicalSector(run.start));
+    let map = geometry.row_map(address.row);
+    let others = (0..map.data_slots()).filter(|index| *index != address.data_index);
+    let missing = others.filter(|index| is_missing(map.data_slot(*index)));
+    let sectors = missing.map(|index| {
+        let first = geometry.logical(address.row, index, address.offset_sectors).0;
+        first..first + (run.end - run.start)
+    });
+    sectors.collect()
+}
+
 /// The parts of a range that lie in one chunk each.
-fn in_chunks(geometry: &StripeGeometry, range: &Range<u64>) -> Vec<Range<u64>> {
+fn in_chunks(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let chunk = u64::from(geometry.chunk_sectors());
     let chunks = range.start / chunk..range.end.div_ceil(chunk);
     chunks.map(|at| (at * chunk).max(range.start)..((at + 1) * chunk).min(range.end)).collect()

@@ -127,12 +127,13 @@ impl Array {
         Ok(())
     }
 
-    /// Turns the reshape round, if the driver requested that and no window is moving.
+    /// Turns the reshape round, if the driver requested that, no window is moving, and rows of both
+    /// shapes begin at the position.
     pub(super) fn turn_if_at_rest(&mut self) {
         let is_at_rest = |one: &&Reshaper| {
             let is_moving = one.is_moving();
             let is_moving = spoiled(Bug::TurnMidWindow, is_moving, false);
-            !is_moving
+            !is_moving && !one.moves_before_turn()
         };
         let at_rest = self.reshaper.as_ref().filter(is_at_rest);
         let Some(reshaper) = at_rest else { return };

@@ -3,17 +3,12 @@
 //!
 //! A window is a run of the array's sectors that is read in the old shape and written in the new
 //! one. No write may overwrite a sector that superblocks still place in the old shape. So a window
-//! ends before its writes would reach the first such sector.
+//! ends before its writes would reach the first such sector: [`ReshapeSteps`] has the arithmetic.
 //!
-//! ```text
-//!   one member, forwards; data moves `gap` sectors towards the start
-//!   new shape  [ moved, recorded ][ the next window ]
-//!   old shape                     |<──── gap ────▶[ not moved yet ................. ]
-//! ```
-//!
-//! Windows end at sectors where rows of both shapes begin, so that a reshape can go back from each
-//! recorded position, and md can take over there. Where the gap has no room for a window, the
-//! window is *in place*: its writes overwrite what it reads, and a copy must exist before.
+//! Windows end at steps, where md can take over, and at units where that is possible: there a
+//! reshape can also turn round. Where the gap has no room for a step, the window is *in place*: its
+//! writes overwrite what it reads, and a copy must exist before. It ends with the part in place, so
+//! that the recorded position tells whether sectors may be half moved.
 //!
 //! Beyond the last sector that both shapes have, a reshape to a larger shape writes zeroes, as md
 //! does: there redundancy agrees from the beginning.
@@ -21,21 +16,30 @@
 //! Invariants
 //! - a window in the gap overwrites nothing that is not recorded as moved
 //!   `[check: no_window_overwrites_what_is_not_recorded]`;
-//! - windows follow each other from the first sector to the last, each at a border of both rows
-//!   `[check: windows_cover_the_array_once]`.
+//! - windows follow each other from the first sector to the last, each at a step
+//!   `[check: windows_cover_the_array_once]`;
+//! - a window is in place exactly if its position is in the part that assembly calls at risk
+//!   `[check: windows_in_place_end_with_the_part_at_risk]`.
 
 use std::ops::Range;
 
-use braid_geometry::{Geometry, StripeGeometry};
+use braid_geometry::{DataRows, Geometry, ReshapeSteps};
 use braid_sim_hooks::{Bug, planted, spoiled};
 
 /// The two shapes of a reshape, its gap and its direction, from which its windows are computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapePlan {
-    before: StripeGeometry,
-    after: StripeGeometry,
-    gap_sectors: i64,
+    steps: ReshapeSteps,
+    before: Side,
+    after: Side,
     backwards: bool,
+}
+
+/// One of the two shapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Side {
+    rows: DataRows,
+    capacity_sectors: u64,
 }
 
 /// The next part of a reshape. Sectors count from the start of the array.
@@ -64,12 +68,20 @@ impl ReshapeWindow {
 /// Why a reshape has no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReshapeFault {
-    /// A shape has no parity: only arrays with parity are reshaped by moving data.
-    #[error("only arrays with parity are reshaped by moving data")]
+    /// The shapes deal the array's sectors in ways that no move of data leads over.
+    #[error("between these two shapes no data is moved")]
     Family,
     /// In this direction a window overwrites data that later windows read.
     #[error("in this direction the reshape overwrites data that it has not read yet")]
     Direction,
+    /// Copies only move into free space, and the members' data moves by too few sectors.
+    #[error("the members' data moves by {there} sectors, and {needed} are needed")]
+    Room {
+        /// Sectors by which data must move.
+        needed: u64,
+        /// Sectors by which it moves.
+        there: u64,
+    },
 }
 
 impl ReshapePlan {
@@ -77,24 +89,26 @@ impl ReshapePlan {
     /// its start, backwards towards its end.
     ///
     /// # Errors
-    /// A shape has no parity, or the direction is impossible.
+    /// The data of such shapes is not moved, or the direction is impossible.
     pub fn new(
         (before, after): (&Geometry, &Geometry),
         gap_sectors: i64,
         backwards: bool,
     ) -> Result<Self, ReshapeFault> {
-        let (Geometry::Stripe(before), Geometry::Stripe(after)) = (before, after) else {
-            return Err(ReshapeFault::Family);
-        };
-        let plan = Self { before: *before, after: *after, gap_sectors, backwards };
-        // Forwards, writes stay behind reads if the new rows hold no less data than the old rows;
-        // backwards, if no more.
-        let (old, new) = (before.data_slots(), after.data_slots());
-        let falls_behind = if backwards { new <= old } else { new >= old };
-        if !falls_behind || gap_sectors < 0 {
+        let steps = ReshapeSteps::new((before, after), gap_sectors, backwards);
+        let steps = steps.ok_or(ReshapeFault::Family)?;
+        if !steps.stays_behind() || gap_sectors < 0 {
             return Err(ReshapeFault::Direction);
         }
-        Ok(plan)
+        let (needed, there) = (steps.gap_of_step(), gap_sectors.unsigned_abs());
+        if !steps.can_be_in_place() && there < needed {
+            return Err(ReshapeFault::Room { needed, there });
+        }
+        let side = |geometry: &Geometry| {
+            let rows = DataRows::of(geometry).ok_or(ReshapeFault::Family)?;
+            Ok(Side { rows, capacity_sectors: geometry.capacity_sectors() })
+        };
+        Ok(Self { steps, before: side(before)?, after: side(after)?, backwards })
     }
 
     /// Whether the reshape runs from the array's end to its start.
@@ -103,34 +117,34 @@ impl ReshapePlan {
         self.backwards
     }
 
-    /// The distance, in array sectors, between sectors at which rows of both shapes begin.
+    /// The steps, and the room between reads and writes.
     #[must_use]
-    pub fn unit_sectors(&self) -> u64 {
-        let (one, other) = (row(&self.before), row(&self.after));
-        let one = spoiled(Bug::UnitOfNewShape, one, other);
-        one / gcd(one, other) * other
-    }
-
-    /// The least gap, in sectors of a member, that lets a window of one unit move at any position.
-    #[must_use]
-    pub fn gap_of_unit(&self) -> u64 {
-        let unit = self.unit_sectors();
-        let chunk = self.before.chunk_sectors().max(self.after.chunk_sectors());
-        end_of(&self.before, unit).max(end_of(&self.after, unit)).max(chunk.into())
+    pub fn steps(&self) -> &ReshapeSteps {
+        &self.steps
     }
 
     /// The number of array sectors that both shapes have.
     #[must_use]
     pub fn size_sectors(&self) -> u64 {
-        self.before.capacity_sectors().min(self.after.capacity_sectors())
+        self.before.capacity_sectors.min(self.after.capacity_sectors)
     }
 
     /// Whether the shortest windows overwrite what they read somewhere. At the array's start reads
     /// and writes are nearest to each other.
     #[must_use]
     pub fn has_in_place(&self) -> bool {
-        let nearest = if self.backwards { self.unit_sectors().min(self.size_sectors()) } else { 0 };
-        self.window(nearest, 0).is_some_and(|window| window.in_place)
+        let step = self.steps.step_sectors();
+        let nearest = if self.backwards { step.min(self.size_sectors()) } else { 0 };
+        self.steps.is_in_place(nearest)
+    }
+
+    /// Whether the reshape can turn round at this position: rows of both shapes begin there, or
+    /// nothing of both shapes is left on one side.
+    #[must_use]
+    pub fn can_turn(&self, position: u64) -> bool {
+        let is_unit = position.is_multiple_of(self.steps.unit_sectors());
+        let is_unit = spoiled(Bug::TurnWithinRow, is_unit, true);
+        is_unit || position >= self.size_sectors()
     }
 
     /// The position at which a reshape begins.
@@ -145,26 +159,26 @@ impl ReshapePlan {
         match self.backwards {
             true => 0,
             false => {
-                let capacity = self.after.capacity_sectors();
+                let capacity = self.after.capacity_sectors;
                 let capacity = spoiled(Bug::NewPartUnwritten, capacity, 0);
                 capacity.max(self.rows_of_size())
             }
         }
     }
 
-    /// The position one unit after `position`, in the direction of the reshape.
-    pub(crate) fn one_unit_ahead(&self, position: u64) -> u64 {
-        let unit = self.unit_sectors();
+    /// The position one step after `position`, in the direction of the reshape.
+    pub(crate) fn one_step_ahead(&self, position: u64) -> u64 {
+        let step = self.steps.step_sectors();
         match self.backwards {
-            true => position.saturating_sub(unit),
-            false => position.saturating_add(unit).min(self.last()),
+            true => position.saturating_sub(step),
+            false => position.saturating_add(step).min(self.last()),
         }
     }
 
     /// Whether no sector is left to move or to zero at `position`.
     #[must_use]
     pub fn is_over(&self, position: u64) -> bool {
-        let position = spoiled(Bug::LastWindowUnmoved, position, self.one_unit_ahead(position));
+        let position = spoiled(Bug::LastWindowUnmoved, position, self.one_step_ahead(position));
         if self.backwards { position == 0 } else { position >= self.last() }
     }
 
@@ -173,8 +187,8 @@ impl ReshapePlan {
     /// member holds the new shape, backwards the old one.
     #[must_use]
     pub fn held_sectors(&self, is_after: bool, position: u64) -> Option<u64> {
-        let geometry = if is_after { &self.after } else { &self.before };
-        (is_after != self.backwards).then(|| end_of(geometry, position))
+        let side = if is_after { &self.after } else { &self.before };
+        (is_after != self.backwards).then(|| side.rows.end_of(position))
     }
 
     /// The number of sectors written up to `position`, and the number that the whole reshape
@@ -191,21 +205,18 @@ impl ReshapePlan {
     /// shape. A reshape that goes back may begin within a row.
     #[must_use]
     pub fn piece_end(&self, start: u64, sectors: u64) -> u64 {
-        let row = row(&self.after);
+        let row = self.after.rows.piece_sectors();
         ((start + sectors) / row).max(start / row + 1) * row
     }
 
     /// The end of the new shape's last row that holds a sector of both shapes.
     fn rows_of_size(&self) -> u64 {
-        self.size_sectors().next_multiple_of(row(&self.after))
+        self.size_sectors().next_multiple_of(self.after.rows.piece_sectors())
     }
 
-    /// The first position from `sector` on, behind the sectors of both shapes, that md takes: at a
-    /// row of the new shape with the larger of both chunks.
+    /// The first position from `sector` on, behind the sectors of both shapes, that md takes.
     fn tail_position(&self, sector: u64) -> u64 {
-        let chunk = self.before.chunk_sectors().max(self.after.chunk_sectors());
-        let row = u64::from(chunk) * u64::from(self.after.data_slots());
-        sector.next_multiple_of(row).min(self.last())
+        sector.next_multiple_of(self.steps.step_sectors()).min(self.last())
     }
 
     /// The end of the zeroes behind the last moved sectors.
@@ -227,10 +238,13 @@ impl ReshapePlan {
         if self.is_over(position) {
             return None;
         }
-        let unit = self.unit_sectors();
-        let most = (sectors_max / unit).max(1).saturating_mul(unit);
         let down = self.backwards;
-        Some(if down { self.downwards(position, most) } else { self.upwards(position, most) })
+        let (up, down) = (!down && position >= self.size_sectors(), down);
+        Some(match (up, down) {
+            (true, _) => self.beyond_size(position, sectors_max),
+            (false, true) => self.downwards(position.min(self.size_sectors()), sectors_max),
+            (false, false) => self.upwards(position, sectors_max),
+        })
     }
 
     /// The window that moves these sectors in place.
@@ -241,69 +255,60 @@ impl ReshapePlan {
         ReshapeWindow { moved, zeroed, in_place: true }
     }
 
+    fn beyond_size(&self, position: u64, most: u64) -> ReshapeWindow {
+        let most = most.max(self.steps.step_sectors());
+        let end = self.last().min(position.saturating_add(most));
+        let zeroed = position..self.tail_position(end);
+        ReshapeWindow { moved: position..position, zeroed, in_place: false }
+    }
+
     fn upwards(&self, position: u64, most: u64) -> ReshapeWindow {
-        let size = self.size_sectors();
-        if position >= size {
-            let end = self.last().min(position.saturating_add(most));
-            let zeroed = position..self.tail_position(end);
-            return ReshapeWindow { moved: position..position, zeroed, in_place: false };
-        }
-        let read = i128::from(first_of(&self.before, position));
-        let room = read + i128::from(self.gap_sectors);
-        let chunk = u64::from(self.after.chunk_sectors());
-        let rows = u64::try_from(room).map_or(0, |room| room / chunk);
-        let fits = rows.saturating_mul(row(&self.after));
-        let unit = self.unit_sectors();
-        let fits = spoiled(Bug::WindowTooLong, fits, fits.saturating_add(unit));
-        // The last row of both shapes may be shorter than a unit.
-        let end = if fits >= self.rows_of_size() { size } else { fits / unit * unit };
-        let in_place = end <= position;
-        let end = if in_place { position.saturating_add(most) } else { end };
+        let (steps, size) = (&self.steps, self.size_sectors());
+        let in_place = steps.is_in_place(position);
+        let fits = steps.room_end(position);
+        let fits = spoiled(Bug::WindowTooLong, fits, fits.saturating_add(steps.step_sectors()));
+        let at_risk = steps.end_in_place(position);
+        let at_risk = spoiled(Bug::InPlaceBehindRisk, at_risk, size);
+        let end = if in_place { at_risk } else { fits };
         let end = end.min(position.saturating_add(most)).min(size);
+        let end = self.rounded_down(end, position);
         let zeroed = end..if end == size { self.zeroes_of_size() } else { end };
         let in_place = spoiled(Bug::InPlaceUnseen, in_place, false);
         ReshapeWindow { moved: position..end, zeroed, in_place }
     }
 
+    /// The end of a window that must not go beyond `end`: at a unit, or else at a step.
+    fn rounded_down(&self, end: u64, position: u64) -> u64 {
+        let size = self.size_sectors();
+        let next = self.steps.one_step_ahead(position);
+        let (unit, step) = (self.steps.unit_sectors(), self.steps.step_sectors());
+        if end == size {
+            return size; // The last row of both shapes may be shorter than a step.
+        }
+        let at_unit = end / unit * unit;
+        if at_unit > position { at_unit } else { (end / step * step).max(next) }
+    }
+
     fn downwards(&self, position: u64, most: u64) -> ReshapeWindow {
-        let (size, unit) = (self.size_sectors(), self.unit_sectors());
-        let position = position.min(size);
-        let read = i128::from(end_of(&self.before, position));
-        let from = read - i128::from(self.gap_sectors);
-        let chunk = u64::from(self.after.chunk_sectors());
-        let rows = u64::try_from(from).map_or(0, |from| from.div_ceil(chunk));
-        let fits = rows.saturating_mul(row(&self.after)).div_ceil(unit).saturating_mul(unit);
-        let fits = spoiled(Bug::WindowTooLow, fits, fits.saturating_sub(unit));
-        let in_place = fits >= position;
-        let lowest = (position - 1) / unit * unit;
-        let lowest = lowest.saturating_sub(most - unit);
-        let start = if in_place { lowest } else { fits.max(lowest) };
+        let (steps, size) = (&self.steps, self.size_sectors());
+        let in_place = steps.is_in_place(position);
+        let fits = steps.room_start(position);
+        let fits = spoiled(Bug::WindowTooLow, fits, fits.saturating_sub(steps.step_sectors()));
+        let from = if in_place { 0 } else { fits };
+        let from = from.max(position.saturating_sub(most));
+        let start = self.rounded_up(from, position);
         let zeroed = position..if position == size { self.rows_of_size() } else { position };
         let in_place = spoiled(Bug::InPlaceUnseen, in_place, false);
         ReshapeWindow { moved: start..position, zeroed, in_place }
     }
-}
 
-/// Array sectors of a row.
-fn row(geometry: &StripeGeometry) -> u64 {
-    u64::from(geometry.chunk_sectors()) * u64::from(geometry.data_slots())
-}
-
-/// The first sector on members of the row with an array sector.
-fn first_of(geometry: &StripeGeometry, sector: u64) -> u64 {
-    sector / row(geometry) * u64::from(geometry.chunk_sectors())
-}
-
-/// The sector on members after the rows that hold the array's sectors below `sector`.
-fn end_of(geometry: &StripeGeometry, sector: u64) -> u64 {
-    sector.div_ceil(row(geometry)) * u64::from(geometry.chunk_sectors())
-}
-
-fn gcd(mut one: u64, mut other: u64) -> u64 {
-    while other > 0 {
-        (one, other) = (other, one % other);
+    /// The start of a window that must not begin before `start`: at a unit, or else at a step.
+    fn rounded_up(&self, start: u64, position: u64) -> u64 {
+        let next = self.steps.one_step_ahead(position);
+        let (unit, step) = (self.steps.unit_sectors(), self.steps.step_sectors());
+        let at_unit = start.next_multiple_of(unit);
+        if at_unit < position { at_unit } else { start.next_multiple_of(step).min(next) }
     }
-    one
 }
 
 #[cfg(test)]
@@ -311,12 +316,18 @@ mod tests {
     use super::*;
     use braid_geometry::{Level, Shape};
 
+    const NEAR_2: u32 = 0x102;
+
     fn geometry(level: Level, chunk: u32, slots: u16, member: u64) -> Geometry {
-        Geometry::new(&Shape::uniform(level, 2, chunk, slots, member)).expect("a shape")
+        let layout = if level == Level::Raid10 { NEAR_2 } else { 2 };
+        Geometry::new(&Shape::uniform(level, layout, chunk, slots, member)).expect("a shape")
     }
 
+    /// A plan, with its gap.
+    type GapPlan = (i64, ReshapePlan);
+
     /// Each change that is tested: the two shapes, the gap, and the direction.
-    fn plans() -> Vec<ReshapePlan> {
+    fn plans() -> Vec<GapPlan> {
         let mut plans = Vec::new();
         for member in [256, 264, 1000] {
             for (before, after) in [
@@ -327,12 +338,15 @@ mod tests {
                 ((Level::Raid6, 8, 5), (Level::Raid5, 8, 6)),
                 ((Level::Raid5, 8, 4), (Level::Raid6, 8, 5)),
                 ((Level::Raid5, 8, 5), (Level::Raid5, 8, 4)),
+                ((Level::Raid10, 8, 3), (Level::Raid10, 8, 4)),
+                ((Level::Raid10, 8, 6), (Level::Raid10, 16, 5)),
             ] {
                 let of = |(level, chunk, slots)| geometry(level, chunk, slots, member);
                 for gap in [0, 8, 32, 96, 400] {
                     for backwards in [false, true] {
                         let pair = (&of(before), &of(after));
-                        plans.extend(ReshapePlan::new(pair, gap, backwards));
+                        let plan = ReshapePlan::new(pair, gap, backwards);
+                        plans.extend(plan.map(|plan| (gap, plan)));
                     }
                 }
             }
@@ -356,7 +370,7 @@ mod tests {
 
     #[test]
     fn windows_cover_the_array_once() {
-        for plan in plans() {
+        for (_, plan) in plans() {
             for most in [0, 100, u64::MAX] {
                 let windows = windows(&plan, most);
                 let mut moved: Vec<_> = windows.iter().map(|one| one.moved.clone()).collect();
@@ -367,10 +381,10 @@ mod tests {
                 assert_eq!(starts[0], 0);
                 assert_eq!(starts[1..], ends[..ends.len() - 1], "{plan:?}");
                 assert_eq!(ends.last(), Some(&plan.size_sectors()));
-                let unit = plan.unit_sectors();
-                assert!(starts.iter().all(|start| start % unit == 0), "{plan:?} {starts:?}");
+                let step = plan.steps.step_sectors();
+                assert!(starts.iter().all(|start| start % step == 0), "{plan:?} {starts:?}");
                 let zeroed: u64 = windows.iter().map(|one| one.zeroed.end - one.zeroed.start).sum();
-                let all = plan.after.capacity_sectors();
+                let all = plan.after.capacity_sectors;
                 let beyond = if plan.backwards { plan.rows_of_size() } else { all };
                 assert_eq!(zeroed, beyond - plan.size_sectors(), "{plan:?}");
             }
@@ -379,28 +393,24 @@ mod tests {
 
     #[test]
     fn no_window_overwrites_what_is_not_recorded() {
-        for plan in plans() {
-            // Places on a member, in both shapes, from a base that keeps them positive.
-            let (read_at, write_at) = match plan.backwards {
-                false => (plan.gap_sectors, 0),
-                true => (0, plan.gap_sectors),
-            };
+        for (gap, plan) in plans() {
+            let gap = gap.cast_unsigned();
+            let (read_at, write_at) = if plan.backwards { (0, gap) } else { (gap, 0) };
             for window in windows(&plan, 200) {
                 if window.moved.is_empty() {
                     continue;
                 }
                 let Range { start, end } = window.written();
-                let first = first_of(&plan.after, start) + write_at as u64;
-                let written = first..end_of(&plan.after, end) + write_at as u64;
+                let (old, new) = (&plan.before.rows, &plan.after.rows);
+                let written = new.first_of(start) + write_at..new.end_of(end) + write_at;
                 // Sectors that are in the old shape still, and are not copied elsewhere.
                 let left = match (plan.backwards, window.in_place) {
-                    (false, false) => window.moved.start..plan.before.capacity_sectors(),
-                    (false, true) => window.moved.end..plan.before.capacity_sectors(),
+                    (false, false) => window.moved.start..plan.before.capacity_sectors,
+                    (false, true) => window.moved.end..plan.before.capacity_sectors,
                     (true, false) => 0..window.moved.end,
                     (true, true) => 0..window.moved.start,
                 };
-                let first = first_of(&plan.before, left.start) + read_at as u64;
-                let needed = first..end_of(&plan.before, left.end) + read_at as u64;
+                let needed = old.first_of(left.start) + read_at..old.end_of(left.end) + read_at;
                 let is_apart = written.end <= needed.start || needed.end <= written.start;
                 assert!(left.is_empty() || is_apart, "{plan:?} {window:?} {written:?} {needed:?}");
             }
@@ -408,16 +418,52 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_one_unit_needs_no_copy() {
+    fn windows_in_place_end_with_the_part_at_risk() {
+        for (_, plan) in plans() {
+            for most in [0, 100, u64::MAX] {
+                for window in windows(&plan, most) {
+                    let Range { start, end } = window.moved;
+                    let position = if plan.backwards { end } else { start };
+                    if start == end {
+                        continue;
+                    }
+                    assert_eq!(window.in_place, plan.steps.is_in_place(position), "{window:?}");
+                    let until = plan.steps.end_in_place(position);
+                    assert!(!window.in_place || plan.backwards || end <= until, "{window:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reshape_turns_where_rows_of_both_shapes_begin() {
+        for (_, plan) in plans() {
+            let (old, new) = (plan.before.rows, plan.after.rows);
+            for window in windows(&plan, 0) {
+                let position = if plan.backwards { window.moved.start } else { window.moved.end };
+                let is_at = |rows: DataRows| position.is_multiple_of(rows.piece_sectors());
+                let is_all = position >= plan.size_sectors();
+                assert!(!plan.can_turn(position) || is_all || is_at(old) && is_at(new), "{plan:?}");
+            }
+            assert!(plan.can_turn(0) && plan.can_turn(plan.size_sectors()));
+        }
+    }
+
+    #[test]
+    fn a_gap_of_one_chunk_needs_no_copy() {
         let (before, after) =
             (geometry(Level::Raid5, 8, 4, 960), geometry(Level::Raid5, 8, 5, 960));
-        let plan = ReshapePlan::new((&before, &after), 32, false).expect("a plan");
-        assert_eq!(plan.unit_sectors(), 96);
-        assert!(windows(&plan, u64::MAX).iter().all(|window| !window.in_place));
-        let plan = ReshapePlan::new((&before, &after), 0, false).expect("a plan");
-        let in_place: Vec<_> =
-            windows(&plan, 0).into_iter().take_while(|window| window.in_place).collect();
-        assert_eq!(in_place.len(), 3, "until reads are a unit ahead of writes");
+        let plan = |gap| ReshapePlan::new((&before, &after), gap, false).expect("a plan");
+        let (step, unit) = (plan(0).steps.step_sectors(), plan(0).steps.unit_sectors());
+        assert_eq!((step, unit, plan(0).steps.gap_of_step()), (32, 96, 8));
+        assert!(windows(&plan(8), u64::MAX).iter().all(|window| !window.in_place));
+        let windows_of_unit = windows(&plan(32), u64::MAX);
+        assert!(windows_of_unit.iter().all(|window| !window.in_place));
+        let ends = windows_of_unit.iter().map(|window| window.moved.end);
+        assert!(ends.into_iter().all(|end| plan(32).can_turn(end)), "units, where there is room");
+        let windows = windows(&plan(0), 0);
+        let in_place = windows.into_iter().take_while(|window| window.in_place);
+        assert_eq!(in_place.count(), 3, "until reads are a step ahead of writes");
     }
 
     #[test]
@@ -427,7 +473,7 @@ mod tests {
         let of = |plan: &ReshapePlan| -> Vec<bool> {
             windows(plan, 0).iter().map(|window| window.in_place).collect()
         };
-        let step = plan(0).gap_of_unit().cast_signed();
+        let step = plan(0).steps.gap_of_step().cast_signed();
         assert!(!plan(step).has_in_place() && of(&plan(step)).iter().all(|in_place| !in_place));
         let in_place = of(&plan(0));
         assert!(plan(0).has_in_place() && !in_place[0], "{in_place:?}");

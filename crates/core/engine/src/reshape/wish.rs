@@ -11,7 +11,8 @@
 //! In a reshape the data of each member also moves towards the start of its device, if there is
 //! room between the metadata and the data. Then windows overwrite nothing that is still needed. A
 //! reshape to fewer members runs from the array's end to its start, and its data moves the other
-//! way, into the room behind it.
+//! way, into the room behind it. Copies move only into such room, and their number stays: md takes
+//! no other reshape of a RAID-10.
 //!
 //! A shape that holds less is only proposed if clients do not use the sectors that it lacks: the
 //! operator has the array end earlier for them before.
@@ -30,7 +31,9 @@
 
 use std::collections::BTreeMap;
 
-use braid_geometry::{Family, Geometry, GeometryError, Level, Shape, Slot, parse_layout};
+use braid_geometry::{
+    Family, Geometry, GeometryError, Level, ReshapeSteps, Shape, Slot, parse_layout,
+};
 use braid_ondisk::{COPIED_SECTORS_MAX, Features, Reshape, Superblock, Version};
 use braid_sim_hooks::{Bug, spoiled};
 
@@ -135,9 +138,17 @@ pub enum WishError {
     /// The wanted shape is no shape.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Only arrays with parity move data.
+    /// The level has no data that moves.
     #[error("the data of {0} is not moved")]
     Family(Level),
+    /// The wanted layout has another number of copies, and md changes no such number.
+    #[error("the array has {from} copies of each chunk, and the new layout would have {to}")]
+    Copies {
+        /// Copies that the array has.
+        from: u16,
+        /// Copies that the wanted layout has.
+        to: u16,
+    },
     /// Members of a RAID-0 differ, so that it has several zones.
     #[error(
         "its members hold {least} to {most} sectors: where members differ, the rest of the larger \
@@ -171,11 +182,13 @@ pub enum WishError {
         /// Sectors of the new shape.
         after: u64,
     },
-    /// md would drop the rest of each member, if it went on with the reshape.
-    #[error("each member is used for {used} sectors, and a chunk of {chunk} does not divide them")]
+    /// md would drop the rest, if it went on with the reshape.
+    #[error("{of} has {sectors} sectors in use, and a chunk of {chunk} does not divide them")]
     Remainder {
-        /// Sectors used of each member.
-        used: u64,
+        /// The part that has the rest: each member, or the array.
+        of: &'static str,
+        /// Its sectors in use.
+        sectors: u64,
         /// Sectors of the wanted chunk.
         chunk: u32,
     },
@@ -203,7 +216,8 @@ pub enum WishError {
     /// A slot has no member.
     #[error("a slot has no member")]
     Degraded,
-    /// The place of each second copy depends on the size, and md does not move these copies.
+    /// The place of each second copy depends on the size and the slots, and md does not move these
+    /// copies.
     #[error("the copies of a 'far' layout would have other places")]
     FarCopies,
     /// The bitmap of larger members needs more room than it has; a larger bitmap chunk needs less.
@@ -480,13 +494,7 @@ impl<'a> Proposer<'a> {
         if level.family() == Family::Stripe && self.seated().count() < usize::from(slots) {
             return Err(WishError::Degraded);
         }
-        let grown = u128::from(self.limits.bitmap_sectors) * u128::from(size);
-        let needed = u64::try_from(grown.div_ceil(u128::from(used.max(1)))).unwrap_or(u64::MAX);
-        let there = self.members.iter().map(|one| one.superblock.room_for_bitmap()).min();
-        let there = there.unwrap_or(0);
-        if self.limits.bitmap_sectors > 0 && needed > there {
-            return Err(WishError::BitmapRoom { needed, there });
-        }
+        self.check_bitmap((used, size))?;
         // md's unit of resync: sectors of each member, on RAID-10 of the array.
         let resync_from = match level {
             Level::Raid10 => old.capacity_sectors(),
@@ -503,6 +511,25 @@ impl<'a> Proposer<'a> {
             shape.data_areas = self.members.iter().map(|one| (one.id, area(one))).collect();
         }
         Ok(proposal)
+    }
+
+    /// The length of each member's bitmap once it covers `to` sectors instead of `from`, at most.
+    fn bitmap_sectors_after(&self, (from, to): (u64, u64)) -> u64 {
+        let kept = self.limits.bitmap_sectors;
+        let grown = u128::from(kept) * u128::from(to);
+        let grown = u64::try_from(grown.div_ceil(u128::from(from.max(1))));
+        grown.unwrap_or(u64::MAX).max(kept)
+    }
+
+    /// Whether each member has room for a bitmap that covers `to` sectors instead of `from`.
+    fn check_bitmap(&self, (from, to): (u64, u64)) -> Result<(), WishError> {
+        let needed = self.bitmap_sectors_after((from, to));
+        let there = self.members.iter().map(|one| one.superblock.room_for_bitmap()).min();
+        let there = there.unwrap_or(0);
+        match self.limits.bitmap_sectors > 0 && needed > there {
+            true => Err(WishError::BitmapRoom { needed, there }),
+            false => Ok(()),
+        }
     }
 
     /// Whether clients use no more than a shape holds.
@@ -523,26 +550,31 @@ impl<'a> Proposer<'a> {
         let (said_before, said_after) = (as_said(&before), as_said(&after));
         let old = Geometry::new(&said_before)?;
         let new = Geometry::new(&said_after)?;
-        let (Geometry::Stripe(old_stripe), Geometry::Stripe(new_stripe)) = (&old, &new) else {
-            return Err(WishError::Family(before.level));
-        };
-        let used = self.used;
-        let chunk = after.chunk_sectors;
-        if chunk != before.chunk_sectors && !used.is_multiple_of(u64::from(chunk)) {
-            return Err(WishError::Remainder { used, chunk });
-        }
+        self.check_movable(&old, &new)?;
         self.check_smaller(&old, &new)?;
-        let joining = self.joining(after.slots)?;
+        let used = self.used;
+        let capacities = (old.capacity_sectors(), new.capacity_sectors());
+        // The bitmap of a RAID-10 covers sectors of the array.
+        let is_longer = capacities.1 > capacities.0 && matches!(old, Geometry::Mirror(_));
+        let bitmap_sectors = match is_longer {
+            true => self.bitmap_sectors_after(capacities),
+            false => self.limits.bitmap_sectors,
+        };
+        if is_longer {
+            self.check_bitmap(capacities)?;
+        }
+        let joining = self.joining(after.slots, bitmap_sectors)?;
         let slots = (before.slots..).map(|slot| Some(Slot(slot)));
         let places: BTreeMap<MemberId, Option<Slot>> =
             joining.iter().map(|one| one.id).zip(slots).collect();
         // md goes backwards if the array loses slots.
-        let backwards = new_stripe.data_slots() < old_stripe.data_slots();
-        let gap = self.gap((&old, &new), &joining, backwards)?;
+        let backwards = data_of_row(&new) < data_of_row(&old);
+        let gap = self.gap((&old, &new), (&joining, bitmap_sectors), backwards)?;
         let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), backwards);
         let plan = plan.map_err(|_| WishError::Family(before.level))?;
-        if gap == 0 && plan.unit_sectors() > COPIED_SECTORS_MAX {
-            return Err(WishError::WindowTooLong { sectors: plan.unit_sectors() });
+        let step = plan.steps().step_sectors();
+        if plan.has_in_place() && step > COPIED_SECTORS_MAX {
+            return Err(WishError::WindowTooLong { sectors: step });
         }
         let area = |one: &ShapeMember<'_>| {
             let device = &one.superblock.device;
@@ -588,15 +620,49 @@ impl<'a> Proposer<'a> {
         Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used })
     }
 
+    /// Whether the data of these two shapes moves, here and in md.
+    fn check_movable(&self, old: &Geometry, new: &Geometry) -> Result<(), WishError> {
+        let chunk = new.chunk_sectors();
+        let is_other_chunk = chunk != old.chunk_sectors();
+        let of_each = |of, sectors: u64| match sectors.is_multiple_of(u64::from(chunk)) {
+            true => Ok(()),
+            false => Err(WishError::Remainder { of, sectors, chunk }),
+        };
+        match (old, new) {
+            (Geometry::Stripe(_), Geometry::Stripe(_)) if is_other_chunk => {
+                of_each("each member", self.used)
+            }
+            (Geometry::Stripe(_), Geometry::Stripe(_)) => Ok(()),
+            (Geometry::Mirror(one), Geometry::Mirror(other)) if one.level() == Level::Raid10 => {
+                if has_far_copies(one.layout()) || has_far_copies(other.layout()) {
+                    return Err(WishError::FarCopies);
+                }
+                let (from, to) = (one.copies(), other.copies());
+                if from != to {
+                    return Err(WishError::Copies { from, to });
+                }
+                if !self.newest.version.is_v1() {
+                    return Err(WishError::Version(self.newest.version));
+                }
+                of_each("the array", one.capacity_sectors().min(other.capacity_sectors()))
+            }
+            _ => Err(WishError::Family(self.before.level)),
+        }
+    }
+
     /// The spares that fill new slots. md moves the data of all members by as much, so those with
     /// the most room come first.
-    fn joining(&self, slots: u16) -> Result<Vec<&'a ShapeMember<'a>>, WishError> {
+    fn joining(
+        &self,
+        slots: u16,
+        bitmap_sectors: u64,
+    ) -> Result<Vec<&'a ShapeMember<'a>>, WishError> {
         let needed = usize::from(slots.saturating_sub(self.before.slots));
         let mut spares = self.spares();
         if spares.len() < needed {
             return Err(WishError::TooFewSpares { needed, there: spares.len() });
         }
-        spares.sort_by_key(|one| std::cmp::Reverse(self.free_before(one)));
+        spares.sort_by_key(|one| std::cmp::Reverse(self.free_before(one, bitmap_sectors)));
         spares.truncate(needed);
         let sizes = spares.iter().map(|one| one.superblock.device.data_size_sectors);
         let fits = sizes.min().unwrap_or(u64::MAX);
@@ -610,27 +676,29 @@ impl<'a> Proposer<'a> {
     fn gap(
         &self,
         (old, new): (&Geometry, &Geometry),
-        joining: &[&ShapeMember<'_>],
+        (joining, bitmap_sectors): (&[&ShapeMember<'_>], u64),
         backwards: bool,
     ) -> Result<u64, WishError> {
-        let unmoved = ReshapePlan::new((old, new), 0, backwards);
-        let unmoved = unmoved.map_err(|_| WishError::Family(self.before.level))?;
-        let step = unmoved.gap_of_unit();
+        let steps = ReshapeSteps::new((old, new), 0, backwards);
+        let steps = steps.ok_or(WishError::Family(self.before.level))?;
         let (room, side) = if backwards {
             (self.seated().map(|one| self.free_behind(one)).min(), "behind")
         } else {
             let in_shape = self.seated().chain(joining.iter().copied());
-            (in_shape.map(|one| self.free_before(one)).min(), "before")
+            (in_shape.map(|one| self.free_before(one, bitmap_sectors)).min(), "before")
         };
         let there = room.unwrap_or(0);
         let left_free = if backwards { 0 } else { LEFT_FREE_SECTORS };
-        let steps = match there.saturating_sub(left_free) / step {
-            0 => there / step,
-            steps => steps,
+        // With the gap of a unit the reshape can turn round after each window.
+        let grain =
+            if there < steps.gap_of_unit() { steps.gap_of_step() } else { steps.gap_of_unit() };
+        let grains = match there.saturating_sub(left_free) / grain {
+            0 => there / grain,
+            grains => grains,
         };
-        let gap = (steps * step).min(GAP_SECTORS_MAX.max(step)) / step * step;
-        if gap == 0 && !self.limits.can_copy {
-            return Err(WishError::NoRoom { needed: step, there, side });
+        let gap = (grains * grain).min(GAP_SECTORS_MAX.max(grain)) / grain * grain;
+        if gap == 0 && !(steps.can_be_in_place() && self.limits.can_copy) {
+            return Err(WishError::NoRoom { needed: grain, there, side });
         }
         Ok(gap)
     }
@@ -645,14 +713,22 @@ impl<'a> Proposer<'a> {
     }
 
     /// Free sectors before a member's data, behind all metadata.
-    fn free_before(&self, one: &ShapeMember<'_>) -> u64 {
+    fn free_before(&self, one: &ShapeMember<'_>, bitmap_sectors: u64) -> u64 {
         let superblock = one.superblock;
         let data = superblock.device.data_offset_sectors;
         let start = superblock.device.super_offset_sectors;
         let after_superblock = if start < data { start + AFTER_SUPERBLOCK_SECTORS } else { 0 };
-        let free_from = superblock.first_free_sector(self.limits.bitmap_sectors);
+        let free_from = superblock.first_free_sector(bitmap_sectors);
         let free_from = free_from.max(after_superblock);
         data.saturating_sub(free_from)
+    }
+}
+
+/// The slots of a row with data of the array, for two shapes with as many copies.
+fn data_of_row(geometry: &Geometry) -> u16 {
+    match geometry {
+        Geometry::Stripe(stripe) => stripe.data_slots(),
+        Geometry::Mirror(_) | Geometry::Direct(_) => geometry.slots(),
     }
 }
 

@@ -11,8 +11,8 @@ use braid_engine::request::{Fault, Operation, Progress, Regions, Request, Reques
 use braid_engine::reshape::{BorderTicket, UnreadableSearch, fill_lost};
 use braid_geometry::LogicalSector;
 
-use super::life::Strip;
 use super::requests::{Flight, Held, Purpose, Refused, Task};
+use super::strip::Strip;
 use super::world::{Event, Running, World};
 use crate::content::{SECTOR, Version, ZEROES, bytes, fill};
 use crate::memory::Payload;

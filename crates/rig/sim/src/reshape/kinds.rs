@@ -12,8 +12,9 @@
 
 use std::sync::Arc;
 
-use braid_engine::reshape::{RAID4_OF_RAID0, ReshapePlan, ShapeWish};
-use braid_geometry::{Geometry, Level, Shape};
+use braid_assembly::resync_sectors;
+use braid_engine::reshape::{RAID4_OF_RAID0, ShapeWish};
+use braid_geometry::{Geometry, Level, ReshapeSteps, Shape};
 use braid_ondisk::{
     ArrayFacts, BitmapSuperblock, Bits, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, Role,
     Superblock, Timestamp, Version, placement,
@@ -69,6 +70,22 @@ const STRIPED: &[Row] = &[
     (Level::Raid0, (1, 8), (2, 8, None), 160),
     (Level::Raid0, (3, 8), (3, 16, None), 160),
     (Level::Raid0, (2, 16), (3, 8, None), 176),
+];
+
+/// md's number for two copies in neighbouring slots, the second one in the row below.
+const OFFSET_2: u32 = 0x1_0201;
+
+/// The changes of a RAID-10. Copies move only into free space.
+const COPIED: &[Row] = &[
+    (Level::Raid10, (4, 8), (5, 8, None), 160),
+    (Level::Raid10, (4, 8), (6, 8, None), 128),
+    (Level::Raid10, (3, 8), (4, 8, None), 160),
+    (Level::Raid10, (4, 8), (4, 16, None), 160),
+    (Level::Raid10, (4, 16), (4, 8, None), 160),
+    (Level::Raid10, (4, 8), (4, 8, Some(OFFSET_2)), 160),
+    (Level::Raid10, (4, 8), (6, 16, Some(OFFSET_2)), 192),
+    (Level::Raid10, (6, 8), (4, 8, None), 160),
+    (Level::Raid10, (5, 8), (4, 8, None), 160),
 ];
 
 /// Take-overs: level, slots and chunk before, sectors of a member; the new level, and the layout
@@ -164,6 +181,23 @@ impl Change {
         change
     }
 
+    /// A change of a RAID-10.
+    pub(super) fn any_copied(random: &mut Random) -> Self {
+        let row = *random.pick(COPIED);
+        let steps = 1 + random.below(3);
+        let version = *random.pick(&[Version::V1_2, Version::V1_2, Version::V1_1]);
+        let first_number = *random.pick(&[0, 0, 0, LONG_FROM]);
+        let bit_sectors = *random.pick(&[0, 0, 8, 16, 64]);
+        let change =
+            Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]));
+        Self { bit_sectors, ..change }
+    }
+
+    /// The smallest change of a RAID-10: from 4 to 5 members.
+    pub(super) fn smallest_copied() -> Self {
+        Self::small((Level::Raid10, (4, 8), (5, 8, None), 80), false)
+    }
+
     /// A change of a RAID-0.
     pub(super) fn any_striped(random: &mut Random) -> Self {
         let row = *random.pick(STRIPED);
@@ -213,10 +247,10 @@ impl Change {
             level_after: None,
             size_after: None,
         };
-        let (old, new) = (change.said(change.before), change.said((after.0, after.1)));
+        let (old, new) = (change.said(false), change.said(true));
         let shrinks = change.shrinks();
-        let plan = ReshapePlan::new((&old, &new), 0, shrinks);
-        let gap = plan.map_or(0, |plan| plan.gap_of_unit() * steps);
+        let steps_of = ReshapeSteps::new((&old, &new), 0, shrinks);
+        let gap = steps_of.map_or(0, |one| one.gap_of_unit() * steps);
         let disks = 0..change.disk_count();
         let (before, behind) = if shrinks { (0, gap) } else { (gap, 0) };
         change.free_sectors = disks.clone().map(|disk| before + more(disk)).collect();
@@ -227,9 +261,10 @@ impl Change {
     }
 
     /// The geometry of a shape as superblocks say it during the reshape.
-    fn said(&self, (slots, chunk): (u16, u32)) -> Geometry {
+    fn said(&self, is_after: bool) -> Geometry {
+        let (slots, chunk) = if is_after { (self.after.0, self.after.1) } else { self.before };
         if !self.is_striped() {
-            let layout = self.after.2.filter(|_| (slots, chunk) == (self.after.0, self.after.1));
+            let layout = self.after.2.filter(|_| is_after);
             return self.geometry((slots, chunk, layout.unwrap_or(self.layout())));
         }
         let sectors = self.member_sectors;
@@ -245,22 +280,21 @@ impl Change {
         }
     }
 
-    /// Whether a reshape that is under way may record this position: where rows of both shapes
-    /// begin, or behind the sectors of both shapes; md takes no other.
+    /// Whether a reshape that is under way may record this position: md takes those where rows of
+    /// the shape ahead begin, with the larger chunk, and those behind the sectors of both shapes.
     pub(super) fn is_position(&self, position: u64, backwards: bool) -> bool {
-        let after = (self.after.0, self.after.1);
-        let shapes = [self.said(self.before), self.said(after)].map(|geometry| {
-            let Geometry::Stripe(stripe) = geometry else { unreachable!("it has parity") };
-            (u64::from(stripe.data_slots()), u64::from(stripe.chunk_sectors()))
-        });
-        if position < self.size() {
-            return shapes.iter().all(|(data, chunk)| position.is_multiple_of(data * chunk));
+        let is_way_back = backwards != self.shrinks();
+        let chunk = u64::from(self.before.1.max(self.after.1));
+        let row = match self.said(!is_way_back) {
+            Geometry::Stripe(stripe) => u64::from(stripe.data_slots()) * chunk,
+            _ => chunk,
+        };
+        let is_row = position.is_multiple_of(row);
+        match position < self.size() {
+            true => is_row,
+            false if backwards => position == self.size(),
+            false => is_row || position == self.largest_shape(),
         }
-        let (largest, chunk) = shapes
-            .into_iter()
-            .fold((0, 0), |(data, chunk), one| (data.max(one.0), chunk.max(one.1)));
-        let is_row = position.is_multiple_of(largest * chunk) || position == self.largest_shape();
-        if backwards { position == self.size() } else { is_row }
     }
 
     /// Whether the new shape holds less.
@@ -424,9 +458,10 @@ impl Change {
             return;
         }
         let bit_bytes = self.bit_sectors * SECTOR as u32;
-        let head = BitmapSuperblock::new(self.member_sectors, bit_bytes, 8);
+        let sectors = resync_sectors(&self.geometry_before());
+        let head = BitmapSuperblock::new(sectors, bit_bytes, 8);
         let head = BitmapSuperblock { events: 1, ..head };
-        let bits = Bits::none(self.member_sectors, u64::from(self.bit_sectors));
+        let bits = Bits::none(sectors, u64::from(self.bit_sectors));
         let data = head.area(&superblock.uuid_as_stored(), &bits, None);
         let offset_bytes = superblock.bitmap_offset_bytes().expect("the superblock names it");
         disk.put(offset_bytes / SECTOR as u64, &data, true);

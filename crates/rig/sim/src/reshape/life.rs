@@ -10,7 +10,9 @@
 //! data and parity of every row, and zeroes in the new part.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
+use braid_assembly::reshape::Reshaping;
 use braid_assembly::{AssembledArray, Assembly, Occupant, ProbedMember, Refusal};
 use braid_engine::array::{
     DataArea, JobEnd, JobKind, JobRequest, MemberId, Notice, ReshapeSetup, ShapeChange,
@@ -20,13 +22,14 @@ use braid_engine::open::levelling;
 use braid_engine::request::Operation;
 use braid_engine::reshape::{ShapeLimits, ShapeMember, WishError, propose, superblocks_of_change};
 use braid_engine::{CacheConfig, CacheMode, Instant, Tuning};
-use braid_geometry::{Geometry, LogicalSector, Slot};
+use braid_geometry::{Geometry, MemberSector, Slot};
 use braid_ondisk::{Superblock, Timestamp};
 
 use super::copy_file::{CopyFile, padded};
 use super::kinds::{Change, UUID};
 use super::plan::{CrashKind, Plan};
 use super::requests::{Gate, Purpose};
+use super::strip::{Column, Strip, also_lost};
 use super::world::{Event, Running, StepResult, World};
 use crate::content::{SECTOR, bytes, image, places};
 use crate::create::MADE_AT_SECONDS;
@@ -89,15 +92,14 @@ impl World {
         };
         for sector in plan.lost.iter().filter(is_whole) {
             let strip = Strip::of(&geometry, *sector);
-            let missing = plan.missing.iter().filter(|disk| **disk < strip.columns.len()).count();
+            let is_missing = |column: &&Column| plan.missing.contains(&column.slot.index());
+            let missing = strip.columns.iter().filter(is_missing).count();
             let count = usize::from(change.tolerated()) + 1 - missing;
-            let is_there = |(slot, _): &&(Slot, Option<u64>)| !plan.missing.contains(&slot.index());
-            let bad: Vec<Slot> =
-                strip.columns.iter().filter(is_there).take(count).map(|(slot, _)| *slot).collect();
-            bad.iter().for_each(|slot| mark_bad(&mut disks, &change, *slot, strip.place));
-            let is_lost = |slot: Slot| bad.contains(&slot) || plan.missing.contains(&slot.index());
-            let lost = strip.columns.iter().filter(|(slot, _)| is_lost(*slot));
-            unreadable.extend(lost.filter_map(|(_, sector)| *sector));
+            let there = strip.columns.iter().filter(|column| !is_missing(column));
+            let bad: Vec<&Column> = there.take(count).collect();
+            bad.iter().for_each(|one| mark_bad(&mut disks, &change, one.slot, one.place));
+            let lost = strip.columns.iter().filter(|one| bad.contains(one) || is_missing(one));
+            unreadable.extend(lost.filter_map(|one| one.sector));
         }
         let shapes = [change.geometry_before(), change.geometry_after()];
         let endangered = also_lost(&shapes, &plan.missing, &unreadable);
@@ -244,6 +246,7 @@ impl World {
         opening.setup.regions = opening.setup.regions.in_regions_of((&before, after.as_ref()), 8);
         let is_in_place = opening.setup.reshape.as_ref().is_some_and(ReshapeSetup::is_in_place);
         let copied = self.open_copy(&assembled.newest, is_in_place);
+        copied.iter().for_each(|window| check_at_risk(&probed, window));
         if let Some(reshape) = &mut opening.setup.reshape {
             reshape.window_sectors_max = Some(self.plan.window_sectors);
             reshape.copied = copied;
@@ -339,6 +342,10 @@ impl World {
                 Stage::Serving => self.direct(run, assembled),
                 Stage::Asked if self.takes(run, is_short) => {
                     self.resume_if_closed(run);
+                    Stage::Asked
+                }
+                Stage::Asked if self.takes(run, is_unreadable) => {
+                    self.heal_window(run);
                     Stage::Asked
                 }
                 Stage::Asked if self.takes(run, |one| *one == Notice::ShapeRecorded) => {
@@ -524,19 +531,24 @@ impl World {
                 self.drain_array(run);
                 Stage::Serving
             }
-            Some(end) => {
-                let is_in_doubt = self.has_crashed() && !self.doubted.is_empty();
-                let is_in_doubt = is_in_doubt || self.has_crashed() && !self.plan.lost.is_empty();
-                let is_unnamed = !self.change.has_logs() && !self.plan.lost.is_empty();
-                assert!(is_in_doubt || is_unnamed, "the reshape ends: {end:?}");
+            Some(_) => {
                 run.notices.clear();
-                self.tally.count("window-failed");
-                self.write_all(run);
-                run.machines.array.handle_job_request(self.now, JobRequest::Resume);
-                self.drain_array(run);
+                self.heal_window(run);
                 Stage::Serving
             }
         }
+    }
+
+    /// A window failed at sectors that no disk gives: clients write them, and the reshape goes on.
+    fn heal_window(&mut self, run: &mut Running) {
+        let is_in_doubt = self.has_crashed() && !self.doubted.is_empty();
+        let is_in_doubt = is_in_doubt || self.has_crashed() && !self.plan.lost.is_empty();
+        let is_unnamed = !self.change.has_logs() && !self.plan.lost.is_empty();
+        assert!(is_in_doubt || is_unnamed, "the reshape ends");
+        self.tally.count("window-failed");
+        self.write_all(run);
+        run.machines.array.handle_job_request(self.now, JobRequest::Resume);
+        self.drain_array(run);
     }
 
     /// A client writes all of the array: whole rows of each shape.
@@ -551,8 +563,8 @@ impl World {
     fn heal_sectors(&mut self, run: &mut Running, geometry: &Geometry) {
         for sector in self.unreadable.clone() {
             let strip = Strip::of(geometry, sector);
-            let data = strip.columns.iter().filter_map(|(_, sector)| *sector);
-            let data: Vec<u64> = data.filter(|at| *at < self.size() && *at != sector).collect();
+            let data: Vec<u64> =
+                strip.sectors().filter(|at| *at < self.size() && *at != sector).collect();
             let good = data.into_iter().filter(|at| !self.unreadable.contains(at));
             for one in good.chain([sector]).collect::<Vec<_>>() {
                 let operation = Operation::Write { durable: true };
@@ -840,16 +852,18 @@ impl World {
             content[bytes(sector, 1)].copy_from_slice(&disk.seen[bytes(from, 1)]);
         }
         let image = image(geometry, &content);
-        let data_slots = match geometry {
-            Geometry::Stripe(stripe) => stripe.data_slots(),
-            _ => geometry.slots(),
-        };
-        let row = u64::from(data_slots) * u64::from(geometry.chunk_sectors());
+        let chunk = u64::from(geometry.chunk_sectors());
         // No client has written what was lost in the new part.
-        let lost_rows: BTreeSet<u64> = self.endangered.iter().map(|sector| sector / row).collect();
+        let place = |sector: &u64| places(geometry, *sector)[0].1.0 / chunk;
+        let ends = geometry.capacity_sectors();
+        let lost_rows: BTreeSet<u64> = self.endangered.range(..ends).map(place).collect();
+        let row = match geometry {
+            Geometry::Stripe(stripe) => u64::from(stripe.data_slots()) * chunk,
+            _ => u64::from(geometry.slots()) * chunk,
+        };
         let rows = match is_unwritten && !is_whole {
             true => self.size() / row,
-            false => geometry.capacity_sectors() / row,
+            false => geometry.used_sectors(Slot(0)) / chunk,
         };
         let occupants = (0..).zip(assembled.slots.iter().map(in_sync));
         for (slot, occupant) in occupants.filter_map(|(slot, one)| Some((slot, one?))) {
@@ -857,10 +871,10 @@ impl World {
             let disk = &self.disks[presented[occupant.member]];
             let found = probe(disk);
             let start = found.device.data_offset_sectors;
-            let chunk = u64::from(geometry.chunk_sectors());
             let chunks = image[slot].chunks(chunk as usize * SECTOR);
             for (row, expected) in chunks.enumerate().take(rows as usize) {
-                if lost_rows.contains(&(row as u64)) {
+                let is_lost = lost_rows.contains(&(row as u64));
+                if is_lost || is_unused(geometry, slot, row as u64 * chunk) {
                     continue;
                 }
                 let from = start + row as u64 * chunk;
@@ -876,6 +890,29 @@ impl World {
 /// Whether a window failed as the process lacked memory, or the state folder was full.
 fn is_short(notice: &Notice) -> bool {
     matches!(notice, Notice::JobEnded { end: JobEnd::Unwritten, .. })
+}
+
+/// Whether a window failed at sectors that no disk gives.
+fn is_unreadable(notice: &Notice) -> bool {
+    matches!(notice, Notice::JobEnded { progress, end: JobEnd::Unreadable }
+        if progress.kind == JobKind::Reshape)
+}
+
+/// Checks that assembly calls a copied window at risk: without its copy the array is refused, and
+/// rescue says what may be wrong.
+fn check_at_risk(probed: &[ProbedMember], window: &Range<u64>) {
+    let reshaping = Reshaping::of(probed).expect("a window has a reshape");
+    let at_risk = reshaping.expect("the array was assembled").at_risk;
+    let is_covered =
+        at_risk.is_some_and(|at_risk| at_risk.start <= window.start && window.end <= at_risk.end);
+    assert!(is_covered, "a window in place is not at risk: {window:?}");
+}
+
+/// Whether a sector of a member's data area holds no copy: rows of a RAID-10 may be incomplete.
+fn is_unused(geometry: &Geometry, slot: usize, sector: u64) -> bool {
+    let Geometry::Mirror(mirror) = geometry else { return false };
+    let slot = Slot(u16::try_from(slot).expect("a slot"));
+    mirror.logical(slot, MemberSector(sector)).is_none()
 }
 
 fn probe(disk: &crate::disk::Disk) -> Superblock {
@@ -904,66 +941,4 @@ fn areas(
         (id, of(moved.map(|_| old), moved.unwrap_or(old), end))
     });
     areas.collect()
-}
-
-/// The sectors of a row at one offset, one of each slot.
-pub(super) struct Strip {
-    /// First sector on members.
-    place: u64,
-    /// Each slot, with its sector of the array; `None` for parity. Data comes first, beginning with
-    /// the wanted sector.
-    columns: Vec<(Slot, Option<u64>)>,
-}
-
-impl Strip {
-    pub(super) fn of(geometry: &Geometry, sector: u64) -> Self {
-        let Geometry::Stripe(stripe) = geometry else { return Self::of_raid0(geometry, sector) };
-        let address = stripe.locate(LogicalSector(sector));
-        let map = stripe.row_map(address.row);
-        let place = stripe.row_start(address.row).0 + u64::from(address.offset_sectors);
-        let count = map.data_slots();
-        let indices = (0..count).map(|index| (index + address.data_index) % count);
-        let data = indices.map(|index| {
-            let sector = stripe.logical(address.row, index, address.offset_sectors);
-            (map.data_slot(index), Some(sector.0))
-        });
-        let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
-        Self { place, columns: data.chain(parity.map(|slot| (slot, None))).collect() }
-    }
-
-    fn of_raid0(geometry: &Geometry, sector: u64) -> Self {
-        let (slots, chunk) = (u64::from(geometry.slots()), u64::from(geometry.chunk_sectors()));
-        let (row, data_index) = (sector / chunk / slots, sector / chunk % slots);
-        let columns = (0..slots).map(|index| (index + data_index) % slots).map(|index| {
-            let sector = (row * slots + index) * chunk + sector % chunk;
-            (Slot(u16::try_from(index).expect("a slot")), Some(sector))
-        });
-        Self { place: row * chunk + sector % chunk, columns: columns.collect() }
-    }
-
-    /// The sectors of the array in the strip.
-    pub(super) fn sectors(&self) -> impl Iterator<Item = u64> {
-        self.columns.iter().filter_map(|(_, sector)| *sector)
-    }
-}
-
-/// The sectors that are lost with these in either shape: those on missing disks in their strips.
-fn also_lost(shapes: &[Geometry], missing: &[usize], lost: &BTreeSet<u64>) -> BTreeSet<u64> {
-    let mut all = lost.clone();
-    let mut left: Vec<u64> = lost.iter().copied().collect();
-    while let Some(sector) = left.pop() {
-        for geometry in shapes {
-            if sector >= geometry.capacity_sectors() {
-                continue;
-            }
-            let columns = Strip::of(geometry, sector).columns;
-            let absent = columns.iter().filter(|(slot, _)| missing.contains(&slot.index()));
-            for other in absent.filter_map(|(_, sector)| *sector) {
-                if all.insert(other) {
-                    left.push(other);
-                }
-            }
-        }
-    }
-    all.difference(lost).copied().collect()
 }

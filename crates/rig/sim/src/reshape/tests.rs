@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn arrays_that_change_their_shape_keep_what_clients_wrote() {
     let mut total = Tally::default();
-    (0..400).for_each(|seed| total.add(&explore(seed)));
+    (0..400).for_each(|seed| total.add(&explore(ShapeFamily::Parity, seed)));
     (0..12).for_each(|seed| total.add(&explore_lost(seed)));
     (0..4).for_each(explore_unreadable);
     for name in [
@@ -36,7 +36,7 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
 #[test]
 fn a_raid0_that_changes_its_shape_keeps_what_clients_wrote() {
     let mut total = Tally::default();
-    (0..200).for_each(|seed| total.add(&explore_striped(seed)));
+    (0..200).for_each(|seed| total.add(&explore(ShapeFamily::Striped, seed)));
     for name in [
         "asked-to-finish",
         "begun",
@@ -46,6 +46,33 @@ fn a_raid0_that_changes_its_shape_keeps_what_clients_wrote() {
         "levelled",
         "power-cut",
         "process-killed",
+        "shapes-levelled",
+        "turned-round",
+    ] {
+        assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
+    }
+}
+
+#[test]
+fn a_raid10_that_changes_its_shape_keeps_what_clients_wrote() {
+    let mut total = Tally::default();
+    (0..200).for_each(|seed| total.add(&explore(ShapeFamily::Copied, seed)));
+    (0..8).for_each(|seed| total.add(&explore_lost_copies(seed)));
+    for name in [
+        "asked-to-finish",
+        "begun",
+        "begun-to-shrink",
+        "begun-with-bitmap",
+        "disk-dies",
+        "ended-right",
+        "held-at-the-border",
+        "levelled",
+        "lost-sector-healed",
+        "lost-sector-read",
+        "member-out",
+        "power-cut",
+        "process-killed",
+        "resynced",
         "shapes-levelled",
         "turned-round",
     ] {

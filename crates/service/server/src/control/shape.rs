@@ -10,7 +10,7 @@ use braid_control::model::{
     MemberRequest, MembersAnswer, Shape, ShapeAnswer, ShapeChangeKind, ShapeRequest, ShapeWanted,
     VERSION,
 };
-use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, parse_layout};
+use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Slot, parse_layout};
 use braid_member::Access;
 use braid_ondisk::Superblock;
 use braid_runtime::{
@@ -549,6 +549,12 @@ impl ShapeContext<'_> {
                 "Name devices, too",
                 format!("braid grow -n {word} DEVICE"),
             ),
+            ReshapeError::Wish(WishError::NoRoom { needed, there, side: "behind" }) => {
+                let used = self.volume().geometry().used_sectors(Slot(0));
+                let size = size_word(used.saturating_sub(needed - there) * SECTOR_BYTES);
+                let command = format!("braid grow {word} --size {size}");
+                refusal.remedy(Risk::Change, "Use less of each member first", command)
+            }
             ReshapeError::Wish(WishError::Bitmap(_)) => refusal.remedy(
                 Risk::Change,
                 "Drop the bitmap first",

@@ -168,14 +168,15 @@ impl Reshaper {
         self.position.min(size)
     }
 
+    /// Whether windows must move before the reshape can turn round: a closed one, or those up to
+    /// the next position at which rows of both shapes begin.
+    pub(in crate::array) fn moves_before_turn(&self) -> bool {
+        self.stuck.is_some() || !self.plan.can_turn(self.position)
+    }
+
     /// Whether a window is on its way: chosen, and neither recorded nor given up.
     pub(in crate::array) fn is_moving(&self) -> bool {
         self.stage != Stage::Rest || self.stuck.is_some()
-    }
-
-    /// Whether a window in place failed midway, and has not moved since.
-    pub(in crate::array) fn is_stuck(&self) -> bool {
-        self.stuck.is_some()
     }
 
     /// Whether the window overwrites the sectors that it reads.
@@ -360,7 +361,7 @@ impl Reshaper {
         let window = self.window.as_ref().expect("a window is recorded");
         let written = window.written();
         let position = if self.plan.is_backwards() { window.moved.start } else { written.end };
-        let ahead = self.plan.one_unit_ahead(position);
+        let ahead = self.plan.one_step_ahead(position);
         let position = spoiled(Bug::PositionAhead, position, ahead);
         let mut shape = ShapeState::clone(&self.shape);
         let reshape = shape.reshape.expect("an array in a reshape says so");
