@@ -58,6 +58,12 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
+    /// A cache that never has more stripes than at first, without a file for acknowledged writes.
+    #[must_use]
+    pub fn in_memory(unit_sectors_max: u32, tuning: Tuning) -> Self {
+        Self { unit_sectors_max, stripes_max: tuning.stripes, cached_blocks_max: None, tuning }
+    }
+
     /// Sectors of a block, and the most sectors of one background work. On levels with parity this
     /// is the stripe unit.
     #[must_use]

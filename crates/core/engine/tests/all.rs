@@ -3,6 +3,7 @@
 
 mod array;
 mod away;
+mod bed;
 mod mirror;
 mod one_shard;
 mod open;

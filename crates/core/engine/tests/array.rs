@@ -1,6 +1,7 @@
 //! Drives the control machine alone, by hand: each test is about an array that went wrong in one
 //! way.
 
+use braid_engine::Instant;
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, LogRefusal, MemberId,
     MemberSetup, MetadataArea, MetadataRecord, NewBitmap, Notice, ParityLogSetup, SpareSetup,
@@ -9,14 +10,12 @@ use braid_engine::array::{
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::{FaultKind, LogTicket, MemberFault, Report};
 use braid_engine::ids::WorkId;
-use braid_engine::request::{Regions, RequestId, ShardIndex};
+use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::work::Outcome;
-use braid_engine::{BadBlocks, BadLog, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
     BitmapSuperblock, Bits, LogPlace, LoggedEntry, OwnLogPlace, PplEntry, PplPlace,
 };
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) const NOW: Instant = Instant(1);
@@ -44,40 +43,13 @@ fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
 /// The setup of a clean array; `recovered` returns the recovered sectors of each slot.
 pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
     let shape = Shape::uniform(level, default_layout(level), 8, slots, 1024);
-    let member = |slot| {
-        Some(MemberSetup {
-            id: MemberId(slot),
-            device_number: slot,
-            recovered_sectors: recovered(slot),
-            bad_blocks: BadBlocks::default(),
-            bad_log: BadLog::default(),
-        })
-    };
     let geometry = Geometry::new(&shape).expect("a plain shape");
+    let member =
+        |slot| MemberSetup { recovered_sectors: recovered(slot), ..MemberSetup::up_to_date(slot) };
     ArraySetup {
-        reshape: None,
-        regions: Regions::new(&geometry, 1),
-        work_sectors: 8,
-        jobs_paused: true,
-        geometry,
-        slots: (0..slots).map(member).collect(),
-        replacements: Vec::new(),
-        spares: Vec::new(),
-        write_mostly: BTreeSet::new(),
+        slots: (0..slots).map(|slot| Some(member(slot))).collect(),
         events: 40,
-        resync_offset: u64::MAX,
-        accepted_risk: None,
-        bitmap: None,
-        names_bitmap: None,
-        bitmap_file: None,
-        parity_logs: None,
-        log_counts: false,
-        journal: None,
-        is_unclean: false,
-        read_only: false,
-        zero_is_fast: false,
-        clean_delay_ms: 200,
-        superblocks_tear: false,
+        ..ArraySetup::consistent(geometry, 1)
     }
 }
 
@@ -205,15 +177,7 @@ fn activate(array: &mut Array) {
 
 /// A whole array with a spare: its event count steps back when it turns clean, as in md.
 fn array_with_spare(level: Level, slots: u16) -> Array {
-    let (id, device_number) = (MemberId(slots), slots);
-    let spares = vec![SpareSetup {
-        id,
-        device_number,
-        bad_log_sectors: 0,
-        tears: false,
-        returns: None,
-        parity_log: None,
-    }];
+    let spares = vec![SpareSetup::new(MemberId(slots), slots)];
     Array::new(ArraySetup { spares, ..setup(level, slots, |_| u64::MAX) })
 }
 
@@ -457,15 +421,7 @@ fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
 fn nothing_that_joins_goes_without_a_notice() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
     let member = MemberId(7);
-    let newcomer = SpareSetup {
-        id: member,
-        device_number: 7,
-        bad_log_sectors: 0,
-        tears: false,
-        returns: None,
-        parity_log: None,
-    };
-    array.handle_member_added(NOW, newcomer, None).expect("a slot is free");
+    array.handle_member_added(NOW, SpareSetup::new(member, 7), None).expect("a slot is free");
     let mut notices = Vec::new();
     for _ in 0..8 {
         let update = poll_effects(&mut array);

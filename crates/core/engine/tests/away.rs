@@ -24,8 +24,7 @@ fn with_bitmap(level: Level, slots: u16) -> ArraySetup {
 }
 
 fn spare(id: MemberId, device_number: u16, returns: Option<ReturningMember>) -> SpareSetup {
-    let (bad_log_sectors, tears, parity_log) = (0, false, None);
-    SpareSetup { id, device_number, bad_log_sectors, tears, returns, parity_log }
+    SpareSetup { returns, ..SpareSetup::new(id, device_number) }
 }
 
 fn opened(setup: ArraySetup) -> Array {

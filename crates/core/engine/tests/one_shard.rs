@@ -1,130 +1,53 @@
 //! One shard of a stripe cache, driven by hand: orders of events that the simulator meets too
 //! rarely.
 
-use braid_engine::array::{ArrayView, MemberId, MemberView};
-use braid_engine::buffer::Buffer;
-use braid_engine::cause::{Answer, Cause, RequestKind};
-use braid_engine::computation::Computation;
-use braid_engine::effect::{
-    CacheRecord, CachedWriteId, FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply,
-    Report, SlowMembers,
-};
-use braid_engine::ids::WorkId;
-use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::work::{Class, Outcome, Purpose, Task, Work};
-use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
-use braid_geometry::{Geometry, Level, LogicalSector, Shape};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-struct Driver {
-    shard: Shard,
-    view: Arc<ArrayView>,
-    now: u64,
-    next: u64,
-    ios: VecDeque<MemberIo>,
-    computations: VecDeque<Computation>,
-    replies: Vec<PieceReply>,
-    releases: Vec<RequestId>,
-    reports: Vec<Report>,
-    records: Vec<CacheRecord>,
+use braid_engine::array::{ArrayView, MemberId};
+use braid_engine::buffer::Buffer;
+use braid_engine::cause::{Answer, Cause, RequestKind};
+use braid_engine::effect::{
+    CacheRecord, CachedWriteId, FaultKind, MemberIo, MemberOperation, PieceReply, Report,
+    SlowMembers,
+};
+use braid_engine::ids::WorkId;
+use braid_engine::request::Operation;
+use braid_engine::work::{Class, Outcome, Purpose, Task, Work};
+use braid_engine::{CacheConfig, CacheMode, Tuning};
+use braid_geometry::{Geometry, Level, Shape};
+
+use super::bed::{OneShard, WRITE};
+
+fn view() -> ArrayView {
+    let shape = Shape::uniform(Level::Raid5, 2, 128, 4, 128 * 100_000);
+    ArrayView::consistent(Geometry::new(&shape).expect("a plain shape"))
 }
-const WRITE: Operation = Operation::Write { durable: false };
-impl Driver {
-    fn new(tuning: Tuning) -> Self {
-        Self::with_file(tuning, None)
-    }
-    /// A driver with a file for acknowledged writes.
-    fn with_file(tuning: Tuning, cached_blocks_max: Option<u32>) -> Self {
-        let shape = Shape::uniform(Level::Raid5, 2, 128, 4, 128 * 100_000);
-        let geometry = Geometry::new(&shape).expect("a plain shape");
-        let m = |i| Some(MemberView::new(MemberId(i), u64::MAX));
-        let view = ArrayView::consistent(geometry, (0..4).map(m).collect());
-        let cache =
-            CacheConfig { unit_sectors_max: 128, stripes_max: 4096, cached_blocks_max, tuning };
-        let view = Arc::new(view);
-        Self {
-            shard: Shard::new(cache, Arc::clone(&view)),
-            view,
-            now: 1,
-            next: 1,
-            ios: VecDeque::new(),
-            computations: VecDeque::new(),
-            replies: vec![],
-            releases: vec![],
-            reports: vec![],
-            records: vec![],
-        }
-    }
-    fn t(&mut self) -> Instant {
-        self.now += 1000;
-        Instant(self.now)
-    }
-    fn drain(&mut self) {
-        self.computations.extend(std::iter::from_fn(|| self.shard.poll_computation()));
-        self.ios.extend(std::iter::from_fn(|| self.shard.poll_member_io()));
-        self.records.extend(std::iter::from_fn(|| self.shard.poll_cache_record()));
-        self.replies.extend(std::iter::from_fn(|| self.shard.poll_reply()));
-        self.releases.extend(std::iter::from_fn(|| self.shard.poll_release()));
-        self.reports.extend(std::iter::from_fn(|| self.shard.poll_report()));
-    }
-    fn ask(&mut self, operation: Operation, start: u64, sectors: u32) -> RequestId {
-        let request = RequestId(self.next);
-        self.next += 1;
-        let now = self.t();
-        self.shard.handle_piece(
-            now,
-            Piece {
-                request,
-                operation,
-                start: LogicalSector(start),
-                sectors,
-                payload_offset_sectors: 0,
-            },
-        );
-        self.drain();
-        request
-    }
-    fn computation(&mut self) -> bool {
-        let Some(computation) = self.computations.pop_front() else { return false };
-        let now = self.t();
-        self.shard.handle_computation_done(now, computation);
-        self.drain();
-        true
-    }
-    fn io(&mut self) -> bool {
-        let Some(io) = self.ios.pop_front() else { return false };
-        let now = self.t();
-        self.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Ok(()) });
-        self.drain();
-        true
-    }
-    fn run(&mut self) {
-        while self.computation() || self.io() {}
-    }
-    fn answered(&self, id: RequestId) -> bool {
-        self.replies.iter().any(|r| r.request == id)
-    }
+
+fn one_shard(tuning: Tuning) -> OneShard {
+    one_shard_with_file(tuning, None)
 }
+
+/// A driver with a file for acknowledged writes.
+fn one_shard_with_file(tuning: Tuning, cached_blocks_max: Option<u32>) -> OneShard {
+    let cache = CacheConfig { unit_sectors_max: 128, stripes_max: 4096, cached_blocks_max, tuning };
+    OneShard::new(cache, Arc::new(view()))
+}
+
 fn tuning() -> Tuning {
     Tuning { stripes: 4, mode: CacheMode::WriteBack, age_max_ms: 50, ..Tuning::default() }
 }
 
 #[test]
 fn a_hot_dirty_block_is_written_while_it_is_read() {
-    let mut driver = Driver::new(tuning());
+    let mut driver = one_shard(tuning());
     driver.ask(WRITE, 0, 1);
     driver.ask(Operation::Read, 0, 1);
-    let now = driver.t();
-    driver.shard.handle_write_back(now, 1);
-    driver.drain();
+    driver.handle(|shard, now| shard.handle_write_back(now, 1));
     for _ in 0..1000 {
         driver.ask(Operation::Read, 0, 1); // The next read comes before the last copy ends.
         driver.computation();
         driver.now += 1_000_000_000;
-        let now = driver.t();
-        driver.shard.handle_timeout(now);
-        driver.drain();
+        driver.handle(|shard, now| shard.handle_timeout(now));
     }
     assert!(
         !driver.ios.is_empty(),
@@ -134,13 +57,13 @@ fn a_hot_dirty_block_is_written_while_it_is_read() {
 
 #[test]
 fn a_cache_made_smaller_still_serves_the_line() {
-    let mut driver = Driver::new(Tuning { age_max_ms: 3_600_000, ..tuning() });
+    let mut driver = one_shard(Tuning { age_max_ms: 3_600_000, ..tuning() });
     for row in 0..4 {
         driver.ask(WRITE, row * 384, 1);
     }
-    let now = driver.t();
-    driver.shard.handle_tuning(now, Tuning { stripes: 1, age_max_ms: 3_600_000, ..tuning() });
-    driver.drain();
+    driver.handle(|shard, now| {
+        shard.handle_tuning(now, Tuning { stripes: 1, age_max_ms: 3_600_000, ..tuning() })
+    });
     driver.run();
     let w = driver.ask(WRITE, 9 * 384, 1);
     driver.run();
@@ -151,7 +74,7 @@ fn a_cache_made_smaller_still_serves_the_line() {
 #[test]
 fn a_hot_sector_takes_its_own_place_however_long_the_queue() {
     let settings = Tuning { age_max_ms: 3_600_000, dirty_sectors_max: 1 << 20, ..tuning() };
-    let mut driver = Driver::new(settings);
+    let mut driver = one_shard(settings);
     for sector in 0..100 {
         driver.ask(WRITE, 2 * sector, 1);
     }
@@ -169,7 +92,7 @@ fn no_more_payload_is_kept_than_the_dirty_limit_allows() {
     let limit = 4096;
     let settings =
         Tuning { stripes: 256, age_max_ms: 3_600_000, dirty_sectors_max: limit, ..tuning() };
-    let mut driver = Driver::new(settings);
+    let mut driver = one_shard(settings);
     let sectors = 5 * 384 + 1;
     for request in 0..200 {
         driver.ask(WRITE, request * 2304, sectors);
@@ -184,17 +107,12 @@ fn no_more_payload_is_kept_than_the_dirty_limit_allows() {
 /// A driver that serves readers and the flusher in turns needs the purpose of each read.
 #[test]
 fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
-    let mut d = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let mut d = one_shard(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
     d.ask(Operation::Read, 0, 8);
     let past_the_stripes = d.ios.pop_front().expect("a read");
     assert_eq!(d.shard.purpose_of(&past_the_stripes), Purpose::Client);
-    let now = d.t();
-    let done = MemberIoDone {
-        id: past_the_stripes.id,
-        result: Err(past_the_stripes.fault(FaultKind::Media, 0, Answer::Os(5))),
-    };
-    d.shard.handle_member_io(now, done);
-    d.drain();
+    let fault = past_the_stripes.fault(FaultKind::Media, 0, Answer::Os(5));
+    d.end(&past_the_stripes, Err(fault));
     assert!(!d.ios.is_empty(), "it is read through its stripe");
     assert!(d.ios.iter().all(|io| d.shard.purpose_of(io) == Purpose::Client));
     d.run();
@@ -210,18 +128,16 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
 /// Makes a read whose requests all fail with `answer`. Returns the requests, their causes, and the
 /// reply.
 fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
-    let mut d = Driver::new(tuning());
+    let mut d = one_shard(tuning());
     let request = d.ask(Operation::Read, 0, 8);
     let (mut asked, mut causes) = (Vec::new(), Vec::new());
     while let Some(io) = d.ios.pop_front() {
         let fault = io.fault(FaultKind::Media, 2048, answer);
-        let now = d.t();
-        d.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Err(fault) });
-        d.drain();
+        d.end(&io, Err(fault));
         asked.push(io);
         causes.push(fault.cause);
     }
-    let reply = d.replies.iter().find(|reply| reply.request == request).expect("an answer");
+    let reply = d.reply(request).expect("an answer");
     (asked, causes, *reply)
 }
 
@@ -239,15 +155,13 @@ fn a_read_that_fails_is_answered_with_what_failed() {
 
 #[test]
 fn a_read_that_is_reconstructed_is_answered_without_a_cause() {
-    let mut d = Driver::new(tuning());
+    let mut d = one_shard(tuning());
     let request = d.ask(Operation::Read, 0, 8);
     let io = d.ios.pop_front().expect("a read");
     let fault = io.fault(FaultKind::Media, 0, Answer::Os(5));
-    let now = d.t();
-    d.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Err(fault) });
-    d.drain();
+    d.end(&io, Err(fault));
     d.run();
-    let reply = d.replies.iter().find(|reply| reply.request == request).expect("an answer");
+    let reply = d.reply(request).expect("an answer");
     assert_eq!((reply.result, reply.cause), (Ok(()), None));
 }
 
@@ -263,7 +177,7 @@ fn a_cause_changes_nothing_but_what_is_said() {
 
 /// The first sector and the length of each copy that was put, and the name of each that was erased,
 /// in order.
-fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
+fn records(driver: &mut OneShard) -> Vec<Result<(u64, u32), CachedWriteId>> {
     let record = |record| match record {
         CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),
         CacheRecord::Erase(id) => Err(id),
@@ -273,7 +187,7 @@ fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
 
 #[test]
 fn an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers() {
-    let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
+    let mut driver = one_shard_with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
     let older = driver.ask(WRITE, 0, 8);
     assert!(driver.answered(older));
     assert_eq!(records(&mut driver), [Ok((0, 8))]);
@@ -288,7 +202,7 @@ fn an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers() {
 
 #[test]
 fn a_write_that_finds_no_room_waits_for_the_members() {
-    let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(2));
+    let mut driver = one_shard_with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(2));
     let first = driver.ask(WRITE, 0, 9);
     assert!(driver.answered(first), "two blocks");
     let second = driver.ask(WRITE, 1000 * 384, 1);
@@ -301,28 +215,27 @@ fn a_write_that_finds_no_room_waits_for_the_members() {
 /// A write over two columns has a copy for each column. One erased name removes both copies.
 #[test]
 fn a_write_over_two_columns_is_erased_at_once() {
-    let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
+    let mut driver = one_shard_with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
     driver.ask(WRITE, 120, 16);
     assert_eq!(records(&mut driver), [Ok((120, 8)), Ok((128, 8))]);
-    let now = driver.t();
-    driver.shard.handle_write_back(now, 1);
-    driver.drain();
+    driver.handle(|shard, now| shard.handle_write_back(now, 1));
     driver.run();
     assert_eq!(records(&mut driver), [Err(CachedWriteId(0))]);
 }
 
 /// The first view, without the member in this slot.
-fn without(driver: &Driver, slot: usize) -> Arc<ArrayView> {
-    let mut slots = driver.view.slots.clone();
-    slots[slot] = None;
-    Arc::new(ArrayView { epoch: driver.view.epoch + 1, slots, ..(*driver.view).clone() })
+fn without(slot: usize) -> Arc<ArrayView> {
+    let mut view = view();
+    view.epoch += 1;
+    view.slots[slot] = None;
+    Arc::new(view)
 }
 
 /// Guards against an old bug: a disk that hung held up clients and stripes of its array. That
 /// lasted as long as the disk hung, even after the operator had put the disk out.
 #[test]
 fn a_write_does_not_wait_for_a_member_that_has_left() {
-    let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let mut driver = one_shard(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
     let first = driver.ask(WRITE, 0, 384);
     driver.computation();
     let (hung, others): (Vec<_>, Vec<_>) =
@@ -334,20 +247,14 @@ fn a_write_does_not_wait_for_a_member_that_has_left() {
     driver.ios.extend(others);
     driver.run();
     assert!(!driver.answered(first), "it waits for the member");
-    let now = driver.t();
-    driver.shard.handle_view(now, without(&driver, 0));
-    driver.drain();
-    let reply = driver.replies.iter().find(|reply| reply.request == first).expect("answered");
+    driver.turn(without(0));
+    let reply = driver.reply(first).expect("answered");
     assert!(reply.result.is_ok() && reply.keeps_payload, "its payload is still written");
     // A client writes to the same stripe again meanwhile.
     let second = driver.ask(WRITE, 0, 8);
     driver.run();
     assert!(driver.answered(second) && driver.releases.is_empty());
-    for io in hung {
-        let now = driver.t();
-        driver.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Ok(()) });
-    }
-    driver.drain();
+    hung.iter().for_each(|io| driver.end(io, Ok(())));
     assert_eq!(driver.releases, [first], "and given back when the member has ended");
     assert!(driver.shard.is_idle());
 }
@@ -355,7 +262,7 @@ fn a_write_does_not_wait_for_a_member_that_has_left() {
 /// A late read of a member that has left must not land in a block that another batch uses.
 #[test]
 fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
-    let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let mut driver = one_shard(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
     let first = driver.ask(WRITE, 0, 8);
     let block_of = |io: &MemberIo| match io.operation {
         MemberOperation::Read { buffer } | MemberOperation::Write { buffer, .. } => buffer,
@@ -365,16 +272,12 @@ fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
     let hung = driver.ios.remove(hung).expect("just seen");
     driver.run();
     assert!(!driver.answered(first));
-    let now = driver.t();
-    driver.shard.handle_view(now, without(&driver, usize::from(hung.slot.0)));
-    driver.drain();
+    driver.turn(without(usize::from(hung.slot.0)));
     let others: Vec<_> = driver.ios.iter().map(block_of).collect();
     assert!(!others.contains(&block_of(&hung)), "{others:?}");
     driver.run();
     assert!(driver.answered(first) && !driver.shard.is_idle());
-    let now = driver.t();
-    driver.shard.handle_member_io(now, MemberIoDone { id: hung.id, result: Ok(()) });
-    driver.drain();
+    driver.end(&hung, Ok(()));
     assert!(driver.shard.is_idle());
 }
 
@@ -382,21 +285,17 @@ fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
 /// kept the check waiting.
 #[test]
 fn background_work_gives_its_band_up_when_a_member_sits_out() {
-    let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let mut driver = one_shard(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
     let id = WorkId(5);
     let (class, task) = (Class::BestEffort, Task::Compare);
     let work = Work { id, class, task, start: 0, sectors: 128 };
-    let now = driver.t();
-    driver.shard.handle_work(now, work);
-    driver.drain();
+    driver.handle(|shard, now| shard.handle_work(now, work));
     let stalled = driver.ios.pop_front().expect("it reads");
     driver.run();
     assert!(driver.reports.is_empty(), "it waits for the member");
     let sitting_out = vec![stalled.member];
     let slow_members = SlowMembers { number: 1, watches: true, write_slack_ms: 0, sitting_out };
-    let now = driver.t();
-    driver.shard.handle_slow_members(now, Arc::new(slow_members));
-    driver.drain();
+    driver.handle(|shard, now| shard.handle_slow_members(now, Arc::new(slow_members)));
     let sits_out = Report::WorkDone { id, outcome: Outcome::SitsOut };
     assert!(driver.reports.contains(&sits_out), "{:?}", driver.reports);
 }

@@ -16,12 +16,7 @@ fn settings() -> OpeningSettings {
     OpeningSettings {
         read_only: false,
         shards: 1,
-        cache: CacheConfig {
-            unit_sectors_max: 8,
-            stripes_max: 1,
-            cached_blocks_max: None,
-            tuning: Tuning::default(),
-        },
+        cache: CacheConfig::in_memory(8, Tuning::default()),
         jobs_paused: true,
         zero_is_fast: false,
         clean_delay_ms: 200,

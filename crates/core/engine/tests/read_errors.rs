@@ -1,13 +1,11 @@
 //! Members that err again and again, as shards' reports of rewritten sectors show them.
 
-use std::collections::BTreeSet;
-
 use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, ErrorReaction, MemberId, MemberSetup, Notice, SpareSetup,
+    Array, ArrayEffect, ArraySetup, ErrorReaction, MemberId, Notice, SpareSetup,
 };
 use braid_engine::effect::Report;
-use braid_engine::request::{Regions, ShardIndex};
-use braid_engine::{BadBlocks, BadLog, Instant, OnReadErrors, ReadErrorLimit};
+use braid_engine::request::ShardIndex;
+use braid_engine::{Instant, OnReadErrors, ReadErrorLimit};
 use braid_geometry::{Geometry, Level, Shape, Slot};
 
 const HOUR: u64 = 3600 * 1_000_000_000;
@@ -21,39 +19,12 @@ struct ErringArray {
 impl ErringArray {
     fn new(level: Level, slots: u16, missing: Option<u16>, then: OnReadErrors) -> Self {
         let shape = Shape::uniform(level, 2, 8, slots, 64);
-        let member = |slot| MemberSetup {
-            id: MemberId(slot),
-            device_number: slot,
-            recovered_sectors: u64::MAX,
-            bad_blocks: BadBlocks::default(),
-            bad_log: BadLog::default(),
-        };
         let geometry = Geometry::new(&shape).expect("a plain shape");
-        let mut array = Array::new(ArraySetup {
-            reshape: None,
-            regions: Regions::new(&geometry, 2),
-            work_sectors: 8,
-            jobs_paused: true,
-            geometry,
-            slots: (0..slots).map(|slot| (Some(slot) != missing).then(|| member(slot))).collect(),
-            replacements: Vec::new(),
-            spares: Vec::new(),
-            write_mostly: BTreeSet::new(),
-            events: 1,
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            bitmap: None,
-            names_bitmap: None,
-            bitmap_file: None,
-            parity_logs: None,
-            log_counts: false,
-            journal: None,
-            is_unclean: false,
-            read_only: false,
-            zero_is_fast: false,
-            clean_delay_ms: 200,
-            superblocks_tear: false,
-        });
+        let mut setup = ArraySetup::consistent(geometry, 2);
+        if let Some(missing) = missing {
+            setup.slots[usize::from(missing)] = None;
+        }
+        let mut array = Array::new(setup);
         let now = Instant(0);
         array.handle_read_error_limit(now, ReadErrorLimit { most: Some(20), then });
         let mut erring = Self { array, now };
@@ -62,14 +33,7 @@ impl ErringArray {
     }
 
     fn add_spare(&mut self) {
-        let spare = SpareSetup {
-            id: SPARE,
-            device_number: 9,
-            bad_log_sectors: 0,
-            tears: false,
-            returns: None,
-            parity_log: None,
-        };
+        let spare = SpareSetup::new(SPARE, 9);
         self.array.handle_member_added(self.now, spare, None).expect("it can come");
     }
 

@@ -1,12 +1,10 @@
 //! Members that sit out, as shards' reports of their pace show them.
 
-use std::collections::BTreeSet;
-
-use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
+use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
 use braid_engine::cause::Cause;
 use braid_engine::effect::{Pace, Report};
-use braid_engine::request::{Regions, ShardIndex};
-use braid_engine::{BadBlocks, BadLog, Instant, SitOut};
+use braid_engine::request::ShardIndex;
+use braid_engine::{Instant, SitOut};
 use braid_geometry::{Geometry, Level, Shape};
 
 const MS: u64 = 1_000_000;
@@ -21,40 +19,7 @@ struct PacedArray {
 
 impl PacedArray {
     fn new(level: Level, layout: u32, slots: u16) -> Self {
-        let shape = Shape::uniform(level, layout, 8, slots, 64);
-        let member = |slot| MemberSetup {
-            id: MemberId(slot),
-            device_number: slot,
-            recovered_sectors: u64::MAX,
-            bad_blocks: BadBlocks::default(),
-            bad_log: BadLog::default(),
-        };
-        let geometry = Geometry::new(&shape).expect("a plain shape");
-        let mut array = Array::new(ArraySetup {
-            reshape: None,
-            regions: Regions::new(&geometry, 2),
-            work_sectors: 8,
-            jobs_paused: true,
-            geometry,
-            slots: (0..slots).map(|slot| Some(member(slot))).collect(),
-            replacements: Vec::new(),
-            spares: Vec::new(),
-            write_mostly: BTreeSet::new(),
-            events: 1,
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            bitmap: None,
-            names_bitmap: None,
-            bitmap_file: None,
-            parity_logs: None,
-            log_counts: false,
-            journal: None,
-            is_unclean: false,
-            read_only: false,
-            zero_is_fast: false,
-            clean_delay_ms: 200,
-            superblocks_tear: false,
-        });
+        let mut array = Array::new(ArraySetup::consistent(geometry(level, layout, slots), 2));
         array.handle_sit_out(Instant(0), SitOut { min_ms: 150, ..SitOut::default() });
         let (notices, sitting_out) = (Vec::new(), Vec::new());
         let mut paced = Self { array, now_ms: 1000, notices, sitting_out };
@@ -207,9 +172,7 @@ fn no_more_sit_out_than_the_level_can_lose() {
 }
 
 fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
-    let member_sectors = vec![64; slots.into()];
-    let shape = Shape { level, layout, chunk_sectors: 8, slots, member_sectors };
-    Geometry::new(&shape).expect("a plain shape")
+    Geometry::new(&Shape::uniform(level, layout, 8, slots, 64)).expect("a plain shape")
 }
 
 fn may_none(geometry: &Geometry, gone: Option<u16>) -> bool {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use braid_engine::array::{ArrayView, MemberId, MemberView};
+use braid_engine::array::ArrayView;
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
@@ -33,6 +33,8 @@ pub(crate) struct Effects {
     pub(crate) member_requests: Vec<MemberRequest>,
     pub(crate) answers: Vec<u64>,
     pub(crate) written_back: Vec<u64>,
+    /// Every report to the array.
+    pub(crate) reports: Vec<Report>,
 }
 
 pub(crate) struct Engine {
@@ -48,21 +50,17 @@ pub(crate) struct Engine {
 impl Engine {
     /// The engine of a clean array with all of its members. Settings not given are the defaults.
     pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
-        let cache = CacheConfig {
-            unit_sectors_max,
-            stripes_max: tuning.stripes,
-            cached_blocks_max: None,
-            tuning,
-        };
-        let member = |slot: u16| MemberView::new(MemberId(slot), u64::MAX);
-        let view = ArrayView::consistent(
-            geometry.clone(),
-            (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
-        );
+        let view = Arc::new(ArrayView::consistent(geometry.clone()));
+        Self::with_view(view, unit_sectors_max, tuning)
+    }
+
+    /// The engine of an array whose machine the suite drives.
+    pub(crate) fn with_view(view: Arc<ArrayView>, unit_sectors_max: u32, tuning: Tuning) -> Self {
+        let geometry = Geometry::clone(&view.geometry);
         Self {
-            shard: Shard::new(cache, Arc::new(view)),
-            geometry: geometry.clone(),
-            regions: Regions::new(geometry, 1),
+            shard: Shard::new(CacheConfig::in_memory(unit_sectors_max, tuning), view),
+            regions: Regions::new(&geometry, 1),
+            geometry,
             unanswered_pieces: BTreeMap::new(),
             effects: Effects::default(),
             rounds: 0,
@@ -106,6 +104,12 @@ impl Engine {
         self.shard.handle_write_back(Instant(now), self.rounds);
         self.poll(now);
         self.rounds
+    }
+
+    /// Gives the shard an event of the array machine.
+    pub(crate) fn handle(&mut self, now: u64, event: impl FnOnce(&mut Shard)) {
+        event(&mut self.shard);
+        self.poll(now);
     }
 
     pub(crate) fn take(&mut self) -> Effects {
@@ -167,6 +171,7 @@ impl Engine {
                 if let Report::WrittenBack { round } = report {
                     self.effects.written_back.push(round);
                 }
+                self.effects.reports.push(report);
             }
             let Some(computation) = self.shard.poll_computation() else { return };
             self.shard.handle_computation_done(Instant(now), computation);

@@ -221,3 +221,58 @@ pub struct ArraySetup {
     /// Whether superblocks take more than one sector, so that a power cut can tear them.
     pub superblocks_tear: bool,
 }
+
+impl MemberSetup {
+    /// A member that is up to date and has no bad blocks, named and numbered after its slot.
+    #[must_use]
+    pub fn up_to_date(slot: u16) -> Self {
+        Self {
+            id: MemberId(slot),
+            device_number: slot,
+            recovered_sectors: u64::MAX,
+            bad_blocks: BadBlocks::default(),
+            bad_log: BadLog::default(),
+        }
+    }
+}
+
+impl SpareSetup {
+    /// A spare that was never a member, and has room for no log.
+    #[must_use]
+    pub fn new(id: MemberId, device_number: u16) -> Self {
+        let (bad_log_sectors, tears, returns, parity_log) = (0, false, None, None);
+        Self { id, device_number, bad_log_sectors, tears, returns, parity_log }
+    }
+}
+
+impl ArraySetup {
+    /// A consistent array with all its members, without spares, bitmap or logs. Jobs are paused.
+    #[must_use]
+    pub fn consistent(geometry: Geometry, shards: u16) -> Self {
+        Self {
+            reshape: None,
+            slots: (0..geometry.slots()).map(|slot| Some(MemberSetup::up_to_date(slot))).collect(),
+            replacements: Vec::new(),
+            spares: Vec::new(),
+            write_mostly: BTreeSet::new(),
+            events: 1,
+            resync_offset: u64::MAX,
+            accepted_risk: None,
+            bitmap: None,
+            names_bitmap: None,
+            bitmap_file: None,
+            parity_logs: None,
+            log_counts: false,
+            journal: None,
+            is_unclean: false,
+            read_only: false,
+            regions: Regions::new(&geometry, shards),
+            work_sectors: 8,
+            jobs_paused: true,
+            zero_is_fast: false,
+            clean_delay_ms: 200,
+            superblocks_tear: false,
+            geometry,
+        }
+    }
+}

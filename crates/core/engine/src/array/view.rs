@@ -132,14 +132,16 @@ pub struct ArrayView {
 }
 
 impl ArrayView {
-    /// The first view of a consistent array without a bitmap or a log, in which writes may start.
+    /// The first view of a consistent array with all its members, named after their slots, and
+    /// without a bitmap or a log. Writes may start.
     #[must_use]
-    pub fn consistent(geometry: Geometry, slots: Vec<Option<MemberView>>) -> Self {
+    pub fn consistent(geometry: Geometry) -> Self {
+        let member = |slot| Some(MemberView::new(MemberId(slot), u64::MAX));
         Self {
             epoch: 1,
-            geometry: Arc::new(geometry),
             gate: Gate::Open,
-            slots,
+            slots: (0..geometry.slots()).map(member).collect(),
+            geometry: Arc::new(geometry),
             resync_offset: u64::MAX,
             accepted_risk: None,
             doubt: None,

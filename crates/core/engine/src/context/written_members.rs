@@ -75,10 +75,10 @@ mod tests {
         let shape =
             Shape { level: Level::Raid1, layout: 0, chunk_sectors: 0, slots, member_sectors };
         let known = |number: &u16| MemberView::new(MemberId(*number), u64::MAX);
-        ArrayView::consistent(
-            Geometry::new(&shape).expect("a plain shape"),
-            members.iter().map(|number| number.as_ref().map(known)).collect(),
-        )
+        ArrayView {
+            slots: members.iter().map(|number| number.as_ref().map(known)).collect(),
+            ..ArrayView::consistent(Geometry::new(&shape).expect("a plain shape"))
+        }
     }
 
     /// Slots are those of the view in force. So notes made under an older view must not be looked

@@ -20,7 +20,7 @@ mod load;
 use std::sync::Arc;
 
 use crate::pages::Pages;
-use braid_engine::array::{ArrayView, MemberId, MemberView};
+use braid_engine::array::ArrayView;
 use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
@@ -121,13 +121,12 @@ impl Driver {
         .expect("a RAID-5");
         let regions = Regions::new(&geometry, 1);
         let capacity_sectors = geometry.capacity_sectors();
-        let cache = CacheConfig {
-            cached_blocks_max: None,
-            unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
-            stripes_max: plan.tuning.stripes,
-            tuning: plan.tuning,
-        };
-        let shard = Shard::new(cache, Arc::new(view(&plan, geometry)));
+        let cache = CacheConfig::in_memory(plan.chunk_sectors.min(UNIT_SECTORS_MAX), plan.tuning);
+        let mut view = ArrayView::consistent(geometry);
+        if let Some(missing) = plan.missing {
+            view.slots[usize::from(missing)] = None;
+        }
+        let shard = Shard::new(cache, Arc::new(view));
         let block_bytes = bytes_of(shard.block_sectors());
         let payload_bytes = bytes_of(plan.payload_sectors);
         let bytes = Bytes::new(
@@ -276,13 +275,6 @@ impl Driver {
             Clock::Turns => self.now.0 + TURN_NS,
         })
     }
-}
-
-/// A view of an array with consistent members, in which writes may start.
-fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
-    let member =
-        |slot: u16| (plan.missing != Some(slot)).then(|| MemberView::new(MemberId(slot), u64::MAX));
-    ArrayView::consistent(geometry, (0..plan.slots).map(member).collect())
 }
 
 fn index(request: RequestId) -> usize {

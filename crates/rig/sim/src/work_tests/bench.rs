@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::members::{SECTOR, bytes, parity, places};
 use crate::memory::{Payload, Payloads, ReachableMemory};
 use crate::random::Random;
-use braid_engine::array::{ArrayView, MemberId, MemberView};
+use braid_engine::array::{ArrayView, MemberId};
 use braid_engine::cause::Answer;
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberIo, MemberIoDone, MemberOperation, Report};
@@ -58,17 +58,10 @@ impl Bench {
             u64::from(CHUNK) * ROWS,
         );
         let geometry = Geometry::new(&shape).expect("a plain shape");
-        let member = |slot: u16| Some(MemberView::new(MemberId(slot), u64::MAX));
-        let mut view = ArrayView::consistent(geometry.clone(), (0..slots).map(member).collect());
+        let mut view = ArrayView::consistent(geometry.clone());
         change(&mut view);
         let tuning = Tuning { stripes: 32, mode: CacheMode::WriteThrough, ..Tuning::default() };
-        let cache = CacheConfig {
-            unit_sectors_max: CHUNK,
-            stripes_max: 32,
-            cached_blocks_max: None,
-            tuning,
-        };
-        let shard = Shard::new(cache, Arc::new(view));
+        let shard = Shard::new(CacheConfig::in_memory(CHUNK, tuning), Arc::new(view));
         let block = bytes(0, u64::from(shard.block_sectors())).len();
         let arena = vec![0x44; shard.arena_blocks() as usize * block];
         let mut bench = Self {

@@ -5,15 +5,15 @@
 //! decides which member sits out. Superblocks are written in no time. A stalled member begins
 //! nothing and ends nothing until the stall is over; then it continues.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
-use braid_engine::effect::{IoId, MemberIoDone};
-use braid_engine::request::{Operation, Regions, Request, RequestId, ShardIndex};
-use braid_engine::{BadBlocks, BadLog, CacheConfig, Instant, Shard, SitOut, Tuning};
-use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
+use braid_engine::array::{Array, ArrayEffect, ArraySetup, Notice};
+use braid_engine::request::{Operation, ShardIndex};
+use braid_engine::{Instant, SitOut, Tuning};
+use braid_geometry::{Geometry, Level, Shape, default_layout};
 
 use crate::disk::{Disk, DiskPlan, DiskRequest};
+use crate::engine::{Engine, MemberRequest};
 use crate::random::Random;
 
 #[derive(Clone, Debug, Default)]
@@ -44,13 +44,11 @@ const AFTER_NS: u64 = 30_000_000_000;
 struct Pending {
     client: usize,
     since: u64,
-    pieces: u32,
 }
 
 pub(super) struct World {
     array: Array,
-    shard: Shard,
-    regions: Regions,
+    engine: Engine,
     disks: Vec<Disk>,
     /// Requests that the member has received since it stalled.
     kept: Vec<DiskRequest>,
@@ -75,54 +73,18 @@ impl World {
             DiskPlan::SATA_2005.sectors() / 4,
         ))
         .expect("a RAID-6");
-        let member = |slot: u16| MemberSetup {
-            id: MemberId(slot),
-            device_number: slot,
-            recovered_sectors: u64::MAX,
-            bad_blocks: BadBlocks::default(),
-            bad_log: BadLog::default(),
-        };
         let mut array = Array::new(ArraySetup {
-            reshape: None,
-            geometry: geometry.clone(),
-            slots: (0..SLOTS).map(|slot| Some(member(slot))).collect(),
-            replacements: Vec::new(),
-            spares: Vec::new(),
-            write_mostly: BTreeSet::new(),
-            events: 1,
-            resync_offset: u64::MAX,
-            accepted_risk: None,
-            bitmap: None,
-            names_bitmap: None,
-            bitmap_file: None,
-            parity_logs: None,
-            log_counts: false,
-            journal: None,
-            is_unclean: false,
-            read_only: false,
-            regions: Regions::new(&geometry, 1),
             work_sectors: 128,
-            jobs_paused: true,
-            zero_is_fast: false,
-            clean_delay_ms: 200,
-            superblocks_tear: false,
+            ..ArraySetup::consistent(geometry.clone(), 1)
         });
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view")
         };
         array.handle_sit_out(Instant(0), sit_out);
-        let tuning = Tuning::default();
-        let cache = CacheConfig {
-            unit_sectors_max: 128,
-            stripes_max: tuning.stripes,
-            cached_blocks_max: None,
-            tuning,
-        };
         let clients = READERS + WRITERS;
         let mut world = Self {
             array,
-            shard: Shard::new(cache, view),
-            regions: Regions::new(&geometry, 1),
+            engine: Engine::with_view(view, 128, Tuning::default()),
             disks: (0..SLOTS).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
             kept: Vec::new(),
             stall: (BEFORE_NS, BEFORE_NS + stall_ns),
@@ -176,17 +138,8 @@ impl World {
             };
             let id = self.next_id;
             self.next_id += 1;
-            let whole = Request {
-                id: RequestId(id),
-                operation,
-                start: LogicalSector(place),
-                sectors: BLOCK_SECTORS,
-            };
-            self.pending.insert(id, Pending { client, since: self.now, pieces: 0 });
-            for (_, piece) in self.regions.split(&whole) {
-                self.pending.get_mut(&id).expect("just asked").pieces += 1;
-                self.shard.handle_piece(Instant(self.now), piece);
-            }
+            self.pending.insert(id, Pending { client, since: self.now });
+            self.engine.request(self.now, id, operation, (place, BLOCK_SECTORS));
             self.poll();
         }
     }
@@ -198,7 +151,7 @@ impl World {
             if self.is_stalled(slot) { next.map(|_| self.stall.1) } else { next }
         };
         let disks = self.disks.iter().enumerate().filter_map(disk).min();
-        let shard = self.shard.poll_timeout().map(|at| at.0);
+        let shard = self.engine.timeout();
         let array = self.array.poll_timeout().map(|at| at.0);
         let stall = [self.stall.0, self.stall.1].into_iter().find(|at| *at > self.now);
         let client = self.asks_at.iter().flatten().copied().min();
@@ -223,11 +176,11 @@ impl World {
         }
         let now = Instant(self.now);
         for id in done {
-            self.shard.handle_member_io(now, MemberIoDone { id: IoId(id), result: Ok(()) });
+            self.engine.member_done(self.now, id);
             self.poll();
         }
-        if self.shard.poll_timeout().is_some_and(|at| at <= now) {
-            self.shard.handle_timeout(now);
+        if self.engine.timeout().is_some_and(|at| at <= self.now) {
+            self.engine.handle_timeout(self.now);
         }
         if self.array.poll_timeout().is_some_and(|at| at <= now) {
             self.array.handle_timeout(now);
@@ -239,38 +192,26 @@ impl World {
     fn poll(&mut self) {
         let now = Instant(self.now);
         loop {
-            while let Some(io) = self.shard.poll_member_io() {
-                let (slot, is_write) = (usize::from(io.slot.0), io.operation.is_write());
-                let (id, sector, sectors) = (io.id.0, io.sector.0, u64::from(io.sectors));
-                let request = DiskRequest { id, sector, sectors, is_write };
+            let effects = self.engine.take();
+            for MemberRequest { slot, disk, .. } in effects.member_requests {
                 match self.is_stalled(slot) {
-                    true => self.kept.push(request),
-                    false => self.disks[slot].push(self.now, request),
+                    true => self.kept.push(disk),
+                    false => self.disks[slot].push(self.now, disk),
                 }
             }
-            while let Some(reply) = self.shard.poll_reply() {
-                self.outcome.errors += u64::from(reply.result.is_err());
-                let pending = self.pending.get_mut(&reply.request.0).expect("it was asked");
-                pending.pieces -= 1;
-                if pending.pieces == 0 {
-                    let pending = self.pending.remove(&reply.request.0).expect("just seen");
-                    let think_ns = if pending.client < READERS { 0 } else { THINK_NS };
-                    self.asks_at[pending.client] = Some(self.now + think_ns);
-                    self.count(pending, self.now);
-                }
+            for id in effects.answers {
+                let pending = self.pending.remove(&id).expect("it was asked");
+                let think_ns = if pending.client < READERS { 0 } else { THINK_NS };
+                self.asks_at[pending.client] = Some(self.now + think_ns);
+                self.count(pending, self.now);
             }
-            while self.shard.poll_release().is_some() {}
-            while let Some(report) = self.shard.poll_report() {
+            for report in effects.reports {
                 self.array.handle_report(now, ShardIndex(0), report);
             }
             let mut is_quiet = true;
             while let Some(effect) = self.array.poll_effect() {
                 is_quiet = false;
                 self.carry_out(effect);
-            }
-            while let Some(computation) = self.shard.poll_computation() {
-                is_quiet = false;
-                self.shard.handle_computation_done(now, computation);
             }
             if is_quiet {
                 return;
@@ -281,17 +222,25 @@ impl World {
     fn carry_out(&mut self, effect: ArrayEffect) {
         let now = Instant(self.now);
         match effect {
-            ArrayEffect::Publish(view) => self.shard.handle_view(now, view),
+            ArrayEffect::Publish(view) => {
+                self.engine.handle(self.now, |shard| shard.handle_view(now, view));
+            }
             ArrayEffect::WriteMetadata { member, record } => {
                 self.array.handle_metadata_written(now, (member, record.area()), Ok(()));
             }
             ArrayEffect::Flush { member } => self.array.handle_flushed(now, member, Ok(())),
             ArrayEffect::SlowMembers(slow_members) => {
-                self.shard.handle_slow_members(now, slow_members)
+                self.engine.handle(self.now, |shard| shard.handle_slow_members(now, slow_members));
             }
-            ArrayEffect::QueryActivity => self.shard.handle_activity_query(now),
-            ArrayEffect::QueryTouched => self.shard.handle_touched_query(now),
-            ArrayEffect::WriteBack { round } => self.shard.handle_write_back(now, round),
+            ArrayEffect::QueryActivity => {
+                self.engine.handle(self.now, |shard| shard.handle_activity_query(now));
+            }
+            ArrayEffect::QueryTouched => {
+                self.engine.handle(self.now, |shard| shard.handle_touched_query(now));
+            }
+            ArrayEffect::WriteBack { round } => {
+                self.engine.handle(self.now, |shard| shard.handle_write_back(now, round));
+            }
             ArrayEffect::Notice(Notice::SitsOut { .. }) => {
                 self.outcome.noticed_ns.get_or_insert(self.now);
             }

@@ -303,9 +303,7 @@ fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
 fn with_two_bad_sectors(seed: u64, tuning: Tuning) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 128, 4, 4), seed);
     scene.manner.shards = 1;
-    let stripes_max = tuning.stripes;
-    scene.manner.cache =
-        CacheConfig { unit_sectors_max: 128, stripes_max, cached_blocks_max: None, tuning };
+    scene.manner.cache = CacheConfig::in_memory(128, tuning);
     let mut story = opened(&scene);
     story.bad_sector(0, 128 + 10);
     story.bad_sector(1, 128 + 100);

@@ -108,8 +108,7 @@ impl Scene {
             age_max_ms: *random.pick(&[1, 50, 1000]),
             expects_flushes: !self.seed.is_multiple_of(3),
         };
-        self.manner.cache =
-            CacheConfig { unit_sectors_max, stripes_max: stripes, cached_blocks_max: None, tuning };
+        self.manner.cache = CacheConfig::in_memory(unit_sectors_max, tuning);
         self
     }
 
