@@ -24,7 +24,7 @@ use braid_geometry::{LogicalSector, Slot};
 use braid_ondisk::{PplLog, PplRecord};
 
 use crate::random::Random;
-use platter::{Platter, SECTOR};
+use platter::{Platter, PoweredDisks, SECTOR, cut_after, second_cut};
 use writer::{LOG_SECTOR, LogHistory, UUID, bytes_of, data_start, written, xor};
 
 /// The sector of a disk that says whether the array is clean.
@@ -57,29 +57,17 @@ struct CrashState<'a> {
     is_bad_logged: bool,
 }
 
-/// The disks of a replay, which lose power after `ops_left` operations.
+/// The disks of a replay, and the records of their logs.
 struct Bench<'a> {
-    disks: &'a mut [Platter],
+    powered: PoweredDisks<'a>,
     records: BTreeMap<usize, PplRecord>,
     data_start: u64,
     log_sectors: u64,
-    ops_left: usize,
-    ops: usize,
-}
-
-impl Bench<'_> {
-    /// Counts an operation; returns whether power lasts for that operation.
-    fn is_powered(&mut self) -> bool {
-        self.ops += 1;
-        let is_powered = self.ops_left > 0;
-        self.ops_left = self.ops_left.saturating_sub(1);
-        is_powered
-    }
 }
 
 impl Devices for Bench<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        self.disks[slot.index()].read(self.data_start + sectors.start, bytes)
+        self.powered.disks[slot.index()].read(self.data_start + sectors.start, bytes)
     }
 
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
@@ -89,35 +77,26 @@ impl Devices for Bench<'_> {
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        if self.is_powered() {
-            self.disks[slot.index()].write(self.data_start + sectors.start, bytes);
-        }
-        true
+        let start = self.data_start + sectors.start;
+        self.powered.operate(slot.index(), |disk| disk.write(start, bytes))
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        if self.is_powered() {
-            self.disks[slot.index()].flush();
-        }
-        true
+        self.powered.operate(slot.index(), Platter::flush)
     }
 
     fn record_clean(&mut self, slot: Slot) -> bool {
-        if self.is_powered() {
-            self.disks[slot.index()].write_durably(SUPER_SECTOR, &CLEAN);
-        }
-        true
+        self.powered.operate(slot.index(), |disk| disk.write_durably(SUPER_SECTOR, &CLEAN))
     }
 
     fn void(&mut self, slot: Slot) -> bool {
-        if self.is_powered() {
-            let generation = self.records.get(&slot.index()).map_or(0, |one| one.generation);
-            let empty = PplRecord::bytes_of(generation + 1, &[], &UUID);
-            let disk = &mut self.disks[slot.index()];
-            disk.write_durably(LOG_SECTOR, &vec![0; self.log_sectors as usize * SECTOR]);
+        let generation = self.records.get(&slot.index()).map_or(0, |one| one.generation);
+        let empty = PplRecord::bytes_of(generation + 1, &[], &UUID);
+        let zeroes = vec![0; self.log_sectors as usize * SECTOR];
+        self.powered.operate(slot.index(), |disk| {
+            disk.write_durably(LOG_SECTOR, &zeroes);
             disk.write_durably(LOG_SECTOR, &empty);
-        }
-        true
+        })
     }
 }
 
@@ -174,10 +153,10 @@ impl<'a> CrashState<'a> {
         let setup = Setup { geometry: self.of.geometry, members, logs, finish: Finish::Settled };
         let replay = Replay::new(setup).expect("the writer makes entries that the array can have");
         let log_sectors = self.of.place.used_sectors();
-        let disks = &mut self.disks[..];
-        let mut bench = Bench { disks, records, data_start, log_sectors, ops_left, ops: 0 };
+        let powered = PoweredDisks::new(&mut self.disks, ops_left);
+        let mut bench = Bench { powered, records, data_start, log_sectors };
         let report = run(replay, &mut bench).expect("no disk fails to write");
-        (bench.ops, report)
+        (bench.powered.ops, report)
     }
 
     fn cut(&mut self, random: &mut Random) {
@@ -246,14 +225,7 @@ impl<'a> CrashState<'a> {
 /// The disks if power is cut after the first `cut` operations, and the values allowed then for each
 /// array sector.
 fn crashed<'a>(of: &'a LogHistory, cut: usize, random: &mut Random) -> CrashState<'a> {
-    let mut disks = of.disks.clone();
-    for op in of.ops.iter().take(cut) {
-        let (platter::Op::Write { disk, .. }
-        | platter::Op::Flush { disk }
-        | platter::Op::WriteDurably { disk, .. }) = op;
-        disks[*disk].carry_out(op);
-    }
-    disks.iter_mut().for_each(|disk| disk.cut(random));
+    let mut disks = cut_after(&of.disks, &of.ops[..cut], random);
     let allowed = of.content.iter().map(|content| AllowedValues { new: *content, old: *content });
     let mut allowed: Vec<AllowedValues> = allowed.collect();
     for flight in of.flights.iter().rev().filter(|flight| flight.ops.end > cut) {
@@ -284,10 +256,8 @@ fn told(random: &mut Random) {
                 first.check_parity();
             }
             // Power is cut again somewhere in the replay, or right after it.
-            let ops_left =
-                if random.chance(30) { ops } else { random.below(ops as u64 + 1) as usize };
             let mut second = crashed.clone();
-            second.start(withheld, ops_left);
+            second.start(withheld, second_cut(ops, random));
             second.cut(random);
             let other = random.below(second.slots() as u64 + 1) as usize;
             let other = (other < second.slots()).then_some(other);

@@ -101,3 +101,44 @@ impl Platter {
         }
     }
 }
+
+/// The disks of a replay, which lose power after `ops_left` operations.
+pub(super) struct PoweredDisks<'a> {
+    pub(super) disks: &'a mut [Platter],
+    ops_left: usize,
+    /// The number of operations, with those that came too late.
+    pub(super) ops: usize,
+}
+
+impl<'a> PoweredDisks<'a> {
+    pub(super) fn new(disks: &'a mut [Platter], ops_left: usize) -> Self {
+        Self { disks, ops_left, ops: 0 }
+    }
+
+    /// Carries an operation out, while power lasts. The replay takes it for done in any case.
+    pub(super) fn operate(&mut self, disk: usize, operation: impl FnOnce(&mut Platter)) -> bool {
+        self.ops += 1;
+        if self.ops_left > 0 {
+            self.ops_left -= 1;
+            operation(&mut self.disks[disk]);
+        }
+        true
+    }
+}
+
+/// The disks if power is cut after these operations.
+pub(super) fn cut_after(disks: &[Platter], ops: &[Op], random: &mut Random) -> Vec<Platter> {
+    let mut disks = disks.to_vec();
+    for op in ops {
+        let (Op::Write { disk, .. } | Op::Flush { disk } | Op::WriteDurably { disk, .. }) = op;
+        disks[*disk].carry_out(op);
+    }
+    disks.iter_mut().for_each(|disk| disk.cut(random));
+    disks
+}
+
+/// The number of operations after which power is cut in a replay of `ops` operations, or right
+/// after it.
+pub(super) fn second_cut(ops: usize, random: &mut Random) -> usize {
+    if random.chance(30) { ops } else { random.below(ops as u64 + 1) as usize }
+}

@@ -22,7 +22,7 @@ use braid_geometry::{LogicalSector, Slot};
 use braid_ondisk::{JournalArea, JournalLog};
 use braid_parity::definition;
 
-use super::platter::{Op, Platter, SECTOR};
+use super::platter::{Platter, PoweredDisks, SECTOR, cut_after, second_cut};
 use crate::random::Random;
 use writer::{BLOCK, JOURNAL_START, JournalHistory, UUID, content, tail_of, tail_sector, written};
 
@@ -48,68 +48,39 @@ struct JournalCrashState<'a> {
 
 type Withheld = BTreeSet<usize>;
 
-/// The disks of a replay, which lose power after `ops_left` operations.
+/// The disks of a replay; the journal is at the index `journal`.
 struct Bench<'a> {
-    disks: &'a mut [Platter],
+    powered: PoweredDisks<'a>,
     journal: usize,
-    ops_left: usize,
-    ops: usize,
-}
-
-impl Bench<'_> {
-    /// Counts an operation; returns whether power lasts for that operation.
-    fn is_powered(&mut self) -> bool {
-        self.ops += 1;
-        let is_powered = self.ops_left > 0;
-        self.ops_left = self.ops_left.saturating_sub(1);
-        is_powered
-    }
-
-    fn write_to(&mut self, disk: usize, sector: u64, bytes: &[u8]) -> bool {
-        if self.is_powered() {
-            self.disks[disk].write(sector, bytes);
-        }
-        true
-    }
-
-    fn flush_of(&mut self, disk: usize) -> bool {
-        if self.is_powered() {
-            self.disks[disk].flush();
-        }
-        true
-    }
 }
 
 impl Devices for Bench<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        self.disks[slot.index()].read(sectors.start, bytes)
+        self.powered.disks[slot.index()].read(sectors.start, bytes)
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        self.write_to(slot.index(), sectors.start, bytes)
+        self.powered.operate(slot.index(), |disk| disk.write(sectors.start, bytes))
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        self.flush_of(slot.index())
+        self.powered.operate(slot.index(), Platter::flush)
     }
 
     fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool {
-        self.disks[self.journal].read(JOURNAL_START + position, bytes)
+        self.powered.disks[self.journal].read(JOURNAL_START + position, bytes)
     }
 
     fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool {
-        self.write_to(self.journal, JOURNAL_START + position, bytes)
+        self.powered.operate(self.journal, |disk| disk.write(JOURNAL_START + position, bytes))
     }
 
     fn flush_journal(&mut self) -> bool {
-        self.flush_of(self.journal)
+        self.powered.operate(self.journal, Platter::flush)
     }
 
     fn move_tail(&mut self, position: u64) -> bool {
-        if self.is_powered() {
-            self.disks[self.journal].write_durably(0, &tail_sector(position));
-        }
-        true
+        self.powered.operate(self.journal, |disk| disk.write_durably(0, &tail_sector(position)))
     }
 }
 
@@ -146,9 +117,9 @@ impl JournalCrashState<'_> {
         let replay =
             Replay::new(setup).expect("md keeps room for parity, and writes what there is");
         let journal = self.slots();
-        let mut bench = Bench { disks: &mut self.disks, journal, ops_left, ops: 0 };
+        let mut bench = Bench { powered: PoweredDisks::new(&mut self.disks, ops_left), journal };
         let report = run(replay, &geometry, &UUID, &mut bench).expect("no disk fails to write");
-        (bench.ops, report)
+        (bench.powered.ops, report)
     }
 
     fn cut(&mut self, random: &mut Random) {
@@ -247,12 +218,7 @@ impl JournalCrashState<'_> {
 /// The disks if power is cut after the first `cut` operations, and the values allowed then for each
 /// array block.
 fn crashed<'a>(of: &'a JournalHistory, cut: usize, random: &mut Random) -> JournalCrashState<'a> {
-    let mut disks = of.disks.clone();
-    for op in of.ops.iter().take(cut) {
-        let (Op::Write { disk, .. } | Op::Flush { disk } | Op::WriteDurably { disk, .. }) = op;
-        disks[*disk].carry_out(op);
-    }
-    disks.iter_mut().for_each(|disk| disk.cut(random));
+    let mut disks = cut_after(&of.disks, &of.ops[..cut], random);
     let mut allowed: Vec<Vec<u64>> = of.first.iter().map(|value| vec![*value]).collect();
     for write in of.writes.iter().filter(|write| write.begin < cut) {
         let values = &mut allowed[write.block as usize];
@@ -303,10 +269,8 @@ fn told(random: &mut Random) {
                 assert!(one == other, "answers: in memory it reads otherwise");
             }
             // Power is cut again somewhere in the replay, or right after it.
-            let ops_left =
-                if random.chance(30) { ops } else { random.below(ops as u64 + 1) as usize };
             let mut second = crashed.clone();
-            second.start(&withheld, ops_left, Finish::Settled);
+            second.start(&withheld, second_cut(ops, random), Finish::Settled);
             second.cut(random);
             let others = choices(&of, random);
             let other = random.pick(&others).clone();
