@@ -485,18 +485,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         chunk_sectors,
         rows,
         version,
-        spares: 0,
-        first_number: 0,
-        has_bad_blocks: false,
-        bit_sectors: 0,
-        lockless: None,
-        log_sectors: 0,
-        log_is_ring: false,
-        log_is_own: false,
-        log_is_many: true,
-        journal_blocks: 0,
-        bitmap_in_file: false,
-        extra_sectors: [0; 3],
+        ..smallest()
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![plain(Level::Raid1, 2), plain(Level::Raid1, 3), plain(Level::Raid4, 4)];

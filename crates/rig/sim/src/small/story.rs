@@ -13,9 +13,8 @@ use braid_engine::CacheMode;
 use braid_engine::array::MemberId;
 use braid_engine::request::Operation;
 use braid_geometry::{Family, Level, default_layout};
-use braid_ondisk::Version;
 
-use crate::create::Design;
+use crate::create::{Design, smallest};
 use crate::fault::Mishap;
 use crate::random::fold;
 use crate::schedule::FixedOrder;
@@ -32,19 +31,7 @@ pub(super) fn designs() -> Vec<Design> {
         slots,
         chunk_sectors: CHUNK as u32,
         rows: 2,
-        version: Version::V1_2,
-        spares: 0,
-        first_number: 0,
-        has_bad_blocks: false,
-        bit_sectors: 0,
-        lockless: None,
-        log_sectors: 0,
-        log_is_ring: false,
-        log_is_own: false,
-        log_is_many: true,
-        journal_blocks: 0,
-        bitmap_in_file: false,
-        extra_sectors: [0; 3],
+        ..smallest()
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![

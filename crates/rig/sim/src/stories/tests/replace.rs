@@ -349,15 +349,9 @@ fn one_write_is_missed(seed: u64) {
     story.ends_well();
 }
 
-#[test]
-fn after_an_interruption_a_replacement_is_filled_from_its_start() {
-    for_seeds(20, one_write_is_cut_off);
-}
-
-/// A write below the copied offset reaches the member and not its replacement. Then the process is
-/// killed.
-fn one_write_is_cut_off(seed: u64) {
-    let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_900_000 + seed);
+/// A RAID-1 whose first member has been copied in part to disk 2. The copy is paused.
+fn replaced_in_part(base: u64, seed: u64) -> Script {
+    let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), base + seed);
     scene.manner.jobs_paused = true;
     let mut story = scene.open();
     story.world.may_have_jobs = true;
@@ -371,6 +365,18 @@ fn one_write_is_cut_off(seed: u64) {
     }
     story.request(JobRequest::Pause);
     story.rest();
+    story
+}
+
+#[test]
+fn after_an_interruption_a_replacement_is_filled_from_its_start() {
+    for_seeds(20, one_write_is_cut_off);
+}
+
+/// A write below the copied offset reaches the member and not its replacement. Then the process is
+/// killed.
+fn one_write_is_cut_off(seed: u64) {
+    let mut story = replaced_in_part(4_900_000, seed);
     let new = story.member(2);
     story.hold(move |event| matches!(event, Event::Io(vector) if vector.member == new));
     story.issue(WRITE, 0, 8);
@@ -389,20 +395,7 @@ fn what_was_flushed_is_on_a_replacement_that_stands_in_after_a_power_cut() {
 /// to its recovery offset, and must have all flushed writes there. In half of the stories it missed
 /// a write before.
 fn it_stands_in_after_a_power_cut(seed: u64) {
-    let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_800_000 + seed);
-    scene.manner.jobs_paused = true;
-    let mut story = scene.open();
-    story.world.may_have_jobs = true;
-    story.world.allow_little(seed);
-    story.request(JobRequest::Resume);
-    story.replaces(0, 2);
-    while story.world.engine.machines.array.job().is_none_or(|job| job.done < 16) {
-        if story.step(false) == StepResult::Nothing {
-            story.tick();
-        }
-    }
-    story.request(JobRequest::Pause);
-    story.rest();
+    let mut story = replaced_in_part(4_800_000, seed);
     let superblock = story.world.superblock_on(2).expect("it has one");
     let saved = superblock.device.recovery_offset_sectors.expect("it is not over");
     assert!(saved >= 16, "saved where it was paused: {saved}");
