@@ -16,7 +16,7 @@ pub mod journal;
 
 use std::ops::Range;
 
-use braid_assembly::AssembledArray;
+use braid_assembly::{AssembledArray, Occupant};
 use braid_engine::replay::{
     Devices, Finish, Log, Member as Source, Replay, ReplayError, Report, Setup, run,
 };
@@ -53,6 +53,24 @@ impl ReplayTarget {
     /// Whether the operator requested the replay; otherwise it runs because serving needs it.
     pub fn is_requested(self) -> bool {
         self != Self::Memory
+    }
+
+    /// The verb and the place of a replay to this target, for a sentence.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Memory => ("was", "in memory, nothing is written"),
+            Self::Members => ("was", "on the members"),
+            Self::Nowhere => ("would be", "nothing is written"),
+        }
+    }
+
+    fn to_json(self) -> Value {
+        match self {
+            Self::Memory => "memory",
+            Self::Members => "members",
+            Self::Nowhere => "nowhere",
+        }
+        .into()
     }
 }
 
@@ -104,7 +122,7 @@ pub struct PplResult {
     unread: Vec<String>,
 }
 
-/// Gives the replay access to the members.
+/// The members as a replay reads and writes them.
 struct MemberDevices<'a> {
     array: &'a AssembledArray,
     members: &'a [Option<OpenMember>],
@@ -115,19 +133,46 @@ struct MemberDevices<'a> {
     failure: Option<CliError>,
 }
 
-impl MemberDevices<'_> {
+impl<'a> MemberDevices<'a> {
+    fn new(
+        array: &'a AssembledArray,
+        (members, labels): (&'a [Option<OpenMember>], &'a [String]),
+        target: ReplayTarget,
+    ) -> Self {
+        let patches = vec![Sectors::new(); array.slots.len()];
+        Self { array, members, labels, target, patches, failure: None }
+    }
+
     fn index(&self, slot: Slot) -> usize {
         let occupant = self.array.slots.get(slot.index()).and_then(Option::as_ref);
         occupant.expect("a replay asks only those that are there").member
     }
 
-    fn open(&self, slot: Slot) -> &OpenMember {
-        let open = self.members.get(self.index(slot)).and_then(Option::as_ref);
-        open.expect("members in slots are open")
+    fn open(&self, index: usize) -> &'a OpenMember {
+        let open = self.members.get(index).and_then(Option::as_ref);
+        open.expect("members of the array are open")
     }
 
-    fn byte(&self, slot: Slot, sector: u64) -> u64 {
-        (self.open(slot).superblock.device.data_offset_sectors + sector) * SECTOR_BYTES
+    /// The sector of the slot's device that has this sector of the member's data.
+    fn sector(&self, slot: Slot, sector: u64) -> u64 {
+        self.open(self.index(slot)).superblock.device.data_offset_sectors + sector
+    }
+
+    fn read(&self, slot: Slot, start: u64, bytes: &mut [u8]) -> bool {
+        let at = self.sector(slot, start) * SECTOR_BYTES;
+        self.open(self.index(slot)).device.read_at(bytes, at).is_ok()
+    }
+
+    /// Writes the slot's member and its replacement.
+    fn write(&mut self, slot: Slot, start: u64, bytes: &[u8]) -> bool {
+        self.each_of_slot(slot, "writing", |open| {
+            let sector = open.superblock.device.data_offset_sectors + start;
+            open.device.write_at(bytes, sector * SECTOR_BYTES, false)
+        })
+    }
+
+    fn flush(&mut self, slot: Slot) -> bool {
+        self.each_of_slot(slot, "flushing", |open| open.device.flush())
     }
 
     /// Runs `act` for the slot's member and for its replacement, if any. Returns whether both
@@ -140,10 +185,8 @@ impl MemberDevices<'_> {
     ) -> bool {
         let replacements = self.array.replacements.iter().filter(|(of, _)| *of == slot);
         let replacements = replacements.map(|(_, occupant)| occupant.member);
-        let indices: Vec<usize> = std::iter::once(self.index(slot)).chain(replacements).collect();
-        for index in indices {
-            let open = self.members.get(index).and_then(Option::as_ref);
-            if let Err(error) = act(open.expect("members of the array are open")) {
+        for index in std::iter::once(self.index(slot)).chain(replacements) {
+            if let Err(error) = act(self.open(index)) {
                 let label = self.labels.get(index).map_or("a member", String::as_str);
                 self.failure = Some(io_error(label, doing, &error));
                 return false;
@@ -152,17 +195,19 @@ impl MemberDevices<'_> {
         true
     }
 
-    /// Keeps parity in memory; returns whether there is room for it.
-    fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
-        let start = self.open(slot).superblock.device.data_offset_sectors + sector;
-        let (sectors, _) = bytes.as_chunks::<512>();
-        self.patches[slot.index()].extend((start..).zip(sectors.iter().copied()));
+    /// Keeps sectors of the slot's device in memory. Returns whether there is room for them;
+    /// otherwise `too_much` makes the error of the most bytes.
+    fn keep(
+        &mut self,
+        slot: Slot,
+        sectors: impl Iterator<Item = (u64, [u8; 512])>,
+        too_much: impl FnOnce(String) -> CliError,
+    ) -> bool {
+        self.patches[slot.index()].extend(sectors);
         let count: u64 = self.patches.iter().map(|sectors| sectors.len() as u64).sum();
         let has_room = count * SECTOR_BYTES <= MEMORY_BYTES_MAX;
         if !has_room {
-            let most = format_size(MEMORY_BYTES_MAX);
-            let what = format!("the logs cover more than {most} of parity, too much for memory");
-            self.failure = Some(CliError::new(Code::PplNeeded, what));
+            self.failure = Some(too_much(format_size(MEMORY_BYTES_MAX)));
         }
         has_room
     }
@@ -170,8 +215,7 @@ impl MemberDevices<'_> {
 
 impl Devices for MemberDevices<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        let at = self.byte(slot, sectors.start);
-        self.open(slot).device.read_at(bytes, at).is_ok()
+        MemberDevices::read(self, slot, sectors.start, bytes)
     }
 
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
@@ -185,16 +229,21 @@ impl Devices for MemberDevices<'_> {
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
         match self.target {
             ReplayTarget::Nowhere => true,
-            ReplayTarget::Memory => self.keep(slot, sectors.start, bytes),
-            ReplayTarget::Members => self.each_of_slot(slot, "writing", |open| {
-                let sector = open.superblock.device.data_offset_sectors + sectors.start;
-                open.device.write_at(bytes, sector * SECTOR_BYTES, false)
-            }),
+            ReplayTarget::Memory => {
+                let (parity, _) = bytes.as_chunks::<512>();
+                let parity = (self.sector(slot, sectors.start)..).zip(parity.iter().copied());
+                self.keep(slot, parity, |most| {
+                    let what =
+                        format!("the logs cover more than {most} of parity, too much for memory");
+                    CliError::new(Code::PplNeeded, what)
+                })
+            }
+            ReplayTarget::Members => MemberDevices::write(self, slot, sectors.start, bytes),
         }
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        self.each_of_slot(slot, "flushing", |open| open.device.flush())
+        MemberDevices::flush(self, slot)
     }
 
     fn record_clean(&mut self, _: Slot) -> bool {
@@ -211,19 +260,24 @@ fn log_of(array: &AssembledArray, slot: Slot) -> Option<&PplLog> {
     logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
 }
 
-/// The present members and their logs.
-fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> Setup {
-    let source = |occupant: &braid_assembly::Occupant| Source {
+/// The present members, by slot.
+fn sources(array: &AssembledArray) -> Vec<Option<Source>> {
+    let source = |occupant: &Occupant| Source {
         recovered_sectors: occupant.recovered_until,
         bad_sectors: occupant.bad_sectors(),
     };
-    let members = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
+    array.slots.iter().map(|slot| slot.as_ref().map(source)).collect()
+}
+
+/// The present members and their logs.
+fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> Setup {
     let slots = (0..geometry.slots()).map(Slot);
     let log = |slot| {
         let entries = log_of(array, slot)?.entries();
         let entries = entries.map(|(index, logged)| (index, logged.entry)).collect();
         Some(Log { slot, entries })
     };
+    let members = sources(array);
     Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }
 }
 
@@ -248,18 +302,11 @@ pub fn replay(
     let kind = kind_of(array);
     let refused = |error: ReplayError| not_replayed(kind, error.to_string(), labels);
     let machine = Replay::new(setup(array, geometry, finish)).map_err(refused)?;
-    let patches = vec![Sectors::new(); array.slots.len()];
-    let mut devices = MemberDevices { array, members, labels, target, patches, failure: None };
+    let mut devices = MemberDevices::new(array, (members, labels), target);
     let ended = run(machine, &mut devices);
     let MemberDevices { patches, failure, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
-    if target == ReplayTarget::Memory {
-        let occupants: Vec<Option<usize>> =
-            array.slots.iter().map(|slot| slot.as_ref().map(|one| one.member)).collect();
-        for (index, sectors) in occupants.into_iter().zip(patches) {
-            index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
-        }
-    }
+    lay_over(array, members, patches);
     // In a degraded array, unread ranges are reported, and the array is not served for writing.
     array.note_replayed(report.unread.is_empty() || array.degraded > 0);
     Ok(Some(PplResult { kind, report, target, torn, unread }))
@@ -272,11 +319,35 @@ fn kind_of(array: &AssembledArray) -> &'static str {
     }
 }
 
-/// Makes reads of the member return these sectors.
-fn lay_over(member: &mut Option<OpenMember>, sectors: &Sectors) {
-    let Some(open) = member.take_if(|_| !sectors.is_empty()) else { return };
-    let device: Box<dyn Member> = Box::new(Patched::new(open.device, sectors.clone()));
-    *member = Some(OpenMember { device, superblock: open.superblock });
+/// Makes reads of each slot's member return these sectors of its device.
+fn lay_over(array: &AssembledArray, members: &mut [Option<OpenMember>], patches: Vec<Sectors>) {
+    for (occupant, sectors) in array.slots.iter().zip(patches) {
+        let Some(index) = occupant.as_ref().map(|one| one.member) else { continue };
+        let Some(open) = members[index].take_if(|_| !sectors.is_empty()) else { continue };
+        let device: Box<dyn Member> = Box::new(Patched::new(open.device, sectors));
+        members[index] = Some(OpenMember { device, superblock: open.superblock });
+    }
+}
+
+/// The array's ranges in words: the first few, and the number of the others.
+fn shown(ranges: &[Range<u64>]) -> String {
+    let shown = ranges.iter().take(RANGES_SHOWN);
+    let shown = shown.map(|range| format!("{} to {}", range.start, range.end - 1));
+    let shown = shown.collect::<Vec<String>>().join(", ");
+    match ranges.len().saturating_sub(RANGES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn ranges_json(ranges: &[Range<u64>]) -> Value {
+    let range = |range: &Range<u64>| {
+        json!({
+            "offset_bytes": range.start * SECTOR_BYTES,
+            "length_bytes": (range.end - range.start) * SECTOR_BYTES,
+        })
+    };
+    ranges.iter().map(range).collect()
 }
 
 fn not_replayed(kind: &str, why: String, labels: &[String]) -> CliError {
@@ -292,11 +363,7 @@ impl PplResult {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
         let size = format_size(written_sectors * SECTOR_BYTES);
         let noun = if *entries == 1 { "entry" } else { "entries" };
-        let (was, target) = match self.target {
-            ReplayTarget::Memory => ("was", "in memory, nothing is written"),
-            ReplayTarget::Members => ("was", "on the members"),
-            ReplayTarget::Nowhere => ("would be", "nothing is written"),
-        };
+        let (was, target) = self.target.words();
         let torn = match self.torn {
             0 => String::new(),
             torn => format!("; {torn} torn entries cover no write to the members"),
@@ -307,15 +374,10 @@ impl PplResult {
         );
         let mut lines = vec![done];
         if !unsettled.is_empty() {
-            let shown = unsettled.iter().take(RANGES_SHOWN);
-            let shown = shown.map(|range| format!("{} to {}", range.start, range.end - 1));
-            let shown: Vec<String> = shown.collect();
-            let more = unsettled.len().saturating_sub(RANGES_SHOWN);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let shown = shown(unsettled);
             lines.push(format!(
-                "interrupted while being written, and unreadable now: array sectors {}{more}; if \
-                 that write did not complete, they hold neither the old nor the new data",
-                shown.join(", ")
+                "interrupted while being written, and unreadable now: array sectors {shown}; if \
+                 that write did not complete, they hold neither the old nor the new data"
             ));
         }
         lines.extend(self.unread.iter().map(|unread| format!("not replayed: {unread}")));
@@ -325,23 +387,13 @@ impl PplResult {
     /// The result as JSON.
     pub fn to_json(&self) -> Value {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
-        let range = |range: &Range<u64>| {
-            json!({
-                "offset_bytes": range.start * SECTOR_BYTES,
-                "length_bytes": (range.end - range.start) * SECTOR_BYTES,
-            })
-        };
         json!({
             "entries": entries,
             "torn_entries": self.torn,
             "parity_bytes": written_sectors * SECTOR_BYTES,
-            "unsettled": unsettled.iter().map(range).collect::<Vec<_>>(),
+            "unsettled": ranges_json(unsettled),
             "unread_logs": self.unread,
-            "where": match self.target {
-                ReplayTarget::Memory => "memory",
-                ReplayTarget::Members => "members",
-                ReplayTarget::Nowhere => "nowhere",
-            },
+            "where": self.target.to_json(),
         })
     }
 }

@@ -15,17 +15,16 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use braid_assembly::{AssembledArray, JournalFault, Occupant};
+use braid_assembly::{AssembledArray, JournalFault};
+use braid_engine::replay::Finish;
 use braid_engine::replay::journal::{Devices, Replay, ReplayError, Report, Setup, run};
-use braid_engine::replay::{Finish, Member as Source};
 use braid_geometry::{Geometry, Slot};
 use braid_member::MemberError;
-use braid_member::layer::Sectors;
 use braid_ondisk::{JOURNAL_META_BYTES, JournalLog, Snippet};
 use braid_runtime::OpenMember;
 use serde_json::{Value, json};
 
-use super::{MEMORY_BYTES_MAX, RANGES_SHOWN, ReplayTarget, SECTOR_BYTES, lay_over};
+use super::{MemberDevices, ReplayTarget, SECTOR_BYTES, lay_over, ranges_json, shown, sources};
 use crate::contents::read_ends;
 use crate::probe::io_error;
 use crate::refusal::words;
@@ -57,55 +56,18 @@ pub struct JournalResult {
 
 /// Gives the replay access to the members and the journal.
 struct JournalDevices<'a> {
-    array: &'a AssembledArray,
+    members: MemberDevices<'a>,
     log: &'a JournalLog,
-    members: &'a [Option<OpenMember>],
-    labels: &'a [String],
     journal: &'a JournalDevice<'a>,
-    target: ReplayTarget,
-    patches: Vec<Sectors>,
     saved: Option<u64>,
-    /// The cause of the last failure.
-    failure: Option<CliError>,
 }
 
 impl JournalDevices<'_> {
-    fn index(&self, slot: Slot) -> usize {
-        let occupant = self.array.slots.get(slot.index()).and_then(Option::as_ref);
-        occupant.expect("a replay asks only those that are there").member
-    }
-
-    fn open(&self, index: usize) -> &OpenMember {
-        let open = self.members.get(index).and_then(Option::as_ref);
-        open.expect("members of the array are open")
-    }
-
-    /// Runs `act` for the slot's member and for its replacement, if any. Returns whether both
-    /// succeeded.
-    fn each_of_slot(
-        &mut self,
-        slot: Slot,
-        doing: &str,
-        act: impl Fn(&OpenMember) -> Result<(), MemberError>,
-    ) -> bool {
-        let replacements = self.array.replacements.iter().filter(|(of, _)| *of == slot);
-        let replacements = replacements.map(|(_, occupant)| occupant.member);
-        let indices: Vec<usize> = std::iter::once(self.index(slot)).chain(replacements).collect();
-        for index in indices {
-            if let Err(error) = act(self.open(index)) {
-                let label = self.labels.get(index).map_or("a member", String::as_str);
-                self.failure = Some(io_error(label, doing, &error));
-                return false;
-            }
-        }
-        true
-    }
-
     /// Notes the result of an access to the journal; returns whether it succeeded.
     fn of_journal(&mut self, doing: &str, done: Result<(), MemberError>) -> bool {
         let is_done = done.is_ok();
         if let Err(error) = done {
-            self.failure = Some(io_error(self.journal.label, doing, &error));
+            self.members.failure = Some(io_error(self.journal.label, doing, &error));
         }
         is_done
     }
@@ -113,34 +75,33 @@ impl JournalDevices<'_> {
     /// Keeps sectors that the member lacks; in write-through mode these are few. Returns whether
     /// they fit in memory.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
-        let open = self.open(self.index(slot));
-        let start = open.superblock.device.data_offset_sectors + sector;
+        let start = self.members.sector(slot, sector);
         let mut there = vec![0; bytes.len()];
-        let is_read = open.device.read_at(&mut there, start * SECTOR_BYTES).is_ok();
+        let is_read = self.members.read(slot, sector, &mut there);
         let ((new, _), (old, _)) = (bytes.as_chunks::<512>(), there.as_chunks::<512>());
         let pairs = (start..).zip(new.iter().zip(old));
         let differing = pairs.filter(|(_, (new, old))| !is_read || new != old);
-        self.patches[slot.index()].extend(differing.map(|(sector, (new, _))| (sector, *new)));
-        let count: u64 = self.patches.iter().map(|sectors| sectors.len() as u64).sum();
-        let has_room = count * SECTOR_BYTES <= MEMORY_BYTES_MAX;
-        if !has_room {
-            let most = format_size(MEMORY_BYTES_MAX);
+        let differing = differing.map(|(sector, (new, _))| (sector, *new));
+        let labels = self.members.labels;
+        self.members.keep(slot, differing, |most| {
             let what = format!(
                 "the journal has more than {most} that the members lack, too much for memory"
             );
-            let command = format!("braid replay {}", words(self.labels, &[]));
-            let error = CliError::new(Code::JournalNeeded, what);
-            self.failure =
-                Some(error.remedy(Risk::Change, "Replay it onto the members first", command));
-        }
-        has_room
+            let command = format!("braid replay {}", words(labels, &[]));
+            CliError::new(Code::JournalNeeded, what).remedy(
+                Risk::Change,
+                "Replay it onto the members first",
+                command,
+            )
+        })
     }
 
     /// Saves the journal's superblock, and writes it with its new tail.
     fn record_tail(&self, position: u64) -> Result<u64, CliError> {
         let JournalDevice { label, device, state_dir } = *self.journal;
         let mut superblock = device.superblock.clone();
-        superblock.set_journal_tail(position, self.array.newest.state.events);
+        let MemberDevices { array, labels, .. } = self.members;
+        superblock.set_journal_tail(position, array.newest.state.events);
         let ends = read_ends(&*device.device, label)?;
         let new = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
         let overwritten = Overwrite {
@@ -151,11 +112,10 @@ impl JournalDevices<'_> {
             writes: vec![new.clone()],
             last_writes: 0,
         };
-        let command = format!("braid replay {}", words(self.labels, &[]));
-        let array = &self.array.newest.array.name;
+        let command = format!("braid replay {}", words(labels, &[]));
         let planned = PlannedCommand {
             command: &command,
-            array,
+            array: &array.newest.array.name,
             zeroes: false,
             undoes: None,
             mark: Mark::Nothing,
@@ -170,24 +130,19 @@ impl JournalDevices<'_> {
 
 impl Devices for JournalDevices<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        let open = self.open(self.index(slot));
-        let sector = open.superblock.device.data_offset_sectors + sectors.start;
-        open.device.read_at(bytes, sector * SECTOR_BYTES).is_ok()
+        self.members.read(slot, sectors.start, bytes)
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        match self.target {
+        match self.members.target {
             ReplayTarget::Nowhere => true,
             ReplayTarget::Memory => self.keep(slot, sectors.start, bytes),
-            ReplayTarget::Members => self.each_of_slot(slot, "writing", |open| {
-                let sector = open.superblock.device.data_offset_sectors + sectors.start;
-                open.device.write_at(bytes, sector * SECTOR_BYTES, false)
-            }),
+            ReplayTarget::Members => self.members.write(slot, sectors.start, bytes),
         }
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        self.each_of_slot(slot, "flushing", |open| open.device.flush())
+        self.members.flush(slot)
     }
 
     fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool {
@@ -211,9 +166,9 @@ impl Devices for JournalDevices<'_> {
     fn move_tail(&mut self, position: u64) -> bool {
         match self.record_tail(position) {
             Ok(number) => self.saved = Some(number),
-            Err(error) => self.failure = Some(error),
+            Err(error) => self.members.failure = Some(error),
         }
-        self.failure.is_none()
+        self.members.failure.is_none()
     }
 }
 
@@ -231,21 +186,14 @@ pub fn replay_journal(
         return Ok(None);
     };
     let log = &assembled.log;
-    let source = |occupant: &Occupant| Source {
-        recovered_sectors: occupant.recovered_until,
-        bad_sectors: occupant.bad_sectors(),
-    };
-    let sources = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
     let finish = if target == ReplayTarget::Members { finish } else { Finish::Written };
     let (geometry, may_return) = (*geometry, array.may_return());
-    let setup = Setup { geometry, members: sources, may_return, log, finish };
+    let setup = Setup { geometry, members: sources(array), may_return, log, finish };
     let refused = |error: ReplayError| not_replayed(error, labels);
     let machine = Replay::new(setup).map_err(refused)?;
-    let patches = vec![Sectors::new(); array.slots.len()];
     let uuid = array.newest.uuid_as_stored();
-    let (saved, failure) = (None, None);
-    let mut devices =
-        JournalDevices { array, log, members, labels, journal, target, patches, saved, failure };
+    let devices = MemberDevices::new(array, (members, labels), target);
+    let mut devices = JournalDevices { members: devices, log, journal, saved: None };
     if target == ReplayTarget::Members {
         // A killed process may have left a record in the device's cache. The replay reads it, so it
         // has to be durable before data that depend on it.
@@ -253,14 +201,9 @@ pub fn replay_journal(
         flushed.map_err(|error| io_error(journal.label, "flushing", &error))?;
     }
     let ended = run(machine, &geometry, &uuid, &mut devices);
-    let JournalDevices { patches, saved, failure, .. } = devices;
+    let JournalDevices { members: MemberDevices { patches, failure, .. }, saved, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
-    if target == ReplayTarget::Memory {
-        let indices = array.slots.iter().map(|slot| slot.as_ref().map(|one| one.member));
-        for (index, sectors) in indices.zip(patches) {
-            index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
-        }
-    }
+    lay_over(array, members, patches);
     let empties = finish == Finish::Settled;
     Ok((report.stripes > 0).then_some(JournalResult { report, target, empties, saved }))
 }
@@ -302,27 +245,18 @@ impl JournalResult {
             &self.report;
         let size = format_size(written_sectors * SECTOR_BYTES);
         let noun = if *stripes == 1 { "stripe" } else { "stripes" };
-        let (was, target) = match self.target {
-            ReplayTarget::Memory => ("was", "in memory, nothing is written"),
-            ReplayTarget::Members => ("was", "on the members"),
-            ReplayTarget::Nowhere => ("would be", "nothing is written"),
-        };
+        let (was, target) = self.target.words();
         let done = format!(
             "the write journal {was} replayed: {stripes} {noun} of 4 KiB, {pending_stripes} of them without parity in the journal; \
              {size} ({target})"
         );
         let mut lines = vec![done];
         if !unsettled.is_empty() {
-            let shown = unsettled.iter().take(RANGES_SHOWN);
-            let shown = shown.map(|range| format!("{} to {}", range.start, range.end - 1));
-            let shown: Vec<String> = shown.collect();
-            let more = unsettled.len().saturating_sub(RANGES_SHOWN);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let shown = shown(unsettled);
             lines.push(format!(
-                "the newest writes of array sectors {}{more} stay in the journal: too much of \
+                "the newest writes of array sectors {shown} stay in the journal: too much of \
                  their stripes is missing to compute parity; these sectors read as before the \
-                 writes",
-                shown.join(", ")
+                 writes"
             ));
         }
         if self.empties && !is_settled {
@@ -340,24 +274,14 @@ impl JournalResult {
     pub(super) fn to_json(&self) -> Value {
         let Report { stripes, pending_stripes, written_sectors, unsettled, is_settled } =
             &self.report;
-        let range = |range: &Range<u64>| {
-            json!({
-                "offset_bytes": range.start * SECTOR_BYTES,
-                "length_bytes": (range.end - range.start) * SECTOR_BYTES,
-            })
-        };
         json!({
             "journal_stripes": stripes,
             "pending_stripes": pending_stripes,
             "written_bytes": written_sectors * SECTOR_BYTES,
-            "unsettled": unsettled.iter().map(range).collect::<Vec<_>>(),
+            "unsettled": ranges_json(unsettled),
             "journal_emptied": is_settled,
             "undo": self.saved,
-            "where": match self.target {
-                ReplayTarget::Memory => "memory",
-                ReplayTarget::Members => "members",
-                ReplayTarget::Nowhere => "nowhere",
-            },
+            "where": self.target.to_json(),
         })
     }
 }
