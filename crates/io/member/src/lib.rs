@@ -9,7 +9,7 @@
 //! not submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
 //!
 //! ```text
-//!  open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
+//!  open(path, access) --> refuse what the kernel holds --> lock --> OpenedMember
 //!  open(URI, access)  --> lock on this host --> connect ----------> RemoteMember
 //!  layer::Faulty( layer::Slow( member ))    same trait all the way
 //! ```
@@ -26,11 +26,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod block;
 mod descriptor;
 mod direct;
 mod error;
-mod file;
 mod flushes;
 mod identity;
 mod kernel;
@@ -40,6 +38,7 @@ mod lock;
 mod lower_layers;
 mod memory;
 mod open;
+mod opened;
 mod raw;
 mod remote;
 mod sentinel;
@@ -48,10 +47,8 @@ mod zeroing;
 use std::io::{IoSlice, IoSliceMut};
 
 pub use access::Access;
-pub use block::BlockMember;
 pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
-pub use file::FileMember;
 pub use identity::{AnsweredBy, DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use lock::lock_exclusively;
 pub use lower_layers::{Reach, companion_paths};

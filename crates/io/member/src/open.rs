@@ -24,17 +24,16 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::access::Access;
-use crate::block::BlockMember;
 use crate::descriptor::Descriptor;
 use crate::direct;
 use crate::error::{FileKind, Holder, OpenError, is_shortage};
-use crate::file::FileMember;
 use crate::kernel::{Kernel, key_of};
 use crate::limits::{
     LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES,
 };
 use crate::lock::{self, Sharing};
 use crate::lower_layers;
+use crate::opened::OpenedMember;
 use crate::remote;
 use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
@@ -303,7 +302,7 @@ fn wrap(
     };
     let descriptor = Descriptor::new(file, identity, size_bytes, access);
     let descriptor = descriptor.with_locks(below).with_offered(direct);
-    Ok(Box::new(BlockMember::new(descriptor, queue.zeroes_fast)))
+    Ok(Box::new(OpenedMember::block_device(descriptor, queue.zeroes_fast)))
 }
 
 fn wrap_file(
@@ -336,7 +335,7 @@ fn wrap_file(
         key: IdentityKey::File { device, inode: metadata.ino() },
     };
     let descriptor = Descriptor::new(file, identity, size_bytes, access).with_offered(direct);
-    Ok(Box::new(FileMember::new(descriptor, is_one_of(&PUNCHING_FILE_SYSTEMS))))
+    Ok(Box::new(OpenedMember::file(descriptor, is_one_of(&PUNCHING_FILE_SYSTEMS))))
 }
 
 /// Magic numbers, from statfs(2), of file systems that can punch holes: ext4, XFS, btrfs, tmpfs,
