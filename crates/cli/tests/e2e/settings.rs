@@ -5,7 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::kit::{Array, Background, RAID_5, needs};
+use crate::control::{json, status};
+use crate::elevators::load;
+use crate::jobs::done;
+use crate::kit::{Array, RAID_5, needs};
 
 fn drip(path: &Path) -> std::thread::JoinHandle<()> {
     let mut stream = UnixStream::connect(path).expect("a control socket");
@@ -20,41 +23,11 @@ fn drip(path: &Path) -> std::thread::JoinHandle<()> {
 fn a_cache_is_tuned_under_load_and_every_block_is_right() {
     needs!("fio");
     let array = Array::create_sized(RAID_5, "32M");
-    let control = array.path("control.sock");
-    let control = control.to_str().expect("a plain path");
-    let options = ["--control", control, "--cache", "writethrough", "--stripe-unit", "4K"];
-    let served = array.serve_with(&options, &array.members);
-    let uri = format!("--uri={}", served.uri);
-    let load = Background::spawn(
-        "fio",
-        [
-            "--name=load",
-            "--ioengine=nbd",
-            &uri,
-            "--rw=randrw",
-            "--bssplit=512/10:4k/50:64k/30:192k/10",
-            "--bs_unaligned",
-            "--iodepth=16",
-            "--size=16m",
-            "--rate=6m,6m",
-            "--verify=crc32c",
-            "--verify_fatal=1",
-            "--verify_state_save=0",
-        ],
-    );
-    let tuned = |settings: &[&str]| {
-        let words: Vec<&str> =
-            ["tune", control].into_iter().chain(settings.iter().copied()).collect();
-        let ran = array.braid(&words, &[]);
-        assert!(ran.status.success(), "{ran:?}");
-        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")
-    };
-    let status = || {
-        let ran = array.braid(&["status", control], &[]);
-        let mut status =
-            serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON");
-        status["arrays"][0].take()
-    };
+    let options = ["--cache", "writethrough", "--stripe-unit", "4K"];
+    let (served, control) = array.serve_controlled(&options);
+    let load = load(&served.uri, &[]);
+    let tuned = |settings: &[&str]| done(&array, &[&["tune", &control], settings].concat());
+    let status = || status(&array, &control);
     let first = tuned(&[]);
     assert_eq!(first["settings"]["cache"], array.default_cache());
     assert_eq!(first["settings"]["stripe-unit"], 4096);
@@ -73,28 +46,25 @@ fn a_cache_is_tuned_under_load_and_every_block_is_right() {
     let said = load.wait_ok();
     assert!(said.contains("err= 0"), "{said}");
     assert!(status()["counters"]["early_answers"].as_u64().expect("a number") > 0);
-    let control = std::path::PathBuf::from(control);
     served.stop();
-    assert!(!control.exists(), "the control socket is left behind");
+    assert!(!Path::new(&control).exists(), "the control socket is left behind");
 }
 
 #[test]
 fn what_cannot_be_set_is_refused_and_changes_nothing() {
     let array = Array::create(RAID_5);
-    let control = array.path("control.sock");
-    let control = control.to_str().expect("a plain path");
-    let served = array.serve_with(&["--control", control], &array.members);
+    let (served, control) = array.serve_controlled(&[]);
     for (words, code, why) in [
-        (["tune", control, "cache=none"], "B001", "writeback"),
-        (["tune", control, "stripe-unit=4K"], "B001", "running array"),
-        (["tune", control, "cache-size"], "B001", "KEY=VALUE"),
+        (["tune", &control, "cache=none"], "B001", "writeback"),
+        (["tune", &control, "stripe-unit=4K"], "B001", "running array"),
+        (["tune", &control, "cache-size"], "B001", "KEY=VALUE"),
         (["tune", "/nowhere/at.all", "dirty-age=1"], "B075", "No such file"),
     ] {
         let refusal = array.braid(&words, &[]);
         assert!(!refusal.status.success(), "{refusal:?}");
         assert!(refusal.stdout.contains(code) && refusal.stdout.contains(why), "{refusal:?}");
     }
-    let ran = array.braid(&["tune", control], &[]);
+    let ran = array.braid(&["tune", &control], &[]);
     assert!(ran.stdout.contains("\"dirty-age\":500"), "{ran:?}");
     served.stop();
     let refusal = array.braid(&["serve", "--cache-size", "17"], &array.members);
@@ -104,28 +74,17 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
 #[test]
 fn what_clients_may_take_is_shown_and_set() {
     let array = Array::create(RAID_5);
-    let control = array.path("control.sock");
-    let control = control.to_str().expect("a plain path");
-    let options = ["--control", control, "--connections", "9", "--idle-limit", "300"];
-    let served = array.serve_with(&options, &array.members);
-    let tuned = |settings: &[&str]| {
-        let words: Vec<&str> =
-            ["tune", control].into_iter().chain(settings.iter().copied()).collect();
-        let ran = array.braid(&words, &[]);
-        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")
-    };
+    let options = ["--connections", "9", "--idle-limit", "300"];
+    let (served, control) = array.serve_controlled(&options);
+    let tuned =
+        |settings: &[&str]| json(&array.braid(&[&["tune", &control], settings].concat(), &[]));
     let first = tuned(&[]);
     assert_eq!(first["settings"]["connections"], 9);
     assert_eq!(first["settings"]["idle-limit"], 300);
     assert_eq!(first["settings"]["progress-limit"], 30);
     let memory = first["settings"]["payload-memory"].as_u64().expect("a number");
     assert!((4 << 20..=192 << 20).contains(&memory), "{memory}");
-    let clients = || {
-        let ran = array.braid(&["status", control], &[]);
-        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")["arrays"][0]
-            ["clients"]
-            .clone()
-    };
+    let clients = || status(&array, &control)["clients"].take();
     assert_eq!(clients()["connections"], 0);
     let second = tuned(&["connections=1000", "payload-memory=24M", "idle-limit=0"]);
     assert_eq!(second["settings"]["connections"], 1000);
@@ -162,11 +121,9 @@ fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
 #[test]
 fn a_slow_control_client_does_not_hold_up_a_stop() {
     let array = Array::create(RAID_5);
-    let control = array.path("control.sock");
-    let options = ["--control", control.to_str().expect("a plain path")];
-    let served = array.serve_with(&options, &array.members);
+    let (served, control) = array.serve_controlled(&[]);
     let silent = UnixStream::connect(&control).expect("a control socket");
-    let drips: Vec<_> = (0..3).map(|_| drip(&control)).collect();
+    let drips: Vec<_> = (0..3).map(|_| drip(Path::new(&control))).collect();
     std::thread::sleep(Duration::from_millis(500));
     let begun = Instant::now();
     served.stop();
@@ -178,15 +135,13 @@ fn a_slow_control_client_does_not_hold_up_a_stop() {
 #[test]
 fn twenty_silent_control_clients_do_not_delay_tune() {
     let array = Array::create(RAID_5);
-    let control = array.path("control.sock");
-    let control_word = control.to_str().expect("a plain path");
-    let served = array.serve_with(&["--control", control_word], &array.members);
+    let (served, control) = array.serve_controlled(&[]);
     let connect = |_| UnixStream::connect(&control).expect("a control socket");
     // Silent clients, also as many as one user can have; the socket's own queue is limited, too.
     for count in [20, 200] {
         let silent: Vec<UnixStream> = (0..count).map(connect).collect();
         let begun = Instant::now();
-        let tuned = array.braid(&["tune", control_word, "dirty-age=20"], &[]);
+        let tuned = array.braid(&["tune", &control, "dirty-age=20"], &[]);
         assert!(tuned.status.success(), "{tuned:?}");
         assert!(begun.elapsed() < Duration::from_secs(3), "{count}: {:?}", begun.elapsed());
         drop(silent);
@@ -197,9 +152,7 @@ fn twenty_silent_control_clients_do_not_delay_tune() {
 #[test]
 fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     let array = Array::create(RAID_5);
-    let control = array.path("control.sock");
-    let control_word = control.to_str().expect("a plain path");
-    let served = array.serve_with(&["--control", control_word], &array.members);
+    let (served, control) = array.serve_controlled(&[]);
     let long = vec![b'{'; 1 << 20];
     let deep = vec![b'['; 4000];
     let patch =
@@ -214,7 +167,7 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
         // Unread bytes may have reset the connection.
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.is_empty(), "no answer to {:?}", &bytes[..bytes.len().min(20)]);
-        let tuned = array.braid(&["tune", control_word], &[]);
+        let tuned = array.braid(&["tune", &control], &[]);
         assert!(tuned.status.success(), "{tuned:?}");
     }
     served.stop();
@@ -224,14 +177,8 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
 #[test]
 fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
     let array = Array::create(RAID_5);
-    let control = array.path("control.sock");
-    let control = control.to_str().expect("a plain path");
-    let served = array.serve_with(&["--control", control], &array.members);
-    let settings = || {
-        let ran = array.braid(&["tune", control], &[]);
-        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")["settings"]
-            .clone()
-    };
+    let (served, control) = array.serve_controlled(&[]);
+    let settings = || json(&array.braid(&["tune", &control], &[]))["settings"].take();
     let before = settings();
     let sizes =
         ["100T", "15E", "16E", "1e30", "-1M", "18446744073709551615B", "1.0000000001K", "", "M"];
@@ -260,7 +207,7 @@ fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
         || absurd.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
     for (key, value) in all() {
         let setting = format!("{key}={value}");
-        let tuned = array.braid(&["tune", control, "dirty-age=77", &setting], &[]);
+        let tuned = array.braid(&["tune", &control, "dirty-age=77", &setting], &[]);
         assert_eq!(tuned.status.code(), Some(2), "{setting}: {tuned:?}");
         assert!(tuned.stdout.contains(key), "{setting}: {tuned:?}");
     }
@@ -273,11 +220,11 @@ fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
         assert_eq!(started.status.code(), Some(2), "{option}: {started:?}");
     }
     // `get` shows the effective value: whole stripes, in all shards.
-    let served = array.serve_with(&["--control", control, "--cache-size", "100M"], &array.members);
+    let (served, _) = array.serve_controlled(&["--cache-size", "100M"]);
     let shown = settings();
     let bytes = shown["cache-size"].as_u64().expect("a number");
     assert!((90 << 20..=100 << 20).contains(&bytes), "{shown}");
-    assert!(array.braid(&["tune", control, &format!("cache-size={bytes}B")], &[]).status.success());
+    done(&array, &["tune", &control, &format!("cache-size={bytes}B")]);
     assert_eq!(settings(), shown, "what is shown can be set");
     served.stop();
 }

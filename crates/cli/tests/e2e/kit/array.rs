@@ -169,6 +169,13 @@ impl Array {
         ServerProcess::start(self, options, members)
     }
 
+    /// Serves all members with a control socket, and also returns the socket's path.
+    pub(crate) fn serve_controlled(&self, options: &[&str]) -> (ServerProcess, String) {
+        let control = self.path("control.sock").to_str().expect("a plain path").to_owned();
+        let options = [&["--control", &control], options].concat();
+        (self.serve_with(&options, &self.members), control)
+    }
+
     pub(crate) fn present(&self) -> Vec<PathBuf> {
         self.members.iter().filter(|path| path.exists()).cloned().collect()
     }
