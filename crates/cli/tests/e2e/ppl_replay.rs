@@ -99,6 +99,7 @@ fn replayed(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
 /// No client writes between the two starts.
 #[test]
 fn what_was_replayed_is_not_replayed_at_the_next_start() {
+    needs!("nbdcopy");
     let CutOff { array, .. } = cut_off(|_| {});
     let says_clean = || member(&array, 0)[SUPERBLOCK + 208..SUPERBLOCK + 216] == [0xff; 8];
     assert!(!says_clean());
