@@ -45,6 +45,7 @@ pub mod ppl;
 pub mod ppl_log;
 pub mod probe;
 pub mod reshape_backup;
+pub mod sample;
 mod snippet;
 pub mod superblock;
 pub mod window_copy;

@@ -2,14 +2,11 @@
 //! that apply updates and mishaps.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::sync::Arc;
-
 use braid_assembly::{Assembly, Options, ProbedMember, Refusal, assemble};
-use braid_geometry::{Level, default_layout};
+use braid_geometry::Level;
 use braid_ondisk::{
-    ArrayFacts, Bitmap, BitmapKind, BitmapSuperblock, Bits, Claim, DeviceFlags, Features,
-    LocklessMarks, NewSuperblock, PlacementRequest, Probe, Role, Superblock, SuperblockError,
-    SuperblockFault, Timestamp, Version, placement,
+    ArrayFacts, Bitmap, BitmapKind, BitmapSuperblock, Bits, Claim, Features, LocklessMarks,
+    NewSuperblock, Probe, Role, Superblock, SuperblockError, SuperblockFault, Version, sample,
 };
 
 pub(crate) const DEVICE_BYTES: u64 = 16 << 20;
@@ -25,41 +22,23 @@ pub(crate) fn array(level: Level, slots: u16) -> Vec<ProbedMember> {
 /// the array's UUID is `uuid`.
 pub(crate) fn array_with(level: Level, slots: u16, spares: u16, uuid: u8) -> Vec<ProbedMember> {
     let chunk_sectors = if level == Level::Raid1 { 0 } else { 128 };
-    let request = PlacementRequest {
-        version: Version::V1_2,
-        device_bytes: DEVICE_BYTES,
-        level,
-        chunk_sectors,
-        member_size_sectors: None,
-        data_offset_sectors: None,
+    let place = sample::place(Version::V1_2, level, chunk_sectors, DEVICE_BYTES);
+    let member = sample::member(level, chunk_sectors, slots, place.expect("placement"));
+    let roles = (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare));
+    let member = NewSuperblock {
+        array: ArrayFacts { uuid: [uuid; 16], name: format!("host:array{uuid}"), ..member.array },
+        roles: roles.collect(),
+        events: EVENTS,
+        resync_offset: CLEAN,
+        ..member
     };
-    let placement = placement(&request).expect("placement");
-    let facts = ArrayFacts {
-        uuid: [uuid; 16],
-        name: format!("host:array{uuid}"),
-        creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-        level,
-        layout: default_layout(level),
-        chunk_sectors,
-        member_size_sectors: placement.member_size_sectors,
-        raid_slots: u32::from(slots),
-        preferred_minor: None,
-        logical_block_bytes: None,
-    };
-    let roles: Arc<[Role]> =
-        (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
     let make = |number: u16| {
         let mut device_uuid = [uuid; 16];
         device_uuid[..2].copy_from_slice(&number.to_le_bytes());
         let superblock = Superblock::new_v1(&NewSuperblock {
-            array: facts.clone(),
-            placement,
             device_number: u32::from(number),
             device_uuid,
-            device_flags: DeviceFlags::default(),
-            roles: roles.clone(),
-            events: EVENTS,
-            resync_offset: CLEAN,
+            ..member.clone()
         });
         probed(&format!("m{number}"), superblock.expect("new_v1"))
     };

@@ -169,40 +169,13 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
     use crate::superblock::facts::{ArrayFacts, Timestamp};
 
     fn member(device_bytes: u64) -> Superblock {
-        let request = PlacementRequest {
-            version: Version::V1_2,
-            device_bytes,
-            level: Level::Raid5,
-            chunk_sectors: 128,
-            member_size_sectors: None,
-            data_offset_sectors: None,
-        };
-        let place = placement(&request).expect("it fits");
-        Superblock::new_v1(&NewSuperblock {
-            array: ArrayFacts {
-                uuid: [3; 16],
-                name: "tank".into(),
-                creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-                level: Level::Raid5,
-                layout: 2,
-                chunk_sectors: 128,
-                member_size_sectors: place.member_size_sectors,
-                raid_slots: 3,
-                preferred_minor: None,
-                logical_block_bytes: None,
-            },
-            placement: place,
-            device_number: 0,
-            device_uuid: [7; 16],
-            device_flags: DeviceFlags::default(),
-            roles: (0..3).map(Role::Active).collect(),
-            events: 40,
-            resync_offset: u64::MAX,
-        })
-        .expect("a plain superblock")
+        let place = sample::place(Version::V1_2, Level::Raid5, 128, device_bytes);
+        let member = sample::member(Level::Raid5, 128, 3, place.expect("it fits"));
+        Superblock::new_v1(&member).expect("a plain superblock")
     }
 
     #[test]

@@ -8,44 +8,28 @@ use proptest::prelude::*;
 use super::*;
 use crate::PplPlace;
 use crate::checksum::{checksum_v0, checksum_v1};
-use crate::placement::{PlacementRequest, placement};
 use crate::probe::{probe, probe_ranges};
+use crate::sample;
 use crate::snippet::Snippet;
 
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 
 fn new_superblock(version: Version, level: Level) -> NewSuperblock {
-    let slots = 4;
     let chunk_sectors = if matches!(level, Level::Raid1 | Level::Linear) { 0 } else { 128 };
-    let placement = placement(&PlacementRequest {
-        version,
-        device_bytes: DEVICE_BYTES,
-        level,
-        chunk_sectors,
-        member_size_sectors: None,
-        data_offset_sectors: None,
-    })
-    .unwrap();
+    let place = sample::place(version, level, chunk_sectors, DEVICE_BYTES).unwrap();
+    let member = sample::member(level, chunk_sectors, 4, place);
     NewSuperblock {
         array: ArrayFacts {
             uuid: *b"\x01\x23\x45\x67\x89\xab\xcd\xef0123ABCD",
-            name: "host:tank".to_owned(),
-            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-            level,
             layout: if level == Level::Raid10 { 0x102 } else { 2 },
-            chunk_sectors,
-            member_size_sectors: placement.member_size_sectors,
-            raid_slots: slots,
-            preferred_minor: None,
-            logical_block_bytes: None,
+            ..member.array
         },
-        placement,
         device_number: 2,
         device_uuid: *b"uuid-of-a-member",
         device_flags: DeviceFlags { write_mostly: true, failfast: false },
         roles: [0, 1, 2, 3].map(Role::Active).into_iter().chain([Role::Spare]).collect(),
         events: 17,
-        resync_offset: u64::MAX,
+        ..member
     }
 }
 

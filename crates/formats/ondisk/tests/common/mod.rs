@@ -2,10 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part
 
 use braid_geometry::Level;
-use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Superblock, Timestamp, Version,
-    checksum_v0, placement,
-};
+use braid_ondisk::{ArrayFacts, NewSuperblock, Role, Superblock, Version, checksum_v0, sample};
 
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 pub(crate) const V0_OFFSET_BYTES: u64 = DEVICE_BYTES - (64 << 10);
@@ -13,35 +10,19 @@ pub(crate) const V0_OFFSET_BYTES: u64 = DEVICE_BYTES - (64 << 10);
 /// Facts for device 1 of a clean array of five devices: four slots and a spare.
 pub(crate) fn spec(version: Version, level: Level, layout: u32) -> NewSuperblock {
     let chunk_sectors = if matches!(level, Level::Raid1 | Level::Linear) { 0 } else { 128 };
-    let placement = placement(&PlacementRequest {
-        version,
-        device_bytes: DEVICE_BYTES,
-        level,
-        chunk_sectors,
-        member_size_sectors: None,
-        data_offset_sectors: None,
-    })
-    .unwrap();
+    let place = sample::place(version, level, chunk_sectors, DEVICE_BYTES).unwrap();
+    let member = sample::member(level, chunk_sectors, 4, place);
     NewSuperblock {
         array: ArrayFacts {
             uuid: *b"\x01\x23\x45\x67\x89\xab\xcd\xef\x00\x11\x22\x33\x44\x55\x66\x77",
-            name: "host:tank".to_owned(),
-            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-            level,
             layout,
-            chunk_sectors,
-            member_size_sectors: placement.member_size_sectors,
-            raid_slots: 4,
-            preferred_minor: None,
-            logical_block_bytes: None,
+            ..member.array
         },
-        placement,
         device_number: 1,
         device_uuid: *b"\xde\xad\xbe\xef\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b",
-        device_flags: DeviceFlags::default(),
         roles: [0, 1, 2, 3].map(Role::Active).into_iter().chain([Role::Spare]).collect(),
         events: 42,
-        resync_offset: u64::MAX,
+        ..member
     }
 }
 

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use braid_assembly::{Assembly, ProbedMember, assemble};
-use braid_geometry::{Level, default_layout};
+use braid_geometry::Level;
 use braid_member::layer::{Faults, Faulty};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::{
-    ArrayFacts, BadBlockLog, BadBlockLogError, BadRecord, DeviceFlags, Features, NewSuperblock,
-    PlacementRequest, Role, Snippet, Superblock, Timestamp, Version, placement, probe,
-    probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRecord, Features, NewSuperblock, Role, Snippet, Superblock,
+    Version, probe, probe_ranges, sample,
 };
 use braid_runtime::{Notice, OpenError, OpenMember, Options, Volume};
 
@@ -139,41 +138,21 @@ fn superblocks_as(
     (slots, spares): (u16, u16),
     (chunk_sectors, member_bytes, has_logs): (u32, u64, bool),
 ) -> Vec<Superblock> {
-    let request = PlacementRequest {
-        version: Version::V1_2,
-        device_bytes: member_bytes,
-        level,
-        chunk_sectors,
-        member_size_sectors: None,
-        data_offset_sectors: None,
-    };
-    let mut place = placement(&request).expect("8 MiB are enough");
+    let place = sample::place(Version::V1_2, level, chunk_sectors, member_bytes);
+    let mut place = place.expect("8 MiB are enough");
     place.bad_block_log = place.bad_block_log.filter(|_| has_logs);
     let roles: Arc<[Role]> =
         (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
+    let member = sample::member(level, chunk_sectors, slots, place);
     let superblock = |slot| {
         let mut device_uuid = [7; 16];
         device_uuid[0] = u8::try_from(slot).expect("few slots");
         Superblock::new_v1(&NewSuperblock {
-            array: ArrayFacts {
-                uuid: [3; 16],
-                name: "kit".into(),
-                creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-                level,
-                layout: default_layout(level),
-                chunk_sectors,
-                member_size_sectors: place.member_size_sectors,
-                raid_slots: u32::from(slots),
-                preferred_minor: None,
-                logical_block_bytes: None,
-            },
-            placement: place,
             device_number: u32::from(slot),
             device_uuid,
-            device_flags: DeviceFlags::default(),
             roles: Arc::clone(&roles),
             events: 0,
-            resync_offset: u64::MAX,
+            ..member.clone()
         })
         .expect("a valid superblock")
     };
