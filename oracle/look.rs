@@ -1,7 +1,7 @@
 //! Turns the bytes of a device into the facts that assembly needs.
 //!
-//! Included by path in the golden tests and in the oracle, each of which has braid's `ondisk` and
-//! `assembly`. It reads the ranges that `braid_ondisk::probe_ranges` asks for. Then it reads the
+//! Included by path in the golden tests, the oracle and the lab, each of which has braid's `ondisk`
+//! and `assembly`. It reads the ranges that `braid_ondisk::probe_ranges` asks for, and then the
 //! bad-block log, the bitmap, the partial parity log and the journal, if the superblock names them.
 //! It decides nothing, and it never writes.
 

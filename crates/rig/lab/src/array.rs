@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use braid_assembly::{ProbedMember, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
-use braid_geometry::{Level, default_layout};
+use braid_geometry::Level;
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::{
-    ArrayFacts, Bitmap, BitmapSuperblock, Bits, DeviceFlags, LogPlace, NewSuperblock,
-    PlacementRequest, PplLog, Role, Snippet, Superblock, Timestamp, UnvalidatedBitmap, Version,
-    placement, probe, probe_ranges,
+    BitmapSuperblock, Bits, LogPlace, NewSuperblock, Role, Superblock, Version, sample,
 };
 use braid_runtime::{Notice, OpenMember, Options, Volume};
+
+use crate::look::{Device, look};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -144,81 +144,27 @@ fn run(
 }
 
 fn superblock(plan: Plan, slot: u16) -> Superblock {
-    let request = PlacementRequest {
-        version: Version::V1_2,
-        device_bytes: plan.member_bytes,
-        level: plan.level,
-        chunk_sectors: plan.chunk_sectors,
-        member_size_sectors: None,
-        data_offset_sectors: None,
-    };
-    let place = placement(&request).expect("the members are large enough");
-    let journal = (plan.policy == Policy::Journal).then_some(Role::Journal);
+    let Plan { level, slots, chunk_sectors, member_bytes, policy } = plan;
+    let place = sample::place(Version::V1_2, level, chunk_sectors, member_bytes);
+    let place = place.expect("the members are large enough");
+    let journal = (policy == Policy::Journal).then_some(Role::Journal);
     let mut device_uuid = [7; 16];
     device_uuid[..2].copy_from_slice(&slot.to_be_bytes());
     Superblock::new_v1(&NewSuperblock {
-        array: ArrayFacts {
-            uuid: [3; 16],
-            name: "lab".into(),
-            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-            level: plan.level,
-            layout: default_layout(plan.level),
-            chunk_sectors: plan.chunk_sectors,
-            member_size_sectors: place.member_size_sectors,
-            raid_slots: u32::from(plan.slots),
-            preferred_minor: None,
-            logical_block_bytes: None,
-        },
-        placement: place,
         device_number: u32::from(slot),
         device_uuid,
-        device_flags: DeviceFlags::default(),
-        roles: (0..plan.slots).map(Role::Active).chain(journal).collect(),
+        roles: (0..slots).map(Role::Active).chain(journal).collect(),
         events: 0,
-        resync_offset: u64::MAX,
+        ..sample::member(level, chunk_sectors, slots, place)
     })
     .expect("a valid superblock")
 }
 
 fn probed(index: usize, device: &impl Member) -> ProbedMember {
-    let size_bytes = device.size_bytes();
-    let snippets: Vec<Snippet> = probe_ranges(size_bytes)
-        .into_iter()
-        .map(|range| {
-            let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("short")];
-            device.read_at(&mut bytes, range.start).expect("it can be read");
-            Snippet { offset: range.start, bytes }
-        })
-        .collect();
-    let found = probe(size_bytes, &snippets);
-    let superblock = found.newest().expect("it was just written");
-    let read = |start: u64, length_bytes: u64| {
-        let mut bytes = vec![0; usize::try_from(length_bytes).expect("a log is small")];
-        device.read_at(&mut bytes, start).map(|()| bytes)
+    let read = |start: u64, length_bytes: usize| {
+        let mut bytes = vec![0; length_bytes];
+        device.read_at(&mut bytes, start).expect("it can be read");
+        bytes
     };
-    let uuid = superblock.uuid_as_stored();
-    let bitmap = superblock.bitmap_offset_bytes().map(|offset| {
-        let head = read(offset, 256).expect("it can be read");
-        let head = UnvalidatedBitmap::recognise(&head).expect("it was just written");
-        let head = head.validate(&uuid)?;
-        let area = read(offset, head.total_bytes()).expect("it can be read");
-        Bitmap::read(head, &area)
-    });
-    let ppl = superblock.ppl_area().map(|(start, place)| {
-        let bytes = read(start, place.used_bytes()).expect("it can be read");
-        PplLog::read(&bytes, place, &uuid)
-    });
-    let own_log = superblock.read_own_log(read).expect("it can be read");
-    let journal = superblock.read_journal(&mut |start, bytes| device.read_at(bytes, start).is_ok());
-    ProbedMember {
-        label: format!("m{index}"),
-        size_bytes,
-        identity: format!("m{index}"),
-        bad_blocks: Ok(Vec::new()),
-        bitmap,
-        ppl,
-        own_log,
-        journal,
-        probe: found,
-    }
+    look(&Device { label: &format!("m{index}"), bytes: device.size_bytes(), read: &read })
 }

@@ -19,6 +19,9 @@ pub mod disk;
 pub mod driver;
 mod engine;
 pub mod frame;
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../oracle/look.rs"]
+mod look;
 mod member;
 mod pages;
 mod random;
