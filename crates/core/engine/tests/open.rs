@@ -4,11 +4,8 @@
 use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
 use braid_engine::open::{OpeningSettings, can_miss, levelling, opening};
 use braid_engine::{CacheConfig, Tuning};
-use braid_geometry::{Level, default_layout};
-use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Probe, Role, Superblock, Timestamp,
-    Version, placement,
-};
+use braid_geometry::Level;
+use braid_ondisk::{NewSuperblock, Probe, Role, Superblock, Version, sample};
 
 const DEVICE_BYTES: u64 = 8 << 20;
 
@@ -33,37 +30,17 @@ fn superblocks(events: &[u64]) -> Vec<Superblock> {
 fn array_of(level: Level, first_number: u16, events: &[u64]) -> Vec<Superblock> {
     let chunk_sectors = if level == Level::Raid1 { 0 } else { 8 };
     let roles: Vec<Role> = (0..first_number).map(|_| Role::Spare).collect();
-    let placement = placement(&PlacementRequest {
-        version: Version::V1_2,
-        device_bytes: DEVICE_BYTES,
-        level,
-        chunk_sectors,
-        member_size_sectors: None,
-        data_offset_sectors: None,
-    });
-    let placement = placement.expect("there is room");
     let slots = u16::try_from(events.len()).expect("few");
+    let place = sample::place(Version::V1_2, level, chunk_sectors, DEVICE_BYTES);
+    let member = sample::member(level, chunk_sectors, slots, place.expect("there is room"));
     let of = |(slot, events): (u16, &u64)| {
         let superblock = Superblock::new_v1(&NewSuperblock {
-            array: ArrayFacts {
-                uuid: [7; 16],
-                name: "levelled".to_owned(),
-                creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-                level,
-                layout: default_layout(level),
-                chunk_sectors,
-                member_size_sectors: placement.member_size_sectors,
-                raid_slots: u32::from(slots),
-                preferred_minor: None,
-                logical_block_bytes: None,
-            },
-            placement,
             device_number: u32::from(first_number + slot),
             device_uuid: [u8::try_from(slot).expect("few"); 16],
-            device_flags: DeviceFlags::default(),
             roles: roles.iter().copied().chain((0..slots).map(Role::Active)).collect(),
             events: *events,
             resync_offset: if *events > 40 { 0 } else { u64::MAX },
+            ..member.clone()
         });
         superblock.expect("a plain superblock")
     };
