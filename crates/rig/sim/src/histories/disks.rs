@@ -1,10 +1,9 @@
 //! The disks of a history: each has a superblock's bytes, which can tear, and its last write.
 
 use braid_assembly::ProbedMember;
-use braid_geometry::{Level, default_layout};
+use braid_geometry::Level;
 use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Probe, Role, Superblock, Timestamp,
-    UnvalidatedV1, Version, placement,
+    ArrayFacts, NewSuperblock, Probe, Role, Superblock, Timestamp, UnvalidatedV1, Version, sample,
 };
 
 use crate::content::{SECTOR, bytes};
@@ -58,44 +57,33 @@ impl ArrayKind {
     /// The disks of a new array of this kind, with this UUID.
     pub(super) fn disks(self, uuid: [u8; 16]) -> Vec<Device> {
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { 8 };
-        let placement = placement(&PlacementRequest {
-            version: self.version,
-            device_bytes: DEVICE_BYTES,
-            level: self.level,
-            chunk_sectors,
-            member_size_sectors: None,
-            data_offset_sectors: None,
-        });
-        let placement = placement.expect("there is room for data and metadata");
+        let place = sample::place(self.version, self.level, chunk_sectors, DEVICE_BYTES);
+        let place = place.expect("there is room for data and metadata");
+        let member = sample::member(self.level, chunk_sectors, self.slots, place);
         let mut roles = vec![Role::Spare; usize::from(self.first_number)];
         roles.extend((0..self.slots).map(Role::Active));
         roles.resize(roles.len() + usize::from(self.spares), Role::Spare);
+        let member = NewSuperblock {
+            array: ArrayFacts {
+                uuid,
+                name: "sim:history".to_owned(),
+                creation_time: Timestamp {
+                    seconds: crate::create::MADE_AT_SECONDS,
+                    microseconds: 0,
+                },
+                ..member.array
+            },
+            roles: roles.into(),
+            events: 10,
+            ..member
+        };
         let disk = |index: u16| {
             let number = self.first_number + index;
             let superblock = Superblock::new_v1(&NewSuperblock {
-                array: ArrayFacts {
-                    uuid,
-                    name: "sim:history".to_owned(),
-                    creation_time: Timestamp {
-                        seconds: crate::create::MADE_AT_SECONDS,
-                        microseconds: 0,
-                    },
-                    level: self.level,
-                    layout: default_layout(self.level),
-                    chunk_sectors,
-                    member_size_sectors: placement.member_size_sectors,
-                    raid_slots: u32::from(self.slots),
-                    preferred_minor: None,
-                    logical_block_bytes: None,
-                },
-                placement,
                 device_number: u32::from(number),
                 // A device's UUID must not be zeroes.
                 device_uuid: [number as u8 | 0x80; 16],
-                device_flags: DeviceFlags::default(),
-                roles: roles.clone().into(),
-                events: 10,
-                resync_offset: u64::MAX,
+                ..member.clone()
             });
             let superblock = superblock.expect("a kind makes a valid superblock");
             Device {
