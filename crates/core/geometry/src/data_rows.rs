@@ -27,6 +27,10 @@
 
 use crate::Geometry;
 
+/// The most steps that are tried for the least gap of a reshape: shapes may come from a superblock
+/// that was forged.
+const PERIOD_STEPS_MAX: u64 = 1 << 16;
+
 /// How a shape deals an array's sectors onto rows of its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRows {
@@ -186,11 +190,11 @@ impl ReshapeSteps {
             return new;
         }
         // The distance depends on how copies lie in rows, which repeats after some steps. From then
-        // on reads are as far ahead of writes, or further.
+        // on reads are as far ahead of writes, or further. A step may begin within a row, and end
+        // within another: this bounds the distance where too many steps would have to be tried.
         let step = self.step_sectors();
-        let ratio = step / self.before.chunk_sectors.min(self.after.chunk_sectors);
         let (slots, new_slots) = (self.before.chunks, self.after.chunks);
-        let period = slots / gcd(slots, new_slots) * new_slots * ratio;
+        let period = slots / gcd(slots, new_slots) * new_slots;
         let distance = |number: u64| {
             let (start, end) = (number * step, number * step + step);
             match self.backwards {
@@ -198,8 +202,18 @@ impl ReshapeSteps {
                 true => self.before.end_of(end).saturating_sub(self.after.first_of(start)),
             }
         };
-        let largest = (0..period).map(distance).max().unwrap_or(0);
+        let largest = match period <= PERIOD_STEPS_MAX {
+            true => (0..period).map(distance).max().unwrap_or(0),
+            false => old + new + step,
+        };
         largest.max(old).max(new).next_multiple_of(step)
+    }
+
+    /// The least gap, in sectors of members, with which md moves data, and says of no part that it
+    /// overwrites itself: it moves less than a step at a time.
+    #[must_use]
+    pub fn gap_of_md(&self) -> u64 {
+        self.before.row_of_members().max(self.after.row_of_members())
     }
 
     /// The least gap, in sectors of members, with which a unit is in place nowhere.

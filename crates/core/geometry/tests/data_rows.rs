@@ -170,6 +170,17 @@ fn a_part_in_place_ends_where_a_step_is_in_place_no_more() {
     assert_eq!(steps.end_in_place(0), less.capacity_sectors(), "another layout, at the same place");
 }
 
+/// Shapes that a forged superblock may have take no time, and the bound is no less than the gap.
+#[test]
+fn the_largest_shapes_have_a_gap_too() {
+    let of = |chunk, slots| geometry((Level::Raid10, NEAR_2, chunk, slots), 1 << 42);
+    let (less, more) = (of(8, 1919), of(1 << 31, 1920));
+    let steps = ReshapeSteps::new((&less, &more), 0, false).unwrap();
+    assert_eq!(steps.gap_of_step(), 3 << 31);
+    let near = ReshapeSteps::new((&of(8, 255), &of(8, 256)), 0, false).unwrap();
+    assert!(near.gap_of_step() <= 3 * 8, "{near:?}");
+}
+
 #[test]
 fn shapes_without_rows_move_no_data() {
     let of = |one: Kind, other: Kind| {

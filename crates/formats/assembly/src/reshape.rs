@@ -143,10 +143,8 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
     match (&mut assembly.array, other.array) {
         (Ok(_), Err(refusal)) => assembly.array = Err(refusal),
         // As in md, the bitmap of a RAID-10 covers the sectors that both shapes have.
-        (Ok(array), Ok(narrow)) if array.geometry.level() == Level::Raid10 => {
-            if narrow.geometry.capacity_sectors() < array.geometry.capacity_sectors() {
-                array.bitmap = narrow.bitmap;
-            }
+        (Ok(array), Ok(narrow)) if is_wider(&array.geometry, &narrow.geometry) => {
+            array.bitmap = narrow.bitmap;
         }
         _ => {}
     }
@@ -491,6 +489,11 @@ fn is_striping(reshaping: &Reshaping, members: &[ProbedMember]) -> bool {
         && !whole.any(|role| role == narrow)
 }
 
+/// Whether a RAID-10 has more sectors than another.
+fn is_wider(one: &Geometry, other: &Geometry) -> bool {
+    one.level() == Level::Raid10 && one.capacity_sectors() > other.capacity_sectors()
+}
+
 /// Data slots in a row; `None` for a level without rows.
 fn data_slots(shape: &Shape) -> Option<u16> {
     match Geometry::new(shape) {
@@ -531,12 +534,12 @@ fn critical(
     // If reads never get ahead of writes, all that is ahead is written over before it is read.
     let is_possible = match steps.can_be_in_place() {
         true => steps.stays_behind(),
-        false => steps.stays_behind() && gap >= steps.gap_of_step().cast_signed(),
+        false => steps.stays_behind() && gap >= steps.gap_of_md().cast_signed(),
     };
     if !is_possible {
         return Some(ahead);
     }
-    let is_at_risk = !ahead.is_empty() && steps.is_in_place(position);
+    let is_at_risk = steps.can_be_in_place() && !ahead.is_empty() && steps.is_in_place(position);
     let until = steps.end_in_place(position);
     let range = if reshaping.backwards { until..position } else { position..until };
     is_at_risk.then_some(range)

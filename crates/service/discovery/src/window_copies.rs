@@ -17,7 +17,7 @@ pub fn path(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
     state_dir.join(FOLDER).join(format!("{}.copy", format_uuid(uuid)))
 }
 
-/// The file with the name of the parity log that rests during a change of shape.
+/// The file with the name of the parity log or the bitmap that rests during a change of shape.
 #[must_use]
 pub fn log_note(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join(FOLDER).join(uuid)

@@ -9,9 +9,11 @@
 //! A RAID-0 has no spares: members for which it has no slot are let go, and their superblocks
 //! removed.
 //!
-//! Parity logs name sectors by their place in one shape, so they rest during a change. A file in
-//! the state folder says which log the array gets back, also after a restart. Another one says
-//! where the array ends for clients, if that is before its own end.
+//! Parity logs name sectors by their place in one shape, so they rest during a change. The bitmap
+//! of a RAID-10 that gets larger rests as well: if md ended the change, it would not resync the new
+//! part, which no bit names. A file in the state folder says which of them the array gets back,
+//! also after a restart. Another one says where the array ends for clients, if that is before its
+//! own end.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
@@ -26,8 +28,8 @@ use braid_discovery::probe::probe_member;
 use braid_discovery::{refusal, window_copies};
 use braid_geometry::{Family, SECTOR_BYTES};
 use braid_runtime::{
-    JobEnd, JobKind, LogError, LogKind, LogRefusal, MemberId, Notice, OpenError, OpenMember,
-    Reassembled, ReshapeError, StoppedMember, Volume,
+    BitmapHome, JobEnd, JobKind, LogError, LogKind, LogRefusal, MemberId, Notice, OpenError,
+    OpenMember, Reassembled, ReshapeError, ShapeProposal, StoppedMember, Volume, WantedBitmap,
 };
 use serde_json::json;
 
@@ -38,6 +40,9 @@ use crate::wait::Stopper;
 
 /// How long a request waits until the array is open with its new shape.
 const REOPENED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The word in the note for a bitmap that rests; the bytes of a bit follow.
+const BITMAP_WORD: &str = "bitmap";
 
 /// An event after which the thread for changes of shape must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,11 +125,15 @@ impl ShapeChanges {
         })
     }
 
-    /// Sets the report of members that are let go, and lets those go that the last run left.
+    /// Sets the report of members that are let go, lets those go that the last run left, and makes
+    /// the log or the bitmap that still rests.
     pub(super) fn set_membership(&self, membership: &Arc<Membership>, volume: &Volume) {
         let _set_once = self.membership.set(Arc::clone(membership));
         if volume.reshape().is_none() {
             self.let_spares_go(volume);
+            if !volume.is_read_only() {
+                self.log_again(volume);
+            }
         }
     }
 
@@ -258,29 +267,36 @@ impl ShapeChanges {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Drops the array's parity log before a change of shape, and notes its kind in the state
-    /// folder.
+    /// Drops the array's parity log before a change of shape, or the bitmap that cannot stay, and
+    /// notes it in the state folder.
     ///
     /// # Errors
     /// The log cannot be dropped now, or the state folder cannot be written.
-    pub(super) fn rest_log(&self, volume: &Volume) -> Result<(), CliError> {
-        let word = match volume.parity_logs() {
-            None => return Ok(()),
-            Some(_) if volume.has_own_parity_logs() => "log",
-            Some(_) => "ppl",
+    pub(super) fn rest_log(
+        &self,
+        volume: &Volume,
+        proposal: &ShapeProposal,
+    ) -> Result<(), CliError> {
+        let bitmap = volume.bitmap().filter(|_| proposal.drops_bitmap());
+        let word = match (volume.parity_logs(), &bitmap) {
+            (Some(_), _) if volume.has_own_parity_logs() => "log".to_owned(),
+            (Some(_), _) => "ppl".to_owned(),
+            (None, Some(bitmap)) => format!("{BITMAP_WORD} {}", bitmap.bit_bytes),
+            (None, None) => return Ok(()),
         };
         let failed = |error: &dyn std::error::Error| {
-            let what = format!("the log of {} cannot rest now", self.reporter.name());
+            let what = format!("the log or bitmap of {} cannot rest now", self.reporter.name());
             let error = CliError::new(Code::ShapeStays, what).caused_by(error);
             error.about(self.reporter.name()).because("nothing was changed")
         };
         let folder = self.log_note.parent().expect("it is in a folder");
         make_folders(folder).map_err(|error| failed(&error.1))?;
-        write_whole(&self.log_note, word).map_err(|error| failed(&error))?;
-        volume.change_logs(None).map_err(|error| {
-            remove_files(std::slice::from_ref(&self.log_note));
-            failed(&error)
-        })
+        write_whole(&self.log_note, &word).map_err(|error| failed(&error))?;
+        let dropped = match bitmap {
+            Some(_) => volume.change_bitmap(None).map_err(|error| failed(&error)),
+            None => volume.change_logs(None).map_err(|error| failed(&error)),
+        };
+        dropped.inspect_err(|_| remove_files(std::slice::from_ref(&self.log_note)))
     }
 
     /// Lets the spares of an array without redundancy go. No slot of it can get free, and md does
@@ -296,12 +312,19 @@ impl ShapeChanges {
         }
     }
 
-    /// Makes the parity log that [`Self::rest_log`] dropped, if it dropped one.
+    /// Makes the parity log or the bitmap that [`Self::rest_log`] dropped, if it dropped one.
     pub(super) fn log_again(&self, volume: &Volume) {
         if volume.geometry().level().family() == Family::Direct {
-            return remove_files(std::slice::from_ref(&self.log_note));
+            return self.forget_log();
         }
         let Ok(word) = std::fs::read_to_string(&self.log_note) else { return };
+        let is_bitmap = word.starts_with(BITMAP_WORD);
+        if volume.parity_logs().is_some() || is_bitmap && volume.bitmap().is_some() {
+            return self.forget_log(); // It was not dropped, or is there again.
+        }
+        if let Some(chunk) = word.trim().strip_prefix(BITMAP_WORD) {
+            return self.bitmap_again(volume, chunk.trim().parse().ok());
+        }
         let kind = if word.trim() == "ppl" { LogKind::Ppl } else { LogKind::Own };
         let changed = volume.change_logs(Some(kind));
         // A resync or a recovery must end first. Its end calls this function again.
@@ -319,7 +342,30 @@ impl ShapeChanges {
             );
             return self.say("log-stays-off", &text);
         }
+        self.forget_log();
+    }
+
+    /// Forgets the log or the bitmap that rests: it is there, or the operator chose otherwise.
+    pub(super) fn forget_log(&self) {
         remove_files(std::slice::from_ref(&self.log_note));
+    }
+
+    /// Makes a bitmap on the members, with bits of `chunk_bytes` if there is room for them.
+    fn bitmap_again(&self, volume: &Volume, chunk_bytes: Option<u32>) {
+        let planned = volume.plan_bitmap(chunk_bytes).or_else(|_| volume.plan_bitmap(None));
+        let made = planned.and_then(|planned| {
+            let chunk_bytes = planned.chunk_bytes;
+            volume.change_bitmap(Some(WantedBitmap { chunk_bytes, home: BitmapHome::Members }))
+        });
+        if let Err(error) = made {
+            let text = format!(
+                "{name} has its new shape, but not its bitmap again: {error} (braid set {name} \
+                 consistency=bitmap)",
+                name = self.reporter.name(),
+            );
+            return self.say("bitmap-stays-off", &text);
+        }
+        self.forget_log();
     }
 
     /// Lets the array end for clients where it did when it was last served.

@@ -207,6 +207,9 @@ impl Array {
             }
             ReshapeAction::GiveUp => {
                 let (change, end) = reshaper.give_up();
+                if !reshaper.is_stuck() && reshaper.moves_before_turn() {
+                    self.pending_shape.forget_turn();
+                }
                 let progress = reshaper.progress(self.jobs.is_paused());
                 self.out.push(ArrayEffect::Border(change));
                 self.out.notice(Notice::JobEnded { progress, end });

@@ -122,6 +122,12 @@ impl PendingShape {
         Self { turn: Some(areas), ..Self::default() }
     }
 
+    /// Forgets a requested turn: a window on the way to the place where the reshape could turn
+    /// round has failed. The operator may ask again.
+    pub(super) fn forget_turn(&mut self) {
+        self.turn = None;
+    }
+
     /// Turns a requested turn into a change that superblocks record. Returns whether a turn was
     /// requested.
     pub(super) fn turn(

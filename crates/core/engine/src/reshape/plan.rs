@@ -238,11 +238,10 @@ impl ReshapePlan {
         if self.is_over(position) {
             return None;
         }
-        let down = self.backwards;
-        let (up, down) = (!down && position >= self.size_sectors(), down);
-        Some(match (up, down) {
-            (true, _) => self.beyond_size(position, sectors_max),
-            (false, true) => self.downwards(position.min(self.size_sectors()), sectors_max),
+        let size = self.size_sectors();
+        Some(match (self.backwards, position >= size) {
+            (true, _) => self.downwards(position.min(size), sectors_max),
+            (false, true) => self.beyond_size(position, sectors_max),
             (false, false) => self.upwards(position, sectors_max),
         })
     }
@@ -270,11 +269,17 @@ impl ReshapePlan {
         let at_risk = steps.end_in_place(position);
         let at_risk = spoiled(Bug::InPlaceBehindRisk, at_risk, size);
         let end = if in_place { at_risk } else { fits };
-        let end = end.min(position.saturating_add(most)).min(size);
+        let end = end.min(position.saturating_add(self.at_least_a_unit(most, in_place))).min(size);
         let end = self.rounded_down(end, position);
         let zeroed = end..if end == size { self.zeroes_of_size() } else { end };
         let in_place = spoiled(Bug::InPlaceUnseen, in_place, false);
         ReshapeWindow { moved: position..end, zeroed, in_place }
+    }
+
+    /// The most sectors of a window. It reaches the next unit if there is room, so that the reshape
+    /// can turn round there; windows in place are short, since they are copied.
+    fn at_least_a_unit(&self, most: u64, in_place: bool) -> u64 {
+        if in_place { most } else { most.max(self.steps.unit_sectors()) }
     }
 
     /// The end of a window that must not go beyond `end`: at a unit, or else at a step.
@@ -295,7 +300,7 @@ impl ReshapePlan {
         let fits = steps.room_start(position);
         let fits = spoiled(Bug::WindowTooLow, fits, fits.saturating_sub(steps.step_sectors()));
         let from = if in_place { 0 } else { fits };
-        let from = from.max(position.saturating_sub(most));
+        let from = from.max(position.saturating_sub(self.at_least_a_unit(most, in_place)));
         let start = self.rounded_up(from, position);
         let zeroed = position..if position == size { self.rows_of_size() } else { position };
         let in_place = spoiled(Bug::InPlaceUnseen, in_place, false);
@@ -459,8 +464,11 @@ mod tests {
         assert!(windows(&plan(8), u64::MAX).iter().all(|window| !window.in_place));
         let windows_of_unit = windows(&plan(32), u64::MAX);
         assert!(windows_of_unit.iter().all(|window| !window.in_place));
-        let ends = windows_of_unit.iter().map(|window| window.moved.end);
-        assert!(ends.into_iter().all(|end| plan(32).can_turn(end)), "units, where there is room");
+        for most in [0, 100, u64::MAX] {
+            let ends = windows(&plan(32), most).into_iter();
+            let ends = ends.map(|window| window.moved.end);
+            assert!(ends.into_iter().all(|end| plan(32).can_turn(end)), "units, if there is room");
+        }
         let windows = windows(&plan(0), 0);
         let in_place = windows.into_iter().take_while(|window| window.in_place);
         assert_eq!(in_place.count(), 3, "until reads are a step ahead of writes");

@@ -105,6 +105,13 @@ impl ShapeProposal {
     pub fn is_in_place(&self) -> bool {
         self.plan.as_ref().is_some_and(ReshapePlan::has_in_place)
     }
+
+    /// Whether the array must have no bitmap meanwhile: md loads the bits of the sectors that both
+    /// shapes have, and would not resync the new part of a RAID-10 that it makes larger.
+    #[must_use]
+    pub fn drops_bitmap(&self) -> bool {
+        self.before.level == Level::Raid10 && self.after.slots > self.before.slots
+    }
 }
 
 /// The state of the array and its driver that bounds a change of shape.

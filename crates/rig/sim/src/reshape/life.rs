@@ -342,11 +342,11 @@ impl World {
                 Stage::Serving => self.direct(run, assembled),
                 Stage::Asked if self.takes(run, is_short) => {
                     self.resume_if_closed(run);
-                    Stage::Asked
+                    self.asked_still(run)
                 }
                 Stage::Asked if self.takes(run, is_unreadable) => {
                     self.heal_window(run);
-                    Stage::Asked
+                    self.asked_still(run)
                 }
                 Stage::Asked if self.takes(run, |one| *one == Notice::ShapeRecorded) => {
                     if self.direct_change.is_empty() {
@@ -402,6 +402,18 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The stage after a window failed while a turn was asked for: the array may have forgotten it,
+    /// and then the operator asks again.
+    fn asked_still(&mut self, run: &Running) -> Stage {
+        if run.machines.array.may_change_shape().is_err() {
+            return Stage::Asked;
+        }
+        self.tally.count("turn-forgotten");
+        self.asked = self.asked.map(|backwards| !backwards);
+        self.plan.asked_turn = Some(0);
+        Stage::Serving
     }
 
     /// A window in place that failed must move before the reshape turns round.

@@ -215,6 +215,9 @@ impl CheckedSettings {
                 let _one = running.membership.alone();
                 running.membership.remove(volume, journal, None).ok();
             }
+            if changed.is_ok() {
+                running.shape.forget_log();
+            }
             let new = volume.bitmap_file();
             if new != file {
                 running.membership.note_bitmap_file(file.as_deref(), new.as_deref());

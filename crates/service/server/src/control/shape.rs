@@ -101,7 +101,7 @@ impl ShapeContext<'_> {
         let mut answer = self.answer(&proposal, dry_run);
         if !dry_run {
             let reopened = self.running.shape.reopened();
-            self.running.shape.rest_log(self.volume()).map_err(with_status)?;
+            self.running.shape.rest_log(self.volume(), &proposal).map_err(with_status)?;
             let begun = look_at(false).and_then(|now| {
                 joined = now;
                 self.volume()
@@ -389,7 +389,7 @@ impl ShapeContext<'_> {
             bytes_each,
             seconds: self.seconds(bytes_each),
             gap_bytes: gap * SECTOR_BYTES,
-            notes: self.notes(kind, (&old, &new), *spares_used),
+            notes: self.notes(kind, (&old, &new), (*spares_used, proposal.drops_bitmap())),
             joined: None,
             dry_run,
         }
@@ -405,7 +405,7 @@ impl ShapeContext<'_> {
         &self,
         kind: ShapeChangeKind,
         (old, new): (&Geometry, &Geometry),
-        spares_used: usize,
+        (spares_used, drops_bitmap): (usize, bool),
     ) -> Vec<String> {
         let mut notes = Vec::new();
         let volume = self.volume();
@@ -489,6 +489,12 @@ impl ShapeContext<'_> {
                     .to_owned(),
             );
         }
+        if drops_bitmap && volume.bitmap().is_some() {
+            notes.push(
+                "its bitmap rests until then: after a power cut all of the array is resynced"
+                    .to_owned(),
+            );
+        }
         if new.capacity_sectors() > old.capacity_sectors() && volume.end_sector().is_some() {
             notes.push(format!(
                 "clients see its end where it is until `braid grow {} --array-size max`",
@@ -549,7 +555,9 @@ impl ShapeContext<'_> {
                 "Name devices, too",
                 format!("braid grow -n {word} DEVICE"),
             ),
-            ReshapeError::Wish(WishError::NoRoom { needed, there, side: "behind" }) => {
+            ReshapeError::Wish(WishError::NoRoom { needed, there, side: "behind" })
+                if self.volume().geometry().level() == Level::Raid10 =>
+            {
                 let used = self.volume().geometry().used_sectors(Slot(0));
                 let size = size_word(used.saturating_sub(needed - there) * SECTOR_BYTES);
                 let command = format!("braid grow {word} --size {size}");

@@ -174,6 +174,11 @@ impl Reshaper {
         self.stuck.is_some() || !self.plan.can_turn(self.position)
     }
 
+    /// Whether a window in place failed midway, and has not moved since.
+    pub(in crate::array) fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
     /// Whether a window is on its way: chosen, and neither recorded nor given up.
     pub(in crate::array) fn is_moving(&self) -> bool {
         self.stage != Stage::Rest || self.stuck.is_some()
