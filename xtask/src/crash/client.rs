@@ -20,6 +20,9 @@ use super::model::{End, Model, SECTOR_BYTES, SectorCounts, content};
 const DEPTH: usize = 16;
 /// Longest write, in sectors: more than a row of the arrays used here.
 const WRITE_SECTORS_MAX: u64 = 600;
+/// Most sectors of reads in flight under load. Their answers fit into the socket: a server that
+/// waits for this client to take them reads no requests, while the client waits to send one.
+const READ_SECTORS_LOAD_MAX: usize = 128;
 /// Request size for reading the whole array.
 const READ_SECTORS: usize = 512;
 /// Request size for reads that may fail in part.
@@ -173,7 +176,7 @@ impl Client {
             return self.send(Command::Flush, pending, &[]);
         }
         let Some(range) = self.free_range(random, sectors) else { return true };
-        if kind < 20 {
+        if kind < 20 && self.sectors_read() + range.len() <= READ_SECTORS_LOAD_MAX {
             return self.ask_read(range);
         }
         self.ask_write(model, range, kind < 24, random.u64(..10) == 0)
@@ -209,6 +212,15 @@ impl Client {
         let bytes = vec![0xa5; range.len() * SECTOR_BYTES];
         let command = Command::Read { offset, length, dont_fragment: false };
         self.send(command, PendingRequest::Read { range, bytes }, &[])
+    }
+
+    /// The sectors of reads in flight.
+    fn sectors_read(&self) -> usize {
+        let sectors = |pending: &PendingRequest| match pending {
+            PendingRequest::Read { range, .. } => range.len(),
+            _ => 0,
+        };
+        self.in_flight.values().map(sectors).sum()
     }
 
     /// A random range without a request in flight; short ranges are likelier.
