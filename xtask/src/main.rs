@@ -8,6 +8,7 @@
 //! | `scenarios` | arrays of the real kernel after mishaps: files that braid and mdadm recover |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
+//! | `take-overs` | an owner of an array on several hosts ended, and followed, many times |
 //! | `filesystems` | ext4, xfs, btrfs under load: members die, rebuilds run, the server is killed |
 //! | `guests` | virtual machines on an array, while members fail and the server is killed |
 //! | `ublk` | the ublk door in a guest whose kernel has the driver |
@@ -65,6 +66,8 @@ enum Chore {
     Sim(sim::Options),
     /// `braid serve` killed and restarted on real files
     CrashLoop(crash::Options),
+    /// The owner of an array on several hosts ended, and followed by another, many times
+    TakeOvers(crash::take_overs::Options),
     /// File systems under load while members die, rebuilds run and the server is killed
     Filesystems(filesystems::Options),
     /// Virtual machines whose disk is an array, while members fail and the server is killed
@@ -106,6 +109,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Guests(options) => guests::run(options).map(|_| ()),
         Chore::Ublk(options) => ublk::run(options),
         Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
+        Chore::TakeOvers(options) => crash::take_overs::run(options).map(|_| ()),
         Chore::Models => models::run().map(|_| ()),
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
         Chore::Bench(options) => bench::run(options),
@@ -146,6 +150,8 @@ mod tests {
             "sim --seconds 5 --from 7",
             "crash-loop --rounds 3 --level 10 --members tmpfs --seed 1",
             "crash-loop --seconds 3",
+            "take-overs --rounds 3 --seed 1 --braid /bin/braid",
+            "take-overs --seconds 3",
             "filesystems --kind xfs --level 10 --door nbdfuse",
             "guests --only vhost-user --braid /bin/braid",
             "ublk --braid /bin/braid",
@@ -178,6 +184,7 @@ mod tests {
             "crash-loop --members nfs",
             "crash-loop --rounds",
             "crash-loop --rounds 1 --seconds 1",
+            "take-overs --rounds 1 --seconds 1",
             "fuzz --seconds x",
             "fuzz --seconds 0",
             "fuzz --fast",

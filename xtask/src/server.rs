@@ -152,7 +152,8 @@ impl Server {
         self.stopped()
     }
 
-    fn ended(&mut self) -> Result<std::process::ExitStatus> {
+    /// Waits for the end; returns the exit status.
+    pub(crate) fn ended(&mut self) -> Result<std::process::ExitStatus> {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {

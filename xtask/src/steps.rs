@@ -318,9 +318,14 @@ fn check_models() -> Result<StepResult> {
 fn crash_briefly() -> Result<StepResult> {
     let left_out = crash::run(&crash::Options::short(CRASH_SECONDS))?;
     crash::run(&crash::Options::short_matrix(MATRIX_CRASHES))?;
+    let soak = crash::take_overs::Options::short(Program::Braid.dev()?);
+    let took_over = match crash::take_overs::run(&soak)? {
+        None => "take-overs".to_owned(),
+        Some(why) => format!("SKIPPED take-overs: {why}"),
+    };
     Ok(StepResult::Done(match left_out.as_str() {
-        "" => format!("{CRASH_SECONDS} s, tmpfs and ext4"),
-        _ => format!("{CRASH_SECONDS} s; SKIPPED {left_out}"),
+        "" => format!("{CRASH_SECONDS} s, tmpfs and ext4; {took_over}"),
+        _ => format!("{CRASH_SECONDS} s; SKIPPED {left_out}; {took_over}"),
     }))
 }
 

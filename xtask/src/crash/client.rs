@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use braid_nbd_client::{ClientError, Command, ErrorCode, ServerMessage, plan_for};
+use braid_nbd_client::{ClientError, Command, Cutter, ErrorCode, ServerMessage, plan_for};
 use fastrand::Rng;
 
-use super::model::{End, Model, SECTOR_BYTES, SectorCounts, content};
+use super::model::{End, LATE, Model, SECTOR_BYTES, SectorCounts, content};
 
 const DEPTH: usize = 16;
 /// Longest write, in sectors: more than a row of the arrays used here.
@@ -64,6 +64,11 @@ impl Client {
     pub(super) fn connect(socket: &Path) -> Result<Self> {
         let client = braid_nbd_client::Client::connect(socket, plan_for(""), ANSWER_LIMIT);
         Ok(Self { client: client.context("connecting")?, in_flight: BTreeMap::new() })
+    }
+
+    /// A handle that ends this connection from another thread.
+    pub(super) fn cutter(&self) -> Result<Cutter> {
+        Ok(self.client.cutter()?)
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -151,6 +156,26 @@ impl Client {
             }
         }
         Ok(found)
+    }
+
+    /// Asks a server that sleeps for a read, and for a write that the model never allows.
+    pub(super) fn ask_late(&mut self) -> Result<()> {
+        let (range, version) = (0..COMPARED_SECTORS, LATE);
+        let (offset, _) = place(&range);
+        let payload: Vec<u8> = range.clone().flat_map(|sector| content(version, sector)).collect();
+        let length = u32::try_from(payload.len())?;
+        let write = PendingRequest::Write { range: range.clone(), version, durable: false };
+        let command = Command::Write { offset, length, fua: false };
+        let is_sent = self.ask_read(range) && self.send(command, write, &payload);
+        ensure!(is_sent, "a server that sleeps hung up");
+        Ok(())
+    }
+
+    /// Requires that the connection ends without an answer.
+    pub(super) fn is_never_answered(&mut self) -> Result<()> {
+        let answer = self.hear()?;
+        ensure!(answer.is_none(), "an owner answered after it had lost the array: {answer:?}");
+        Ok(())
     }
 
     fn take(&mut self, cookie: u64, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -22,6 +22,7 @@ mod member_storage;
 mod model;
 mod offline;
 mod round;
+pub(crate) mod take_overs;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

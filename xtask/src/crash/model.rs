@@ -29,6 +29,8 @@ pub(super) const SECTOR_BYTES: usize = 512;
 const ZERO: u32 = 1 << 31;
 /// The version of a sector in a new file.
 pub(super) const NEVER_WRITTEN: u32 = ZERO;
+/// The version of a write to a server that must not carry it out: no other write has it.
+pub(super) const LATE: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -99,6 +101,10 @@ impl Model {
             unjudged: Vec::new(),
             tally: Tally::default(),
         }
+    }
+
+    pub(super) fn sectors(&self) -> usize {
+        self.base.len()
     }
 
     /// Notes that a write is sent; returns its version.
