@@ -24,7 +24,7 @@ pub(crate) use newer::kernel as newer_kernel;
 /// debootstrap for a root. Users of a file (fuser), system calls (strace), instruction counts
 /// (valgrind). A store of an array's owner (etcd). Copies of failing disks (ddrescue), and
 /// partition tables on them (sfdisk).
-const NEEDED: [&str; 37] = [
+const NEEDED: [&str; 38] = [
     "qemu-system-x86",
     "qemu-system-common",
     "grub-pc-bin",
@@ -38,6 +38,7 @@ const NEEDED: [&str; 37] = [
     "libnbd-bin",
     "nbdkit",
     "etcd-server",
+    "nftables",
     "nbd-client",
     "fuse3",
     "busybox-static",

@@ -1,17 +1,18 @@
 //! The processes of an array on several hosts: a store, member servers, an owner and its heir.
 //!
-//! Hosts are folders, and all listen on Unix sockets or loopback. `mod` decides who dies when.
+//! Hosts are folders, and all listen on Unix sockets or loopback, or each in a network namespace
+//! ([`super::network`]). `mod` decides who dies when.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::network::Network;
 use crate::programs::output;
 use crate::server::{Server, control_of};
 
@@ -22,22 +23,44 @@ const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A process of the cluster. A drop kills it.
-struct Process(Child);
+struct Process {
+    child: Child,
+    /// Its output, which nothing reads later.
+    _output: Option<BufReader<ChildStdout>>,
+}
 
 impl Process {
-    fn spawn(command: &mut Command) -> Result<Self> {
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = quiet.spawn();
-        Ok(Self(child.with_context(|| format!("{command:?}"))?))
+    /// Starts a process, and waits until its output has the words.
+    fn spawn(command: &mut Command, words: Option<&str>) -> Result<Self> {
+        let output = words.map_or_else(Stdio::null, |_| Stdio::piped());
+        let quiet = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
+        let mut child = quiet.spawn().with_context(|| format!("{command:?}"))?;
+        let mut reader = child.stdout.take().map(BufReader::new);
+        let mut line = String::new();
+        while let (Some(words), Some(reader)) = (words, &mut reader)
+            && !line.contains(words)
+        {
+            line.clear();
+            ensure!(reader.read_line(&mut line)? > 0, "{command:?} ends without {words}");
+        }
+        Ok(Self { child, _output: reader })
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // Fails if the process has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
+}
+
+/// The store's place in a network, after those of the members.
+pub(super) const STORE: usize = MEMBERS;
+
+/// The place of a host.
+pub(super) const fn place_of(host: usize) -> usize {
+    STORE + 1 + host
 }
 
 pub(super) struct Cluster {
@@ -46,38 +69,83 @@ pub(super) struct Cluster {
     store: String,
     uris: Vec<PathBuf>,
     members: Vec<Option<Process>>,
-    _etcd: Process,
+    etcd: Option<Process>,
+    pub(super) network: Option<Network>,
 }
 
 impl Cluster {
-    /// Starts the store and the member servers, and creates the array.
-    pub(super) fn new(braid: &Path, folder: &Path) -> Result<Self> {
-        let (port, peer) = (free_port()?, free_port()?);
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let mut etcd = Command::new("etcd");
-        etcd.arg("--data-dir").arg(folder.join("etcd"));
-        etcd.args(["--listen-client-urls", &url(port), "--advertise-client-urls", &url(port)]);
-        etcd.args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
-        etcd.args(["--initial-cluster", &format!("default={}", url(peer))]);
-        let _etcd = Process::spawn(&mut etcd)?;
-        wait_for("etcd", || Ok(is_healthy(port).unwrap_or(false)))?;
-        let store = format!("etcd://127.0.0.1:{port}/braid/tank");
+    /// Starts the store and the member servers, and creates the array; with `is_apart` each of them
+    /// and each host has a network namespace.
+    pub(super) fn new(braid: &Path, folder: &Path, is_apart: bool) -> Result<Self> {
+        let network = is_apart.then(|| Network::new(folder, place_of(2))).transpose()?;
         let (braid, folder) = (braid.to_owned(), folder.to_owned());
-        let mut cluster =
-            Self { braid, folder, store, uris: Vec::new(), members: Vec::new(), _etcd };
+        let (store, uris, members, etcd) = (String::new(), Vec::new(), Vec::new(), None);
+        let mut cluster = Self { braid, folder, store, uris, members, etcd, network };
+        cluster.start_store()?;
         for at in 0..MEMBERS {
             std::fs::File::create(cluster.member(at))?.set_len(MEMBER_BYTES)?;
-            let socket = cluster.socket(at);
-            let uri = format!("nbd+unix:///m{at}?socket={}", socket.display());
-            cluster.uris.push(uri.into());
+            cluster.uris.push(match &cluster.network {
+                None => format!("nbd+unix:///m{at}?socket={}", cluster.socket(at).display()).into(),
+                Some(network) => {
+                    let (host, tls) = (network.address(at), network.certificates().display());
+                    format!("nbds://{host}/m{at}?tls-certificates={tls}").into()
+                }
+            });
             cluster.members.push(None);
             cluster.start_member(at)?;
         }
-        let mut create = Command::new(&cluster.braid);
+        let mut create = Command::new(cluster.program(place_of(0), &cluster.braid)?);
         create.arg("--state-dir").arg(cluster.folder.join("state"));
         create.args(["create", "tank", "--level", "5", "--zero"]);
         output(create.args(&cluster.uris))?;
         Ok(cluster)
+    }
+
+    fn start_store(&mut self) -> Result<()> {
+        let [port, peer, health] = [free_port()?, free_port()?, free_port()?];
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let mut etcd = Command::new(self.program(STORE, Path::new("etcd"))?);
+        let client = match &self.network {
+            None => url(port),
+            Some(network) => {
+                for (option, file) in [
+                    ("--cert-file", "server-cert.pem"),
+                    ("--key-file", "server-key.pem"),
+                    ("--trusted-ca-file", "ca-cert.pem"),
+                ] {
+                    etcd.arg(option).arg(network.certificates().join(file));
+                }
+                etcd.arg("--client-cert-auth");
+                format!("https://{}:{port}", network.address(STORE))
+            }
+        };
+        etcd.arg("--data-dir").arg(self.folder.join("etcd"));
+        etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        etcd.args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
+        etcd.args(["--initial-cluster", &format!("default={}", url(peer))]);
+        etcd.args(["--listen-metrics-urls", &url(health)]);
+        self.etcd = Some(Process::spawn(&mut etcd, None)?);
+        let curl = self.program(STORE, Path::new("curl"))?;
+        // It has elected a leader, and answers.
+        wait_for("etcd", || {
+            let said =
+                Command::new(&curl).args(["-s", &format!("{}/health", url(health))]).output()?;
+            Ok(String::from_utf8_lossy(&said.stdout).contains(r#""health":"true""#))
+        })?;
+        self.store = match &self.network {
+            None => format!("etcd://127.0.0.1:{port}/braid/tank"),
+            Some(network) => {
+                let (host, tls) = (network.address(STORE), network.certificates().display());
+                format!("etcd://{host}:{port}/braid/tank?tls-certificates={tls}")
+            }
+        };
+        Ok(())
+    }
+
+    /// The program, or one that starts it at a place.
+    fn program(&self, place: usize, program: &Path) -> Result<PathBuf> {
+        let program = program.to_owned();
+        self.network.as_ref().map_or(Ok(program.clone()), |it| it.program_at(place, &program))
     }
 
     pub(super) fn member(&self, at: usize) -> PathBuf {
@@ -89,13 +157,21 @@ impl Cluster {
     }
 
     pub(super) fn start_member(&mut self, at: usize) -> Result<()> {
-        let socket = self.socket(at);
-        let mut command = Command::new(&self.braid);
-        command.arg("--state-dir").arg(self.folder.join("state"));
-        command.args(["member", "--listen", &format!("nbd+unix:///?socket={}", socket.display())]);
+        let mut command = Command::new(self.program(at, &self.braid)?);
+        command.arg("--json").arg("--state-dir").arg(self.folder.join("state")).arg("member");
+        match &self.network {
+            None => {
+                let socket = self.socket(at);
+                command.args(["--listen", &format!("nbd+unix:///?socket={}", socket.display())]);
+            }
+            Some(network) => {
+                command.args(["--listen", &format!("nbds://{}/", network.address(at))]);
+                command.arg("--tls").arg(network.certificates());
+            }
+        }
         command.arg(self.member(at)).env("BRAID_RUNTIME_DIR", self.folder.join("run"));
-        self.members[at] = Some(Process::spawn(&mut command)?);
-        wait_for("a member server", || Ok(UnixStream::connect(&socket).is_ok()))
+        self.members[at] = Some(Process::spawn(&mut command, Some(r#""event":"serving""#))?);
+        Ok(())
     }
 
     pub(super) fn kill_member(&mut self, at: usize) {
@@ -114,7 +190,8 @@ impl Cluster {
         let mut options = vec!["--store", &self.store, "--away-after-ms", "2000"];
         options.extend(is_heir.then_some("--standby"));
         let members = if is_heir { &[] } else { &self.uris[..] };
-        Server::spawn_with(&self.braid, (&folder, Some(&folder.join("run"))), members, &options)
+        let braid = self.program(place_of(host), &self.braid)?;
+        Server::spawn_with(&braid, (&folder, Some(&folder.join("run"))), members, &options)
     }
 
     /// Asks the server at a host; returns its answer.
@@ -146,15 +223,6 @@ impl Cluster {
 
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// Whether etcd has elected a leader, and answers.
-fn is_healthy(port: u16) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said)?;
-    Ok(said.contains(r#""health":"true""#))
 }
 
 fn wait_for(what: &str, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! mod            ways to end an owner, rounds, the summary
+//!    | partitions   directions of the network away instead, each once
 //!    | cluster      etcd, four member servers, an owner and an heir, as processes
+//!    | network      a network namespace for each of them
 //!    | client, model (crash-loop's)   writes and flushes under load, and the expected content
 //!
 //!   load ─ the owner ends ─ the heir serves ─ everything is read ─ all members in sync
@@ -15,6 +17,8 @@
 //! after a take-over, and an owner that sleeps through it answers nothing and ends.
 
 mod cluster;
+mod network;
+mod partitions;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,10 +37,13 @@ use cluster::{Cluster, MEMBERS};
 const ROUNDS_DEFAULT: u64 = 30;
 /// Time between two progress lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
-/// Twice the silence after which an heir takes over.
-const SLEEP: Duration = Duration::from_secs(6);
+/// The silence after which an heir takes over.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How long an owner sleeps.
+const SLEEP: Duration = SILENCE.saturating_mul(2);
 /// Load before the end: an heir has looked at the record by then.
-const LOAD_MS: std::ops::Range<u64> = 600..1400;
+const LOAD: Duration = Duration::from_millis(600);
+const LOAD_MORE_MS_MAX: u64 = 800;
 /// Most time from a member server's end to the owner's, and from there to the server's restart.
 const MEMBER_MS_MAX: u64 = 2500;
 /// A take-over of this length is reported.
@@ -58,6 +65,9 @@ pub(crate) struct Options {
     /// Only this way to end an owner
     #[arg(long, value_enum)]
     only: Option<Way>,
+    /// Directions of the network away, each once, in network namespaces (root)
+    #[arg(long, conflicts_with_all = ["rounds", "seconds", "only"])]
+    partitions: bool,
     /// This program, not the release build
     #[arg(long, value_name = "FILE")]
     braid: Option<PathBuf>,
@@ -71,6 +81,7 @@ impl Options {
             seconds: None,
             seed: super::now(),
             only: None,
+            partitions: false,
             braid: Some(braid),
         }
     }
@@ -122,22 +133,33 @@ impl Plan {
     fn new(way: Way, random: &mut Rng) -> Self {
         let mut up_to = |most_ms| Duration::from_micros(random.u64(..most_ms * 1000));
         let (before, after) = (up_to(MEMBER_MS_MAX), up_to(MEMBER_MS_MAX));
-        let load = Duration::from_millis(random.u64(LOAD_MS));
+        let load = LOAD + up_to(LOAD_MORE_MS_MAX);
         Self { way, load, member: random.usize(..MEMBERS), before, after }
     }
 }
 
-/// Runs the rounds; returns why not, if a program is missing.
-pub(crate) fn run(options: &Options) -> Result<Option<&'static str>> {
-    if !braid_test_needs::is_installed("etcd") {
-        println!("{}no etcd", braid_test_needs::MARK);
-        return Ok(Some("no etcd"));
+/// The program or right that the machine lacks, if any.
+fn missing(options: &Options) -> Option<String> {
+    let programs = ["etcd", "curl"].into_iter();
+    let mut programs = programs.chain(network::PROGRAMS.into_iter().filter(|_| options.partitions));
+    if options.partitions && !rustix::process::geteuid().is_root() {
+        return Some("only root may make network namespaces".to_owned());
+    }
+    let missing = programs.find(|program| !braid_test_needs::is_installed(program));
+    missing.map(|program| format!("no {program}"))
+}
+
+/// Runs the rounds; returns what the machine lacks, if they are skipped.
+pub(crate) fn run(options: &Options) -> Result<Option<String>> {
+    if let Some(missing) = missing(options) {
+        println!("{}{missing}", braid_test_needs::MARK);
+        return Ok(Some(missing));
     }
     let braid = options.braid.clone().map_or_else(|| Program::Braid.release(), Ok)?;
     let folder = tempfile::Builder::new().prefix("braid-take-overs-").tempdir_in("/dev/shm")?;
     let mut times: [Vec<Duration>; Way::ALL.len()] = Default::default();
-    let done = Soak::new(&braid, folder.path(), options.seed)
-        .and_then(|soak| soak.run(options, &mut times));
+    let done =
+        Soak::new(&braid, folder.path(), options).and_then(|soak| soak.run(options, &mut times));
     done.map(|()| None).map_err(|error| {
         let rounds: usize = times.iter().map(Vec::len).sum();
         let kept = folder.keep().display().to_string();
@@ -155,20 +177,23 @@ struct Soak {
 }
 
 impl Soak {
-    fn new(braid: &Path, folder: &Path, seed: u64) -> Result<Self> {
-        let cluster = Cluster::new(braid, folder)?;
+    fn new(braid: &Path, folder: &Path, options: &Options) -> Result<Self> {
+        let cluster = Cluster::new(braid, folder, options.partitions)?;
         let owner = serving(cluster.spawn(0, false)?)?;
         let mut client = Client::connect(&owner.socket)?;
         let sectors = usize::try_from(client.size_bytes())? / SECTOR_BYTES;
         let mut model = Model::new(sectors);
         client.fill(&mut model, sectors)?;
-        Ok(Self { cluster, owner, host: 0, model, random: Rng::with_seed(seed) })
+        Ok(Self { cluster, owner, host: 0, model, random: Rng::with_seed(options.seed) })
     }
 
     fn run(mut self, options: &Options, times: &mut [Vec<Duration>]) -> Result<()> {
         let (begun, mut told) = (Instant::now(), Instant::now());
         let limit = options.seconds.map(Duration::from_secs);
-        for round in 0.. {
+        if options.partitions {
+            partitions::run(&mut self)?;
+        }
+        for round in (0..).take_while(|_| !options.partitions) {
             let is_over = |limit| begun.elapsed() >= limit;
             if limit.map_or(round >= options.rounds, is_over) {
                 break;
@@ -281,8 +306,11 @@ impl Soak {
             );
         }
         let (tally, rounds) = (self.model.tally, times.iter().map(Vec::len).sum::<usize>());
+        if rounds > 0 {
+            print!("{rounds} take-overs: ");
+        }
         println!(
-            "{rounds} take-overs: {} answered and {} flushed writes looked for, {} sectors compared; \
+            "{} answered and {} flushed writes looked for, {} sectors compared; \
              losses 0; {:.1} s",
             tally.answered,
             tally.flushed,
