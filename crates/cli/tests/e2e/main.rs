@@ -21,6 +21,7 @@
 //!   third_party_clients  libnbd from Python, modules of Go's, nbdkit between
 //!   tls                  TLS, and which clients it admits
 //!   failure_causes       why a member went out, and a request failed
+//!   compose              three hosts by the recipe of packaging/compose
 //!   control              status, list, get, set, stop, and the control API
 //!   browser_page         the page for browsers, and the port that it is on
 //!   top                  `top`, in a terminal
@@ -71,6 +72,7 @@ mod bitmaps;
 mod broken_arrays;
 mod browser_page;
 mod check_schedule;
+mod compose;
 mod config_files;
 mod confinement;
 mod containers;
