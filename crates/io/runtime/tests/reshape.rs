@@ -238,7 +238,7 @@ fn fill(running: &Running) -> Vec<u8> {
 #[test]
 fn without_room_the_first_windows_are_copied() {
     let folder = tempfile::tempdir().expect("a folder");
-    let array = Array::with_spares(Level::Raid5, (3, 1), 2048);
+    let array = Array::without_room(Level::Raid5, (3, 1), 2048);
     let running = Running::open(&array);
     let refused = running.volume.begin_reshape(&more(4)).expect_err("there is no room");
     assert!(refused.to_string().contains("sectors are needed before"), "{refused}");

@@ -44,7 +44,17 @@ impl Array {
         chunk_sectors: u32,
     ) -> Self {
         let placed = (chunk_sectors, MEMBER_BYTES, false);
-        Self::of(superblocks_as(level, (slots, spares), placed))
+        Self::of(superblocks_as((Version::V1_2, level), (slots, spares), placed))
+    }
+
+    /// As `with_spares`, with metadata at the end: no sector is free before the data.
+    pub(crate) fn without_room(
+        level: Level,
+        (slots, spares): (u16, u16),
+        chunk_sectors: u32,
+    ) -> Self {
+        let placed = (chunk_sectors, MEMBER_BYTES, true);
+        Self::of(superblocks_as((Version::V1_0, level), (slots, spares), placed))
     }
 
     fn of(superblocks: Vec<Superblock>) -> Self {
@@ -130,15 +140,16 @@ fn superblocks_with_spares(
     chunk_sectors: u32,
     member_bytes: u64,
 ) -> Vec<Superblock> {
-    superblocks_as(level, (slots, spares), (chunk_sectors, member_bytes, true))
+    let placed = (chunk_sectors, member_bytes, true);
+    superblocks_as((Version::V1_2, level), (slots, spares), placed)
 }
 
 fn superblocks_as(
-    level: Level,
+    (version, level): (Version, Level),
     (slots, spares): (u16, u16),
     (chunk_sectors, member_bytes, has_logs): (u32, u64, bool),
 ) -> Vec<Superblock> {
-    let place = sample::place(Version::V1_2, level, chunk_sectors, member_bytes);
+    let place = sample::place(version, level, chunk_sectors, member_bytes);
     let mut place = place.expect("8 MiB are enough");
     place.bad_block_log = place.bad_block_log.filter(|_| has_logs);
     let roles: Arc<[Role]> =
