@@ -73,6 +73,7 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         format!("small --from {from} --part {part} {SMALL}"),
         format!("histories --cycles {starts} --from {from}"),
         format!("reshape --seconds {} --from {from}", seconds / 6),
+        format!("reshape --level 10 --seconds {} --from {from}", seconds / 12),
         format!("hosts --seeds {} --from {from}", seconds * HOSTS_PER_SECOND),
         format!("reshape --crashes --part {}/{}", from % (shares * 4), shares * 4),
     ];

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::control::{check, said, status};
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Client, Mount, Need, RAID_1, RAID_5, RAID_6, ServerProcess, assert_same, needs, ok,
-    random_bytes, skip, wait_until,
+    Array, Client, Mount, Need, RAID_1, RAID_5, RAID_6, RAID_10, ServerProcess, Shape, assert_same,
+    needs, ok, random_bytes, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text};
 use crate::remedies::refusal;
@@ -116,7 +116,11 @@ fn an_array_that_grows_survives_kills_at_any_point() {
 #[test]
 fn a_reshape_goes_back_from_the_middle_also_after_a_kill() {
     needs!("nbdcopy");
-    let array = Array::create(RAID_5);
+    [RAID_5, RAID_10].into_iter().for_each(goes_back);
+}
+
+fn goes_back(shape: Shape) {
+    let array = Array::create(shape);
     let mut random = fastrand::Rng::with_seed(43);
     let served = array.serve();
     let mut content = filled(&array, &served, 8);

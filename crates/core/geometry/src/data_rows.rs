@@ -150,6 +150,18 @@ impl ReshapeSteps {
         Some(Self { before, after, has_parity, gap_sectors, backwards, size_sectors })
     }
 
+    /// Whether the reshape runs from the array's end to its start.
+    #[must_use]
+    pub fn is_backwards(&self) -> bool {
+        self.backwards
+    }
+
+    /// The number of sectors of the array that both shapes have.
+    #[must_use]
+    pub fn size_sectors(&self) -> u64 {
+        self.size_sectors
+    }
+
     /// Whether writes stay behind reads in this direction, wherever they begin: forwards the new
     /// rows hold no less of the array than the old ones, backwards no more.
     #[must_use]

@@ -32,7 +32,6 @@ pub struct ReshapePlan {
     steps: ReshapeSteps,
     before: Side,
     after: Side,
-    backwards: bool,
 }
 
 /// One of the two shapes.
@@ -108,13 +107,13 @@ impl ReshapePlan {
             let rows = DataRows::of(geometry).ok_or(ReshapeFault::Family)?;
             Ok(Side { rows, capacity_sectors: geometry.capacity_sectors() })
         };
-        Ok(Self { steps, before: side(before)?, after: side(after)?, backwards })
+        Ok(Self { steps, before: side(before)?, after: side(after)? })
     }
 
     /// Whether the reshape runs from the array's end to its start.
     #[must_use]
     pub fn is_backwards(&self) -> bool {
-        self.backwards
+        self.steps.is_backwards()
     }
 
     /// The steps, and the room between reads and writes.
@@ -126,7 +125,7 @@ impl ReshapePlan {
     /// The number of array sectors that both shapes have.
     #[must_use]
     pub fn size_sectors(&self) -> u64 {
-        self.before.capacity_sectors.min(self.after.capacity_sectors)
+        self.steps.size_sectors()
     }
 
     /// Whether the shortest windows overwrite what they read somewhere. At the array's start reads
@@ -134,7 +133,7 @@ impl ReshapePlan {
     #[must_use]
     pub fn has_in_place(&self) -> bool {
         let step = self.steps.step_sectors();
-        let nearest = if self.backwards { step.min(self.size_sectors()) } else { 0 };
+        let nearest = if self.is_backwards() { step.min(self.size_sectors()) } else { 0 };
         self.steps.is_in_place(nearest)
     }
 
@@ -150,13 +149,13 @@ impl ReshapePlan {
     /// The position at which a reshape begins.
     #[must_use]
     pub fn first(&self) -> u64 {
-        if self.backwards { self.size_sectors() } else { 0 }
+        if self.is_backwards() { self.size_sectors() } else { 0 }
     }
 
     /// The position at which a reshape is over.
     #[must_use]
     pub fn last(&self) -> u64 {
-        match self.backwards {
+        match self.is_backwards() {
             true => 0,
             false => {
                 let capacity = self.after.capacity_sectors;
@@ -169,7 +168,7 @@ impl ReshapePlan {
     /// The position one step after `position`, in the direction of the reshape.
     pub(crate) fn one_step_ahead(&self, position: u64) -> u64 {
         let step = self.steps.step_sectors();
-        match self.backwards {
+        match self.is_backwards() {
             true => position.saturating_sub(step),
             false => position.saturating_add(step).min(self.last()),
         }
@@ -179,7 +178,7 @@ impl ReshapePlan {
     #[must_use]
     pub fn is_over(&self, position: u64) -> bool {
         let position = spoiled(Bug::LastWindowUnmoved, position, self.one_step_ahead(position));
-        if self.backwards { position == 0 } else { position >= self.last() }
+        if self.is_backwards() { position == 0 } else { position >= self.last() }
     }
 
     /// The sectors up to which a member must be filled to hold all that has one shape at
@@ -188,14 +187,14 @@ impl ReshapePlan {
     #[must_use]
     pub fn held_sectors(&self, is_after: bool, position: u64) -> Option<u64> {
         let side = if is_after { &self.after } else { &self.before };
-        (is_after != self.backwards).then(|| side.rows.end_of(position))
+        (is_after != self.is_backwards()).then(|| side.rows.end_of(position))
     }
 
     /// The number of sectors written up to `position`, and the number that the whole reshape
     /// writes.
     #[must_use]
     pub fn progress(&self, position: u64) -> (u64, u64) {
-        match self.backwards {
+        match self.is_backwards() {
             true => (self.size_sectors().saturating_sub(position), self.size_sectors()),
             false => (position.min(self.last()), self.last()),
         }
@@ -221,7 +220,7 @@ impl ReshapePlan {
 
     /// The end of the zeroes behind the last moved sectors.
     fn zeroes_of_size(&self) -> u64 {
-        match self.backwards {
+        match self.is_backwards() {
             true => self.rows_of_size(),
             false => {
                 if planted(Bug::LastRowUnzeroed) {
@@ -239,7 +238,7 @@ impl ReshapePlan {
             return None;
         }
         let size = self.size_sectors();
-        Some(match (self.backwards, position >= size) {
+        Some(match (self.is_backwards(), position >= size) {
             (true, _) => self.downwards(position.min(size), sectors_max),
             (false, true) => self.beyond_size(position, sectors_max),
             (false, false) => self.upwards(position, sectors_max),
@@ -365,7 +364,7 @@ mod tests {
         let mut windows = Vec::new();
         while let Some(window) = plan.window(position, most) {
             let written = window.written();
-            position = if plan.backwards { window.moved.start } else { written.end };
+            position = if plan.is_backwards() { window.moved.start } else { written.end };
             windows.push(window);
             assert!(windows.len() < 10_000, "{plan:?}");
         }
@@ -390,7 +389,7 @@ mod tests {
                 assert!(starts.iter().all(|start| start % step == 0), "{plan:?} {starts:?}");
                 let zeroed: u64 = windows.iter().map(|one| one.zeroed.end - one.zeroed.start).sum();
                 let all = plan.after.capacity_sectors;
-                let beyond = if plan.backwards { plan.rows_of_size() } else { all };
+                let beyond = if plan.is_backwards() { plan.rows_of_size() } else { all };
                 assert_eq!(zeroed, beyond - plan.size_sectors(), "{plan:?}");
             }
         }
@@ -400,7 +399,7 @@ mod tests {
     fn no_window_overwrites_what_is_not_recorded() {
         for (gap, plan) in plans() {
             let gap = gap.cast_unsigned();
-            let (read_at, write_at) = if plan.backwards { (0, gap) } else { (gap, 0) };
+            let (read_at, write_at) = if plan.is_backwards() { (0, gap) } else { (gap, 0) };
             for window in windows(&plan, 200) {
                 if window.moved.is_empty() {
                     continue;
@@ -409,7 +408,7 @@ mod tests {
                 let (old, new) = (&plan.before.rows, &plan.after.rows);
                 let written = new.first_of(start) + write_at..new.end_of(end) + write_at;
                 // Sectors that are in the old shape still, and are not copied elsewhere.
-                let left = match (plan.backwards, window.in_place) {
+                let left = match (plan.is_backwards(), window.in_place) {
                     (false, false) => window.moved.start..plan.before.capacity_sectors,
                     (false, true) => window.moved.end..plan.before.capacity_sectors,
                     (true, false) => 0..window.moved.end,
@@ -428,13 +427,13 @@ mod tests {
             for most in [0, 100, u64::MAX] {
                 for window in windows(&plan, most) {
                     let Range { start, end } = window.moved;
-                    let position = if plan.backwards { end } else { start };
+                    let position = if plan.is_backwards() { end } else { start };
                     if start == end {
                         continue;
                     }
                     assert_eq!(window.in_place, plan.steps.is_in_place(position), "{window:?}");
                     let until = plan.steps.end_in_place(position);
-                    assert!(!window.in_place || plan.backwards || end <= until, "{window:?}");
+                    assert!(!window.in_place || plan.is_backwards() || end <= until, "{window:?}");
                 }
             }
         }
@@ -445,7 +444,8 @@ mod tests {
         for (_, plan) in plans() {
             let (old, new) = (plan.before.rows, plan.after.rows);
             for window in windows(&plan, 0) {
-                let position = if plan.backwards { window.moved.start } else { window.moved.end };
+                let position =
+                    if plan.is_backwards() { window.moved.start } else { window.moved.end };
                 let is_at = |rows: DataRows| position.is_multiple_of(rows.piece_sectors());
                 let is_all = position >= plan.size_sectors();
                 assert!(!plan.can_turn(position) || is_all || is_at(old) && is_at(new), "{plan:?}");
