@@ -190,6 +190,7 @@ fn explore_doubted(seed: u64) {
 /// At the first error.
 pub fn tell() {
     (0..12).for_each(|seed| _ = explore_lost(seed));
+    (0..40).for_each(|seed| _ = explore_late_names(seed));
     (0..8).for_each(explore_unreadable);
     (0..8).for_each(explore_doubted);
     // Most bugs need few lives; the repeated ones take as long as hundreds.
@@ -204,6 +205,17 @@ pub fn tell() {
 #[must_use]
 pub fn explore_lost(seed: u64) -> Tally {
     let (change, plan) = with_lost(seed);
+    let mut world = World::new(change, plan, seed);
+    world.live();
+    world.tally
+}
+
+/// A life of many clients in which many sectors are on no disk, and shards learn late which.
+fn explore_late_names(seed: u64) -> Tally {
+    let change = Change::smallest(false);
+    let lost = (0..change.size()).filter(|at| mix(at ^ seed << 32).is_multiple_of(16)).collect();
+    let late = Some(LateEffect::Letter);
+    let plan = Plan { lost, clients: 6, late, window_sectors: 48, ..Plan::quiet() };
     let mut world = World::new(change, plan, seed);
     world.live();
     world.tally

@@ -7,6 +7,7 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
     let mut total = Tally::default();
     (0..400).for_each(|seed| total.add(&explore(ShapeFamily::Parity, seed)));
     (0..12).for_each(|seed| total.add(&explore_lost(seed)));
+    (0..12).for_each(|seed| total.add(&explore_late_names(seed)));
     (0..4).for_each(explore_unreadable);
     for name in [
         "asked-to-finish",
