@@ -88,6 +88,10 @@ impl MemberStorage {
         Ok(())
     }
 
+    pub(super) fn kind(&self) -> StorageKind {
+        self.kind
+    }
+
     /// The folder for sockets and state, and the folder for data that outlives the server.
     pub(super) fn folders(&self) -> (&Path, Option<&Path>) {
         (self.folder(), Some(&self.run))

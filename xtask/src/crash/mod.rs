@@ -57,8 +57,11 @@ pub(crate) struct Options {
     /// Only rounds in which jobs are killed, at every percent of each
     #[arg(long)]
     jobs: bool,
+    /// Only rounds in which arrays change their shape, with this many crashes in each
+    #[arg(long, value_name = "N", conflicts_with = "jobs")]
+    reshapes: Option<u32>,
     /// Only the crash matrix: this many crashes of each policy on each level with parity
-    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds", "jobs"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds", "jobs", "reshapes"])]
     matrix: Option<u64>,
     /// With the development build, not the release build
     #[arg(long)]
@@ -90,6 +93,7 @@ impl Options {
             seed: now(),
             level: None,
             jobs: false,
+            reshapes: None,
             matrix: None,
             dev: true,
             members: Members::Both,
@@ -104,6 +108,12 @@ impl Options {
         if self.seconds.is_some() { u64::MAX } else { self.rounds }
     }
 
+    /// The plan of all rounds, if there is only one.
+    fn plan(&self) -> Option<Plan> {
+        let reshapes = self.reshapes.map(|crashes| Plan::Reshapes { crashes });
+        reshapes.or(self.jobs.then_some(Plan::Jobs { step: 1 }))
+    }
+
     fn kinds(&self) -> &'static [StorageKind] {
         match self.members {
             Members::Tmpfs => &[StorageKind::Tmpfs],
@@ -114,13 +124,17 @@ impl Options {
 }
 
 fn shapes(options: &Options) -> Vec<Shape> {
-    let wanted = |shape: &Shape| options.level.as_ref().is_none_or(|level| level == shape.level);
+    let wanted = |shape: &Shape| {
+        let is_named = options.level.as_ref().is_none_or(|level| level == shape.level);
+        is_named && options.plan().is_none_or(|plan| shape.can(plan))
+    };
     SHAPES.into_iter().filter(wanted).collect()
 }
 
 /// Runs the rounds; returns the omitted parts and why, if any.
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
+    ensure!(!shapes(options).is_empty(), "arrays of this level take no part in such rounds");
     let braid = if options.dev { Program::Braid.dev()? } else { Program::Braid.release()? };
     if let Some(crashes) = options.matrix {
         matrix::run(&braid, &shapes(options), crashes, options.seed)?;
@@ -173,11 +187,9 @@ fn one(
     let (shapes, turn) = (shapes(options), usize::try_from(seed % (1 << 30))?);
     let kind = kinds[turn % kinds.len()];
     let shape = shapes[turn / kinds.len() % shapes.len()];
-    let plans = round::plans(kind);
-    let plan = match options.jobs {
-        true => Plan::Jobs { step: 1 },
-        false => plans[random.usize(..plans.len())],
-    };
+    let mut plans = options.plan().map_or_else(|| round::plans(kind).to_vec(), |plan| vec![plan]);
+    plans.retain(|plan| shape.can(*plan));
+    let plan = plans[random.usize(..plans.len())];
     let mut storage = MemberStorage::new(kind)?;
     let done = Round::new(braid, (shape, plan), &mut storage, random, counts)
         .and_then(|round| round.run(plan));
@@ -194,6 +206,10 @@ fn report(counts: &Counts, took: Duration) {
         "{rounds} rounds: {kills} kills ({kills_starting} while starting, {kills_stopping} while stopping, \
          {jobs_killed} in the middle of a job), {} power cuts, {} orderly stops, {} members lost, {} write holes refused",
         counts.power_cuts, counts.stops, counts.members_lost, counts.refusals
+    );
+    println!(
+        "{} changes of shape and turns, {} crashes in the middle of one",
+        counts.shape_changes, counts.reshapes_killed
     );
     println!(
         "{} answered and {} flushed writes looked for, {} blocks of fio, {} sectors compared, \

@@ -65,6 +65,11 @@ pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<ExamineOutput>> {
     Ok(all)
 }
 
+/// Whether mdadm finds a superblock in the file, or in no file.
+pub(super) fn has_superblock(path: &Path) -> bool {
+    output(Command::new("mdadm").arg("--examine").arg(path)).is_ok()
+}
+
 /// Checks that the members of an array stopped in order agree in all common fields.
 pub(super) fn assert_agree(all: &[ExamineOutput]) -> Result<()> {
     for key in ["Array UUID", "Events", "Raid Level", "Raid Devices", "Array State", "State"] {
@@ -157,14 +162,17 @@ fn assert_redundant_below(
     members: &[PathBuf],
     all: &[ExamineOutput],
 ) -> Result<u64> {
+    let is_paired = || all[0].word("Layout").is_ok_and(|word| word == "near=2");
     let groups: Vec<Vec<usize>> = match level {
+        "10" if !is_paired() || members.len() % 2 != 0 => return Ok(0),
         "1" => (1..members.len()).map(|slot| vec![0, slot]).collect(),
         "4" | "5" => vec![(0..members.len()).collect()],
         "10" => (0..members.len() / 2).map(|pair| vec![2 * pair, 2 * pair + 1]).collect(),
         _ => return Ok(0),
     };
     let files: Vec<File> = members.iter().map(File::open).collect::<Result<_, _>>()?;
-    let start = all[0].sectors("Data Offset")? * SECTOR_BYTES;
+    // Metadata 1.0 says no offset: its data begins with the device.
+    let start = |slot: usize| all[slot].sectors("Data Offset").unwrap_or(0) * SECTOR_BYTES;
     let used = all[0].sectors("Used Dev Size").or_else(|_| all[0].sectors("Avail Dev Size"))?;
     let used = used.min(below);
     let mut compared = 0;
@@ -174,7 +182,7 @@ fn assert_redundant_below(
             let length = PIECE_BYTES.min(used * SECTOR_BYTES - done);
             let mut sum = vec![0; usize::try_from(length)?];
             for slot in &group {
-                add(&mut sum, &files[*slot], start + done)?;
+                add(&mut sum, &files[*slot], start(*slot) + done)?;
             }
             if let Some(at) = sum.iter().position(|byte| *byte != 0) {
                 let sector = (done + at as u64) / SECTOR_BYTES;

@@ -6,6 +6,7 @@
 //!   loss    load ─ a member deleted or cut ─ SIGKILL or SIGTERM; verified, or refused (write hole)
 //!   jobs    a resync, a recovery and a replacement, SIGKILL at one percent after another;
 //!           verified after each ([`jobs`])
+//!   shapes  one reshape after another, crashed again and again; verified after each ([`reshapes`])
 //!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; flushed writes are verified
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! The border is in the middle of a stripe. Sectors that were never written are compared, too.
 
 mod jobs;
+mod reshapes;
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,8 @@ const LOAD_MS_MAX: u64 = 600;
 const STARTING_MS_MAX: u64 = 40;
 /// Crashes in a round of kills, after the first.
 const KILLS: usize = 3;
+/// Crashes of an array whose shape changes.
+const CRASHES: u32 = 12;
 /// Percents from one kill of a job to the next.
 const STEP: u32 = 14;
 /// The error code by which braid refuses an array with a write hole.
@@ -60,13 +64,26 @@ pub(super) struct Shape {
 }
 
 /// The arrays that are tried in turn.
-pub(super) const SHAPES: [Shape; 5] = [
+pub(super) const SHAPES: [Shape; 6] = [
     Shape { level: "5", members: 4, lost_max: 1 },
     Shape { level: "1", members: 2, lost_max: 1 },
     Shape { level: "6", members: 5, lost_max: 2 },
     Shape { level: "10", members: 4, lost_max: 1 },
     Shape { level: "4", members: 4, lost_max: 1 },
+    Shape { level: "0", members: 4, lost_max: 0 },
 ];
+
+impl Shape {
+    /// Whether an array of this shape can take part in such a round.
+    pub(super) fn can(self, plan: Plan) -> bool {
+        match plan {
+            Plan::Kills | Plan::PowerCut => true,
+            Plan::Loss | Plan::Jobs { .. } => self.lost_max > 0,
+            // A mirror is not reshaped.
+            Plan::Reshapes { .. } => self.level != "1",
+        }
+    }
+}
 
 /// The kind of crash in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +95,10 @@ pub(super) enum Plan {
     Jobs {
         step: u32,
     },
+    /// This many crashes of an array whose shape changes.
+    Reshapes {
+        crashes: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +108,8 @@ pub(super) struct Counts {
     pub(super) kills_starting: u64,
     pub(super) kills_stopping: u64,
     pub(super) jobs_killed: u64,
+    pub(super) shape_changes: u64,
+    pub(super) reshapes_killed: u64,
     pub(super) power_cuts: u64,
     pub(super) members_lost: u64,
     pub(super) stops: u64,
@@ -128,7 +151,7 @@ impl<'a> Round<'a> {
         braid: &'a Path,
         (shape, plan): (Shape, Plan),
         storage: &'a mut MemberStorage,
-        random: Rng,
+        mut random: Rng,
         counts: &'a mut Counts,
     ) -> Result<Self> {
         let folder = storage.members();
@@ -137,7 +160,8 @@ impl<'a> Round<'a> {
         let mut create = Command::new(braid);
         create.args(["--state-dir"]).arg(storage.folder().join("state"));
         let has_jobs = matches!(plan, Plan::Jobs { .. });
-        let size = if has_jobs { MEMBER_SIZE_JOBS } else { MEMBER_SIZE };
+        let is_reshaped = matches!(plan, Plan::Reshapes { .. });
+        let size = if has_jobs || is_reshaped { MEMBER_SIZE_JOBS } else { MEMBER_SIZE };
         create.args(["create", "tank", "--level", shape.level, "--member-size", size]);
         if shape.level != "1" {
             create.args(["--chunk", "64K"]);
@@ -146,7 +170,18 @@ impl<'a> Round<'a> {
         if spare.is_some() {
             create.args(["--spare", "1"]);
         }
+        if is_reshaped {
+            // Copies move only into free space, which metadata 1.0 does not leave.
+            let is_in_place = shape.level != "10" && random.bool();
+            create.args(["--metadata", if is_in_place { "1.0" } else { "1.2" }]);
+        }
         output(create.args(&members).args(&spare))?;
+        if is_reshaped {
+            // The member that the array gets later.
+            let bytes = std::fs::metadata(&members[0])?.len();
+            let later = folder.join(format!("m{}", members.len()));
+            std::fs::File::create(later)?.set_len(bytes)?;
+        }
         let (model, own_sectors) = (Model::new(0), 0);
         let (foreign, foreign_runs, foreign_wrote) = (None, None, false);
         let (cache, foreign_lost) = (CACHES[0], false);
@@ -202,6 +237,7 @@ impl<'a> Round<'a> {
             Plan::Loss => self.loss()?,
             Plan::PowerCut => self.power_cut()?,
             Plan::Jobs { step } => self.jobs(&percents(step))?,
+            Plan::Reshapes { crashes } => self.reshapes(crashes)?,
         };
         if goes_on {
             let server = self.start(plan == Plan::Loss)?;
@@ -270,28 +306,33 @@ impl<'a> Round<'a> {
     fn power_cut(&mut self) -> Result<bool> {
         for _ in 0..2 {
             let server = self.start(false)?;
-            let process = server.process()?;
-            let mut client = Client::connect(&server.socket)?;
-            let (delay, dying) = (self.delay(LOAD_MS_MAX), AtomicBool::new(false));
-            let (model, random, storage) = (&mut self.model, &mut self.random, &*self.storage);
-            let own = 0..self.own_sectors;
-            std::thread::scope(|scope| {
-                let cutter = scope.spawn(|| {
-                    std::thread::sleep(delay);
-                    dying.store(true, Ordering::SeqCst);
-                    storage.cut_power()?;
-                    send(process, Signal::KILL)
-                });
-                client.load(model, random, own, &dying)?;
-                cutter.join().map_err(|_| anyhow::anyhow!("the cutter panicked"))?
-            })?;
-            server.kill()?;
-            self.counts.power_cuts += 1;
-            self.storage.restore_power()?;
-            self.storage.forget_answered()?;
+            self.cut_power_of(server)?;
             self.restart(End::Unflushed)?;
         }
         Ok(true)
+    }
+
+    /// Loads the array until its members lose power, and gives it back.
+    fn cut_power_of(&mut self, server: Server) -> Result<()> {
+        let process = server.process()?;
+        let mut client = Client::connect(&server.socket)?;
+        let (delay, dying) = (self.delay(LOAD_MS_MAX), AtomicBool::new(false));
+        let (model, random, storage) = (&mut self.model, &mut self.random, &*self.storage);
+        let own = 0..self.own_sectors;
+        std::thread::scope(|scope| {
+            let cutter = scope.spawn(|| {
+                std::thread::sleep(delay);
+                dying.store(true, Ordering::SeqCst);
+                storage.cut_power()?;
+                send(process, Signal::KILL)
+            });
+            client.load(model, random, own, &dying)?;
+            cutter.join().map_err(|_| anyhow::anyhow!("the cutter panicked"))?
+        })?;
+        server.kill()?;
+        self.counts.power_cuts += 1;
+        self.storage.restore_power()?;
+        self.storage.forget_answered()
     }
 
     fn load_until(&mut self, signal: Signal) -> Result<()> {
@@ -511,8 +552,20 @@ impl Drop for Round<'_> {
 /// The plans that a kind of storage allows.
 pub(super) fn plans(kind: StorageKind) -> &'static [Plan] {
     match kind {
-        StorageKind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills, Plan::Jobs { step: STEP }],
-        StorageKind::Ext4 => &[Plan::PowerCut, Plan::Kills, Plan::PowerCut, Plan::Loss],
+        StorageKind::Tmpfs => &[
+            Plan::Kills,
+            Plan::Loss,
+            Plan::Kills,
+            Plan::Jobs { step: STEP },
+            Plan::Reshapes { crashes: CRASHES },
+        ],
+        StorageKind::Ext4 => &[
+            Plan::PowerCut,
+            Plan::Kills,
+            Plan::PowerCut,
+            Plan::Loss,
+            Plan::Reshapes { crashes: CRASHES },
+        ],
     }
 }
 

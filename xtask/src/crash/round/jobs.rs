@@ -28,7 +28,7 @@ use super::Round;
 use crate::server::{Server, StartResult, control_of, send};
 
 /// The pace of a job, in bytes per second: a job takes one second for each member.
-const PACE: &str = "16M";
+pub(super) const PACE: &str = "16M";
 const PAUSING_MS_MAX: u64 = 12;
 /// Longest that a job takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -210,7 +210,7 @@ impl Round<'_> {
         self.check_stopped()
     }
 
-    fn ask(&self, verb: &str) -> Command {
+    pub(super) fn ask(&self, verb: &str) -> Command {
         ask(self.braid, self.storage.folder(), verb)
     }
 }
@@ -221,7 +221,7 @@ fn ask(braid: &std::path::Path, folder: &std::path::Path, verb: &str) -> Command
     command
 }
 
-fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
+pub(super) fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let said = said(&status().output().context("braid status")?)?;
@@ -235,7 +235,7 @@ fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
     }
 }
 
-fn said(output: &Output) -> Result<Value> {
+pub(super) fn said(output: &Output) -> Result<Value> {
     serde_json::from_slice(&output.stdout)
         .with_context(|| format!("braid status says {}", String::from_utf8_lossy(&output.stderr)))
 }
