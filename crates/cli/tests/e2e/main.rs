@@ -37,7 +37,7 @@
 //!   check_schedule       scheduled checks, and jobs over restarts
 //!   remedies, remedies_served
 //!                        remedies of refusals, typed unchanged
-//!   transcript           the session of docs/transcript.md, and README's first minute, pasted
+//!   transcript           the sessions of docs/transcript*.md, and README's first minute, pasted
 //!   remote_members       members on other hosts: lost connections, lost writes, silence, TLS
 //!   undo                 overwritten bytes put back, and refusals to do so
 //!   ppl_replay           partial parity logs, with a member missing

@@ -1,7 +1,7 @@
-//! The session of `docs/transcript.md`, pasted in one go, with its output. Also README.md's first
-//! minute.
+//! The sessions of `docs/transcript.md` and `docs/transcript-reshape.md`, pasted in one go, with their
+//! output. Also README.md's first minute.
 //!
-//! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers, UUIDs and widths may
+//! With `BRAID_WRITE_TRANSCRIPT=1` the pages are written anew. Times, numbers, UUIDs and widths may
 //! differ.
 
 use std::fmt::Write as _;
@@ -17,8 +17,8 @@ const FOLDER: &str = "/home/ada/storage";
 /// Separates the outputs of two commands, with the status of the first.
 const MARK: &str = "@@@";
 
-fn page() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/transcript.md")
+fn page(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
 /// A shell session without a terminal.
@@ -114,6 +114,10 @@ fn plain(text: &str) -> String {
             if ["B", "KiB", "MiB", "GiB"].contains(&unit) {
                 return word.replace(unit, "B");
             }
+            // A bar of progress.
+            if word.contains('·') {
+                return "·".to_owned();
+            }
             // The page's disk may be rotational, or not.
             if word == "deadline" {
                 return "none".to_owned();
@@ -141,25 +145,35 @@ fn plain(text: &str) -> String {
     plain
 }
 
-#[test]
-fn the_session_of_the_page_is_what_a_person_sees() {
-    needs!("qemu-storage-daemon", "mke2fs", "e2fsck", "debugfs");
+/// Compares a page with what its commands print, or writes it anew.
+fn compare(name: &str) {
+    needs!("qemu-storage-daemon", "mke2fs", "e2fsck", "debugfs", "resize2fs", "fusermount3");
     if !Mount::is_possible() {
         return skip(Need::Fuse, "no /dev/fuse");
     }
-    let written = std::fs::read_to_string(page()).expect("the page");
+    let written = std::fs::read_to_string(page(name)).expect("the page");
     let now = typed(&written);
     if std::env::var_os("BRAID_WRITE_TRANSCRIPT").is_some() {
-        return std::fs::write(page(), now).expect("the page");
+        return std::fs::write(page(name), now).expect("the page");
     }
     let (written, now) = (plain(&written), plain(&now));
     for (was, is) in written.lines().zip(now.lines()) {
         assert_eq!(
             is, was,
-            "docs/transcript.md is not what is printed (BRAID_WRITE_TRANSCRIPT=1 writes it)"
+            "docs/{name} is not what is printed (BRAID_WRITE_TRANSCRIPT=1 writes it)"
         );
     }
     assert_eq!(now.lines().count(), written.lines().count());
+}
+
+#[test]
+fn the_session_of_the_page_is_what_a_person_sees() {
+    compare("transcript.md");
+}
+
+#[test]
+fn the_session_of_an_array_that_grows_is_what_a_person_sees() {
+    compare("transcript-reshape.md");
 }
 
 #[test]
