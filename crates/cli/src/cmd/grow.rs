@@ -176,12 +176,6 @@ fn lines(answer: &ShapeAnswer, word: &str) -> Vec<String> {
         });
         lines.push(format!("  each member reads and writes {each}{time}"));
     }
-    if answer.gap_bytes > 0 {
-        let gap = format_size(answer.gap_bytes);
-        let is_less = answer.after.size_bytes < answer.before.size_bytes;
-        let side = if is_less { "end" } else { "start" };
-        lines.push(format!("  data moves {gap} towards the {side} of each member: no backup file"));
-    }
     lines.extend(answer.notes.iter().map(|note| format!("  {note}")));
     if answer.kind == ShapeChangeKind::ArraySize {
         if answer.after.size_bytes < answer.before.size_bytes {

@@ -95,6 +95,21 @@ fn a_raid10_loses_members_where_there_is_room_behind_its_data() {
     assert_whole(&array, served, &array.members, &content);
 }
 
+/// Regression: the first reshape took all free space, and each later one was refused.
+#[test]
+fn a_raid10_changes_its_chunk_again_and_again() {
+    let array = Array::create(RAID_10);
+    let served = array.serve();
+    let content = filled(&array, &served, 76);
+    for chunk in ["128K", "32K", "128K", "64K", "256K", "32K"] {
+        let answer = done(&array, &["grow", "tank", "--chunk", chunk]);
+        assert!(answer["notes"].to_string().contains("no backup file"), "{answer}");
+        wait_for_the_end(&array);
+    }
+    assert_content(&array, &served, &content, "after six reshapes");
+    assert_whole(&array, served, &array.members, &content);
+}
+
 /// Regression: a kill between the end of a reshape and its bitmap left the array without one.
 #[test]
 fn a_bitmap_that_still_rests_comes_back_at_the_next_start() {

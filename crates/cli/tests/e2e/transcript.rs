@@ -1,5 +1,5 @@
-//! The sessions of `docs/transcript.md` and `docs/transcript-reshape.md`, pasted in one go, with their
-//! output. Also README.md's first minute.
+//! The sessions of `docs/transcript.md` and `docs/transcript-reshape.md`, pasted in one go, with
+//! their output. Also README.md's first minute.
 //!
 //! With `BRAID_WRITE_TRANSCRIPT=1` the pages are written anew. Times, numbers, UUIDs and widths may
 //! differ.

@@ -310,6 +310,26 @@ impl ReshapeSteps {
         }
         (low * step).max(position).min(self.size_sectors)
     }
+
+    /// The sectors at the array's start whose steps are in place, in the direction of the reshape.
+    #[must_use]
+    pub fn sectors_in_place(&self) -> u64 {
+        if !self.can_be_in_place() {
+            return 0;
+        }
+        if !self.backwards {
+            return self.end_in_place(0);
+        }
+        // The nearer to the start, the nearer are reads and writes.
+        let step = self.step_sectors();
+        let is_in_place = |number: u64| self.is_in_place((number * step).min(self.size_sectors));
+        let (mut low, mut high) = (0, self.size_sectors.div_ceil(step));
+        while low < high {
+            let middle = high - (high - low) / 2;
+            (low, high) = if is_in_place(middle) { (middle, high) } else { (low, middle - 1) };
+        }
+        (low * step).min(self.size_sectors)
+    }
 }
 
 fn gcd(mut one: u64, mut other: u64) -> u64 {

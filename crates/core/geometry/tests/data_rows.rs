@@ -170,6 +170,23 @@ fn a_part_in_place_ends_where_a_step_is_in_place_no_more() {
     assert_eq!(steps.end_in_place(0), less.capacity_sectors(), "another layout, at the same place");
 }
 
+#[test]
+fn the_part_in_place_is_at_the_start_in_both_directions() {
+    for (before, after, gap, backwards, steps) in all_steps() {
+        let (step, size) = (steps.step_sectors(), steps.size_sectors());
+        let starts = (0..size.div_ceil(step)).map(|number| number * step);
+        let in_place = starts.filter(|start| match backwards {
+            false => steps.is_in_place(*start),
+            true => steps.is_in_place((start + step).min(size)),
+        });
+        let in_place: Vec<u64> = in_place.filter(|_| steps.can_be_in_place()).collect();
+        let end = in_place.last().map_or(0, |start| (start + step).min(size));
+        let about = format!("{before:?} to {after:?}, gap {gap}");
+        assert_eq!(steps.sectors_in_place(), end, "{about}");
+        assert_eq!(in_place.len() as u64, end.div_ceil(step), "no gap: {about}");
+    }
+}
+
 /// Shapes that a forged superblock may have take no time, and the bound is no less than the gap.
 #[test]
 fn the_largest_shapes_have_a_gap_too() {

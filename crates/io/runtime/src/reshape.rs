@@ -80,19 +80,24 @@ impl Volume {
         let next = known.iter().map(|(id, ..)| id.0 + 1).max().unwrap_or(0);
         let joining = (next..).map(MemberId).zip(joining);
         known.extend(joining.map(|(id, (superblock, bytes))| (id, superblock.clone(), *bytes)));
-        Ok(self.proposal(wish, &known)?)
+        Ok(self.proposal(wish, &known, 0)?)
     }
 
     /// Begins to change the array's shape. [`crate::Notice::ShapeRecorded`] says when
-    /// [`Self::reopen`] is due.
+    /// [`Self::reopen`] is due. Data leaves room for a bitmap of `resting_sectors`, which the
+    /// caller dropped for the change and makes again.
     ///
     /// # Errors
     /// The wanted shape cannot be reached, or the array takes no change now. Then nothing changed.
-    pub fn begin_reshape(&self, wish: &ShapeWish) -> Result<ShapeProposal, ReshapeError> {
+    pub fn begin_reshape(
+        &self,
+        wish: &ShapeWish,
+        resting_sectors: u64,
+    ) -> Result<ShapeProposal, ReshapeError> {
         // The array's end stays where it was found until the change is on its way.
         let _one = self.changing.lock().expect("a change of shape does not panic");
         let known = self.known_members();
-        let proposal = self.proposal(wish, &known)?;
+        let proposal = self.proposal(wish, &known, resting_sectors)?;
         if let Some(copy) = &self.core().window_copy {
             // A copy that an earlier reshape left must not count for this one.
             if proposal.is_in_place() { copy.prepare()? } else { copy.remove()? }
@@ -226,10 +231,11 @@ impl Volume {
         &self,
         wish: &ShapeWish,
         known: &[KnownMember],
+        resting_sectors: u64,
     ) -> Result<ShapeProposal, WishError> {
         let members = self.shape_members(known);
         let limits = ShapeLimits {
-            bitmap_sectors: self.look_at_array(Array::bitmap_sectors),
+            bitmap_sectors: self.bitmap_sectors().max(resting_sectors),
             can_copy: self.core().window_copy.is_some(),
             used_sectors: self.size_bytes() / SECTOR_BYTES,
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::client::{Random, read, write};
 use crate::kit::{Array, probed};
+use braid_engine::array::ShapeChange;
 use braid_engine::reshape::{ShapeProposal, ShapeWish};
 use braid_geometry::{Geometry, Level, LogicalSector, Slot};
 use braid_member::MemberError;
@@ -69,7 +70,7 @@ impl Running {
     /// Begins a reshape that waits for the operator: members can be made to fail before.
     fn begin_paused(&self, wish: &ShapeWish) -> ShapeProposal {
         self.volume.request_job(JobRequest::Pause);
-        let proposal = self.volume.begin_reshape(wish).expect("it may");
+        let proposal = self.volume.begin_reshape(wish, 0).expect("it may");
         self.reopen();
         proposal
     }
@@ -196,7 +197,7 @@ fn an_array_grows_by_members_while_it_is_written() {
         let (running, content) = filled(&array);
         let before = running.volume.size_bytes();
         let content = while_written(&running.volume, content, || {
-            running.volume.begin_reshape(&more(slots + spares)).expect("it may");
+            running.volume.begin_reshape(&more(slots + spares), 0).expect("it may");
             running.reopen();
             assert_eq!(running.volume.size_bytes(), before, "until all has moved");
             running.await_reshape();
@@ -235,18 +236,37 @@ fn fill(running: &Running) -> Vec<u8> {
     content
 }
 
+/// Regression: the bitmap of a RAID-10 rests while it grows, and data moved to its place.
+#[test]
+fn data_leaves_room_for_a_bitmap_that_comes_back() {
+    let gap_beside = |bitmap_sectors: u64| {
+        let array = Array::with_spares(Level::Raid5, (3, 1), 8);
+        let running = Running::open(&array);
+        let proposal = running.volume.begin_reshape(&more(4), bitmap_sectors);
+        running.reopen();
+        running.volume.stop();
+        let ShapeChange::Begin { shape, .. } = proposal.expect("it may").change else {
+            panic!("a reshape begins");
+        };
+        let (_, area) = shape.data_areas[0];
+        area.offset_sectors - area.new_offset_sectors.expect("data moves")
+    };
+    let (alone, beside) = (gap_beside(0), gap_beside(512));
+    assert!(beside < alone, "{beside} and {alone}");
+}
+
 #[test]
 fn without_room_the_first_windows_are_copied() {
     let folder = tempfile::tempdir().expect("a folder");
     let array = Array::without_room(Level::Raid5, (3, 1), 2048);
     let running = Running::open(&array);
-    let refused = running.volume.begin_reshape(&more(4)).expect_err("there is no room");
+    let refused = running.volume.begin_reshape(&more(4), 0).expect_err("there is no room");
     assert!(refused.to_string().contains("sectors are needed before"), "{refused}");
     running.volume.stop();
     let running = Running::open_with(&array, &with_copies(&folder, &array));
     let content = fill(&running);
     let content = while_written(&running.volume, content, || {
-        let proposal = running.volume.begin_reshape(&more(4)).expect("it may");
+        let proposal = running.volume.begin_reshape(&more(4), 0).expect("it may");
         assert!(proposal.is_in_place());
         running.reopen();
         running.await_reshape();
@@ -267,7 +287,8 @@ fn an_array_loses_members_while_it_is_written() {
         let array = Array::with_spares(level, (slots, 0), chunk);
         let running = Running::open_with(&array, &with_copies(&folder, &array));
         let mut content = fill(&running);
-        let refused = running.volume.begin_reshape(&more(left)).expect_err("clients use all of it");
+        let refused =
+            running.volume.begin_reshape(&more(left), 0).expect_err("clients use all of it");
         assert!(refused.to_string().contains("clients use"), "{refused}");
         let data = |slots: u16| u64::from(slots - if level == Level::Raid6 { 2 } else { 1 });
         let end = content.len() as u64 / data(slots) * data(left);
@@ -276,7 +297,7 @@ fn an_array_loses_members_while_it_is_written() {
         assert_eq!(running.volume.whole_size_bytes(), content.len() as u64);
         content.truncate(usize::try_from(end).expect("small"));
         let content = while_written(&running.volume, content, || {
-            let proposal = running.volume.begin_reshape(&more(left)).expect("it may");
+            let proposal = running.volume.begin_reshape(&more(left), 0).expect("it may");
             assert!(proposal.is_in_place(), "there is no room behind the data");
             let changing = running.volume.end_at(None);
             assert_eq!(changing, Err(ShapeRefusal::Changing), "it would show what is lost");
@@ -307,7 +328,7 @@ fn chunks_and_layouts_change_while_they_are_written() {
         let running = Running::open_with(&array, &with_copies(&folder, &array));
         let content = fill(&running);
         let content = while_written(&running.volume, content, || {
-            running.volume.begin_reshape(&wish).expect("it may");
+            running.volume.begin_reshape(&wish, 0).expect("it may");
             running.reopen();
             running.await_reshape();
         });
@@ -325,7 +346,7 @@ fn a_reshape_goes_back_from_where_it_is() {
     let content = fill(&running);
     let before = running.volume.size_bytes();
     let content = while_written(&running.volume, content, || {
-        running.volume.begin_reshape(&more(6)).expect("it may");
+        running.volume.begin_reshape(&more(6), 0).expect("it may");
         running.reopen();
         running.hear(|notice| matches!(notice, Notice::JobPassed(far) if far.done > 0));
         running.volume.turn_reshape_round().expect("it is under way");
@@ -352,7 +373,7 @@ fn a_member_is_lost(lost: usize) {
     let running = Running::open_with(&array, &slow());
     let content = fill(&running);
     let content = while_written(&running.volume, content, || {
-        running.volume.begin_reshape(&more(5)).expect("it may");
+        running.volume.begin_reshape(&more(5), 0).expect("it may");
         running.reopen();
         assert_eq!(running.volume.view().resync_offset, u64::MAX, "it was clean");
         running.hear(|notice| matches!(notice, Notice::JobPassed(far) if far.done > 0));
@@ -372,7 +393,7 @@ fn levels_are_taken_over_and_spares_filled() {
     let content = fill(&running);
     let level = |level| ShapeWish { level: Some(level), ..ShapeWish::default() };
     let content = while_written(&running.volume, content, || {
-        running.volume.begin_reshape(&level(Level::Raid6)).expect("it may");
+        running.volume.begin_reshape(&level(Level::Raid6), 0).expect("it may");
         running.reopen();
         running.await_end(JobKind::Recovery);
     });
@@ -380,13 +401,13 @@ fn levels_are_taken_over_and_spares_filled() {
     assert_eq!(running.volume.missing_count(), 0);
     running.check();
     assert!(read(&running.volume, 0, content.len()) == content);
-    running.volume.begin_reshape(&level(Level::Raid5)).expect("it may");
+    running.volume.begin_reshape(&level(Level::Raid5), 0).expect("it may");
     running.reopen();
     assert_eq!((running.volume.geometry().slots(), running.volume.waiting().len()), (4, 1));
     assert!(read(&running.volume, 0, content.len()) == content);
     running.check();
     let wish = level(Level::Raid1);
-    assert!(running.volume.begin_reshape(&wish).is_err(), "four members are no mirror");
+    assert!(running.volume.begin_reshape(&wish, 0).is_err(), "four members are no mirror");
 }
 
 #[test]
@@ -395,12 +416,12 @@ fn a_mirror_of_two_becomes_a_raid_5_and_grows() {
     let running = Running::open(&array);
     let content = fill(&running);
     let wish = ShapeWish { level: Some(Level::Raid5), ..ShapeWish::default() };
-    running.volume.begin_reshape(&wish).expect("it may");
+    running.volume.begin_reshape(&wish, 0).expect("it may");
     running.reopen();
     assert_eq!(running.volume.geometry().level(), Level::Raid5);
     assert!(read(&running.volume, 0, content.len()) == content);
     running.check();
-    running.volume.begin_reshape(&more(3)).expect("it may");
+    running.volume.begin_reshape(&more(3), 0).expect("it may");
     running.reopen();
     running.await_reshape();
     assert_eq!(running.volume.size_bytes(), 2 * content.len() as u64);
@@ -415,11 +436,11 @@ fn parity_that_is_last_gets_q_behind_it() {
     let running = Running::open(&array);
     let content = fill(&running);
     let level = |level| ShapeWish { level: Some(level), ..ShapeWish::default() };
-    running.volume.begin_reshape(&level(Level::Raid6)).expect("it may");
+    running.volume.begin_reshape(&level(Level::Raid6), 0).expect("it may");
     running.reopen();
     running.await_end(JobKind::Recovery);
     running.check();
-    running.volume.begin_reshape(&level(Level::Raid5)).expect("it may");
+    running.volume.begin_reshape(&level(Level::Raid5), 0).expect("it may");
     running.reopen();
     assert!(read(&running.volume, 0, content.len()) == content);
     running.check();
@@ -431,7 +452,7 @@ fn no_log_is_made_during_a_reshape() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 16);
     let running = Running::open_with(&array, &slow());
     let content = fill(&running);
-    running.volume.begin_reshape(&more(5)).expect("it may");
+    running.volume.begin_reshape(&more(5), 0).expect("it may");
     running.reopen();
     for kind in [LogKind::Own, LogKind::Ppl] {
         let refused = running.volume.change_logs(Some(kind));
@@ -457,7 +478,7 @@ fn a_window_in_place_that_fails_is_closed_until_it_has_moved() {
     let full = Fault::on(Operation::Write, 3 << 20..4 << 20);
     array.faults[0].insert(full.error(MemberError::OutOfSpace { errno: 28 }));
     let wish = ShapeWish { chunk_sectors: Some(2048), ..ShapeWish::default() };
-    assert!(running.volume.begin_reshape(&wish).expect("it may").is_in_place());
+    assert!(running.volume.begin_reshape(&wish, 0).expect("it may").is_in_place());
     running.reopen();
     let is_end = |notice: &Notice| {
         matches!(notice, Notice::JobEnded { progress, end }

@@ -253,6 +253,11 @@ impl ShapeChanges {
         self.say("reshape-unread", &text);
     }
 
+    /// The file with copies of windows in place.
+    pub(super) fn copy(&self) -> &Path {
+        &self.copy
+    }
+
     /// The number of times that the array was opened anew.
     pub(super) fn reopened(&self) -> u64 {
         *self.reopened.lock().unwrap_or_else(PoisonError::into_inner)

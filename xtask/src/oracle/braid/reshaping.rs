@@ -47,7 +47,7 @@ struct Kind {
     fewer: usize,
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 18] = [
     Kind {
         name: "0-by-one",
         level: 0,
@@ -169,6 +169,22 @@ const KINDS: [Kind; 16] = [
         fewer: 0,
     },
     Kind {
+        name: "5-chunk-behind",
+        level: 5,
+        slots: (4, 0),
+        attributes: "",
+        words: "--chunk 128K",
+        fewer: 0,
+    },
+    Kind {
+        name: "10-chunk-behind",
+        level: 10,
+        slots: (4, 0),
+        attributes: "",
+        words: "--chunk 64K",
+        fewer: 0,
+    },
+    Kind {
         name: "10-less-one",
         level: 10,
         slots: (6, 0),
@@ -270,10 +286,15 @@ impl Kind {
         if self.is_striped() { "value mismatches 0" } else { "scrub mismatches" }
     }
 
+    /// Whether members have free space behind their data only.
+    fn is_behind(&self) -> bool {
+        self.name.ends_with("-behind")
+    }
+
     /// Bytes that are written before braid begins, and that the new shape has.
     fn bytes(&self) -> u64 {
         match self.fewer {
-            0 => self.sectors(SECTORS - 8192) * 512,
+            0 if !self.is_behind() => self.sectors(SECTORS - 8192) * 512,
             _ => self.fewer_sectors(SMALL_SECTORS) * 512,
         }
     }
@@ -281,12 +302,14 @@ impl Kind {
     /// braid's words before those of the reshape, each a line of `grow`: members get smaller, and
     /// the array ends earlier for clients.
     fn words_before(&self) -> Vec<String> {
-        if self.fewer == 0 {
+        if self.fewer == 0 && !self.is_behind() {
             return Vec::new();
         }
         let end = |sectors: u64| format!("--array-size {}K", sectors / 2);
         let small = format!("--size {}K", SMALL_SECTORS / 2);
-        vec![end(self.sectors(SMALL_SECTORS)), small, end(self.fewer_sectors(SMALL_SECTORS))]
+        let first = vec![end(self.sectors(SMALL_SECTORS)), small];
+        let fewer = (self.fewer > 0).then(|| end(self.fewer_sectors(SMALL_SECTORS)));
+        first.into_iter().chain(fewer).collect()
     }
 
     fn first(&self) -> String {
@@ -510,8 +533,11 @@ fn begin_here(
     let (members, spares) = images.split_at(kind.slots.0);
     let level = kind.level.to_string();
     let words = ["--level", &level, "--chunk", "32K", "--assume-clean", "--consistency", "bitmap"];
-    let words = if kind.is_striped() { &words[..4] } else { &words[..] };
-    program.create_with(words, members)?;
+    let mut words = if kind.is_striped() { words[..4].to_vec() } else { words.to_vec() };
+    if kind.is_behind() {
+        words.extend(["--metadata", "1.0"]);
+    }
+    program.create_with(&words, members)?;
     let bytes = kind.bytes();
     let content = content::bytes(&[SEED], bytes / 512)?;
     let file = folder.join("content");

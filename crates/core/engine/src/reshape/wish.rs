@@ -11,8 +11,8 @@
 //! In a reshape the data of each member also moves towards the start of its device, if there is
 //! room between the metadata and the data. Then windows overwrite nothing that is still needed. A
 //! reshape to fewer members runs from the array's end to its start, and its data moves the other
-//! way, into the room behind it. Copies move only into such room, and their number stays: md takes
-//! no other reshape of a RAID-10.
+//! way, into the room behind it. Another chunk or layout takes the side that has room. Copies move
+//! only into such room, and their number stays: md takes no other reshape of a RAID-10.
 //!
 //! A shape that holds less is only proposed if clients do not use the sectors that it lacks: the
 //! operator has the array end earlier for them before.
@@ -110,14 +110,14 @@ impl ShapeProposal {
     /// shapes have, and would not resync the new part of a RAID-10 that it makes larger.
     #[must_use]
     pub fn drops_bitmap(&self) -> bool {
-        self.before.level == Level::Raid10 && self.after.slots > self.before.slots
+        drops_bitmap(&self.before, &self.after)
     }
 }
 
 /// The state of the array and its driver that bounds a change of shape.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeLimits {
-    /// The length of each member's bitmap.
+    /// The length of each member's bitmap, also of one that rests during the change.
     pub bitmap_sectors: u64,
     /// The driver can copy windows, so that data also moves where a member has no free space.
     pub can_copy: bool,
@@ -561,8 +561,10 @@ impl<'a> Proposer<'a> {
         self.check_smaller(&old, &new)?;
         let used = self.used;
         let capacities = (old.capacity_sectors(), new.capacity_sectors());
-        // The bitmap of a RAID-10 covers sectors of the array.
+        // The bitmap of a RAID-10 covers sectors of the array. A bitmap that rests has larger
+        // chunks when it comes back, if it has no more room.
         let is_longer = capacities.1 > capacities.0 && matches!(old, Geometry::Mirror(_));
+        let is_longer = is_longer && !drops_bitmap(&before, &after);
         let bitmap_sectors = match is_longer {
             true => self.bitmap_sectors_after(capacities),
             false => self.limits.bitmap_sectors,
@@ -574,9 +576,7 @@ impl<'a> Proposer<'a> {
         let slots = (before.slots..).map(|slot| Some(Slot(slot)));
         let places: BTreeMap<MemberId, Option<Slot>> =
             joining.iter().map(|one| one.id).zip(slots).collect();
-        // md goes backwards if the array loses slots.
-        let backwards = data_of_row(&new) < data_of_row(&old);
-        let gap = self.gap((&old, &new), (&joining, bitmap_sectors), backwards)?;
+        let (gap, backwards) = self.way((&old, &new), (&joining, bitmap_sectors))?;
         let plan = ReshapePlan::new((&old, &new), gap.cast_signed(), backwards);
         let plan = plan.map_err(|_| WishError::Family(before.level))?;
         let step = plan.steps().step_sectors();
@@ -679,7 +679,28 @@ impl<'a> Proposer<'a> {
         Ok(spares)
     }
 
-    /// The sectors by which each member's data moves.
+    /// The sectors by which each member's data moves, and whether it moves from the array's end to
+    /// its start. md goes backwards if the array loses slots, and allows both if it keeps them:
+    /// then data moves to the side that has room.
+    fn way(
+        &self,
+        (old, new): (&Geometry, &Geometry),
+        others: (&[&ShapeMember<'_>], u64),
+    ) -> Result<(u64, bool), WishError> {
+        let (from, to) = (data_of_row(old), data_of_row(new));
+        let gap = self.gap((old, new), others, to < from);
+        let is_either = from == to && new.capacity_sectors() <= old.capacity_sectors();
+        if !is_either || gap.as_ref().is_ok_and(|gap| *gap > 0) {
+            return Ok((gap?, to < from));
+        }
+        match self.gap((old, new), others, true) {
+            Ok(behind) if behind > 0 => Ok((behind, true)),
+            _ => Ok((gap?, false)),
+        }
+    }
+
+    /// The sectors by which each member's data moves in a direction. Copies can move only where
+    /// there is room, so they leave some for the next reshape.
     fn gap(
         &self,
         (old, new): (&Geometry, &Geometry),
@@ -695,11 +716,17 @@ impl<'a> Proposer<'a> {
             (in_shape.map(|one| self.free_before(one, bitmap_sectors)).min(), "before")
         };
         let there = room.unwrap_or(0);
-        let left_free = if backwards { 0 } else { LEFT_FREE_SECTORS };
+        let are_copies = !steps.can_be_in_place();
+        let left_free = match backwards {
+            true => 0,
+            false if are_copies => LEFT_FREE_SECTORS.max(there / 2),
+            false => LEFT_FREE_SECTORS,
+        };
         // With the gap of a unit the reshape can turn round after each window.
         let grain =
             if there < steps.gap_of_unit() { steps.gap_of_step() } else { steps.gap_of_unit() };
         let grains = match there.saturating_sub(left_free) / grain {
+            0 if are_copies => (there / grain).min(1),
             0 => there / grain,
             grains => grains,
         };
@@ -719,16 +746,25 @@ impl<'a> Proposer<'a> {
         if movable { device.data_size_sectors.saturating_sub(used) } else { 0 }
     }
 
-    /// Free sectors before a member's data, behind all metadata.
+    /// Free sectors before a member's data, behind all metadata, and behind the place of a bitmap
+    /// that the superblock does not name now.
     fn free_before(&self, one: &ShapeMember<'_>, bitmap_sectors: u64) -> u64 {
         let superblock = one.superblock;
         let data = superblock.device.data_offset_sectors;
         let start = superblock.device.super_offset_sectors;
         let after_superblock = if start < data { start + AFTER_SUPERBLOCK_SECTORS } else { 0 };
+        let bitmap = superblock.bitmap_offset().filter(|_| bitmap_sectors > 0);
+        let bitmap = bitmap.and_then(|offset| start.checked_add_signed(offset.into()));
+        let after_bitmap =
+            bitmap.filter(|bitmap| *bitmap < data).map_or(0, |at| at + bitmap_sectors);
         let free_from = superblock.first_free_sector(bitmap_sectors);
-        let free_from = free_from.max(after_superblock);
-        data.saturating_sub(free_from)
+        data.saturating_sub(free_from.max(after_superblock).max(after_bitmap))
     }
+}
+
+/// As [`ShapeProposal::drops_bitmap`].
+fn drops_bitmap(before: &Shape, after: &Shape) -> bool {
+    before.level == Level::Raid10 && after.slots > before.slots
 }
 
 /// The slots of a row with data of the array, for two shapes with as many copies.

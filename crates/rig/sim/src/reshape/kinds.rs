@@ -121,6 +121,9 @@ pub(super) struct Change {
     level_after: Option<Level>,
     /// Sectors of a member that are used after the change; `None` for as many as before.
     size_after: Option<u64>,
+    /// Whether the reshape goes from the array's end to its start, once it has begun. A reshape
+    /// that keeps all slots takes the side that has room.
+    pub(super) begins_backwards: Option<bool>,
 }
 
 impl Change {
@@ -188,8 +191,13 @@ impl Change {
         let version = *random.pick(&[Version::V1_2, Version::V1_2, Version::V1_1]);
         let first_number = *random.pick(&[0, 0, 0, LONG_FROM]);
         let bit_sectors = *random.pick(&[0, 0, 8, 16, 64]);
-        let change =
+        let mut change =
             Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]));
+        if change.before.0 == change.after.0 && random.chance(30) {
+            // Room is behind the data only.
+            change.version = Version::V1_0;
+            std::mem::swap(&mut change.free_sectors, &mut change.behind_sectors);
+        }
         Self { bit_sectors, ..change }
     }
 
@@ -246,6 +254,7 @@ impl Change {
             layout_before: None,
             level_after: None,
             size_after: None,
+            begins_backwards: None,
         };
         let (old, new) = (change.said(false), change.said(true));
         let shrinks = change.shrinks();
@@ -283,7 +292,7 @@ impl Change {
     /// Whether a reshape that is under way may record this position: md takes those where rows of
     /// the shape ahead begin, with the larger chunk, and those behind the sectors of both shapes.
     pub(super) fn is_position(&self, position: u64, backwards: bool) -> bool {
-        let is_way_back = backwards != self.shrinks();
+        let is_way_back = backwards != self.begins_backwards.unwrap_or(self.shrinks());
         let chunk = u64::from(self.before.1.max(self.after.1));
         let row = match self.said(!is_way_back) {
             Geometry::Stripe(stripe) => u64::from(stripe.data_slots()) * chunk,

@@ -479,9 +479,15 @@ impl World {
             }
             Err(error) => panic!("no such reshape: {error}"),
         };
+        let reshape = match &change {
+            ShapeChange::Begin { shape, .. } => shape.reshape,
+            _ => unreachable!("a proposal begins"),
+        };
+        let is_backwards = reshape.is_some_and(|reshape| reshape.backwards);
         self.tally.count(match () {
             () if self.change.is_at_once() => "taken-over",
             () if self.change.shrinks() => "begun-to-shrink",
+            () if is_backwards => "begun-into-room-behind",
             () => "begun",
         });
         if self.change.is_striped() {
@@ -610,6 +616,7 @@ impl World {
 
     fn change_shape(&mut self, run: &mut Running, change: ShapeChange) -> Result<(), ShapeRefusal> {
         let is_backwards = self.asked;
+        let is_begin = matches!(change, ShapeChange::Begin { .. });
         let asked_for = match &change {
             ShapeChange::Begin { shape, .. } => shape.reshape.map(|reshape| reshape.backwards),
             ShapeChange::Finish { .. } => None,
@@ -618,6 +625,9 @@ impl World {
         let asked = run.machines.array.handle_shape_change(self.now, change);
         if asked.is_ok() {
             self.asked = asked_for;
+            if is_begin {
+                self.change.begins_backwards = asked_for;
+            }
         }
         self.drain_array(run);
         asked

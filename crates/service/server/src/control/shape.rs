@@ -101,11 +101,12 @@ impl ShapeContext<'_> {
         let mut answer = self.answer(&proposal, dry_run);
         if !dry_run {
             let reopened = self.running.shape.reopened();
+            let bitmap_sectors = self.volume().bitmap_sectors();
             self.running.shape.rest_log(self.volume(), &proposal).map_err(with_status)?;
             let begun = look_at(false).and_then(|now| {
                 joined = now;
                 self.volume()
-                    .begin_reshape(&wish)
+                    .begin_reshape(&wish, bitmap_sectors)
                     .map_err(|error| with_status(self.refused(&error)))
             });
             if let Err((status, error)) = begun {
@@ -359,7 +360,7 @@ impl ShapeContext<'_> {
     }
 
     fn answer(&self, proposal: &ShapeProposal, dry_run: bool) -> ShapeAnswer {
-        let ShapeProposal { before, after, change, plan, spares_used } = proposal;
+        let ShapeProposal { before, after, change, plan, .. } = proposal;
         let geometry = |shape| Geometry::new(shape).expect("it was proposed");
         let (old, new) = (geometry(before), geometry(after));
         let used = |geometry: &Geometry| geometry.used_sectors(braid_geometry::Slot(0));
@@ -389,7 +390,7 @@ impl ShapeContext<'_> {
             bytes_each,
             seconds: self.seconds(bytes_each),
             gap_bytes: gap * SECTOR_BYTES,
-            notes: self.notes(kind, (&old, &new), (*spares_used, proposal.drops_bitmap())),
+            notes: self.notes((kind, gap * SECTOR_BYTES), (&old, &new), proposal),
             joined: None,
             dry_run,
         }
@@ -403,11 +404,36 @@ impl ShapeContext<'_> {
     /// Consequences on the way, and afterwards.
     fn notes(
         &self,
-        kind: ShapeChangeKind,
+        (kind, gap_bytes): (ShapeChangeKind, u64),
         (old, new): (&Geometry, &Geometry),
-        (spares_used, drops_bitmap): (usize, bool),
+        proposal: &ShapeProposal,
     ) -> Vec<String> {
         let mut notes = Vec::new();
+        let spares_used = proposal.spares_used;
+        let in_place = proposal.plan.as_ref().map_or(0, |plan| plan.steps().sectors_in_place());
+        let is_whole = in_place == old.capacity_sectors().min(new.capacity_sectors());
+        let is_backwards = proposal.plan.as_ref().is_some_and(|plan| plan.is_backwards());
+        if gap_bytes > 0 {
+            let side = if is_backwards { "end" } else { "start" };
+            let gap = format_size(gap_bytes);
+            notes.push(format!(
+                "data moves {gap} towards the {side} of each member: no backup file"
+            ));
+        }
+        if in_place > 0 {
+            let part = match is_whole {
+                true => "data overwrites itself on the whole way".to_owned(),
+                false => format!(
+                    "the {} {} of the way overwrite themselves",
+                    if is_backwards { "last" } else { "first" },
+                    format_size(in_place * SECTOR_BYTES)
+                ),
+            };
+            notes.push(format!(
+                "{part}: each window is copied to {} first, and a start there needs that file",
+                self.running.shape.copy().display()
+            ));
+        }
         let volume = self.volume();
         let (from, to) = (old.level(), new.level());
         match kind {
@@ -418,10 +444,11 @@ impl ShapeContext<'_> {
                         .to_owned(),
                 );
                 notes.push(
-                    "until it is over it is a raid4 that lacks its parity: Linux 3.5 and later go \
-                     on from any point, and leave it so until `braid grow --level 0`"
+                    "until it is over it is a raid4 that lacks its parity; where Linux ends it, it \
+                     stays one until `braid grow --level 0`"
                         .to_owned(),
                 );
+                notes.push(taken_over_by(in_place, is_whole).to_owned());
             }
             ShapeChangeKind::Reshape => {
                 let lost = old.lost_max().min(new.lost_max());
@@ -433,9 +460,7 @@ impl ShapeContext<'_> {
                     "it can go back from any point with `braid revert`, also after a power cut"
                         .to_owned(),
                 );
-                notes.push(
-                    "Linux 3.5 and later take over from any point, and braid from them".to_owned(),
-                );
+                notes.push(taken_over_by(in_place, is_whole).to_owned());
             }
             ShapeChangeKind::TakeOver if to == Level::Raid0 => {
                 notes.push("no byte of data moves".to_owned());
@@ -489,7 +514,7 @@ impl ShapeContext<'_> {
                     .to_owned(),
             );
         }
-        if drops_bitmap && volume.bitmap().is_some() {
+        if proposal.drops_bitmap() && volume.bitmap().is_some() {
             notes.push(
                 "its bitmap rests until then: after a power cut all of the array is resynced"
                     .to_owned(),
@@ -570,6 +595,15 @@ impl ShapeContext<'_> {
             ),
             _ => self.look(refusal),
         }
+    }
+}
+
+/// Where Linux goes on with a reshape that has this many sectors in place.
+fn taken_over_by(in_place: u64, is_whole: bool) -> &'static str {
+    match (in_place, is_whole) {
+        (0, _) => "Linux 3.5 and later take over from any point, and braid from them",
+        (_, false) => "Linux 3.5 and later take over outside that part, and braid from them",
+        (_, true) => "no Linux takes over before its end",
     }
 }
 
