@@ -434,7 +434,8 @@ fn a_layout_that_changes_under_old_metadata_does_not_go_back() {
     let slow = ["--control", control, "--job-ceiling", "256K"];
     let served = array.serve_with(&slow, &array.members);
     let content = filled(&array, &served, 13);
-    done(&array, &["grow", control, "--layout", "right-symmetric"]);
+    let answer = done(&array, &["grow", control, "--layout", "right-symmetric"]);
+    assert!(answer["notes"].to_string().contains("does not go back on the way"), "{answer}");
     refused(&array, &["revert", control], "B123", 12);
     done(&array, &["set", control, "job-ceiling=none"]);
     done(&array, &["wait", control, "--for", "idle", "--timeout", "60"]);

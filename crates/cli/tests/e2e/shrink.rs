@@ -18,7 +18,7 @@ use crate::kit::{
     Array, Client, Mount, Need, RAID_1, RAID_4, RAID_5, RAID_6, RAID_10, Shape, assert_same, needs,
     ok, random_bytes, skip, wait_until,
 };
-use crate::members::{assert_whole, filled, text};
+use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text};
 use crate::remedies::refusal;
 
 const EARLIER: &str = "Let it end there for clients first, which can be taken back";
@@ -180,6 +180,29 @@ fn is_copied(array: &Array) -> bool {
     let copy = files.find(|path| path.extension().is_some_and(|end| end == "copy"));
     let header = copy.map(|path| std::fs::read(path).expect("a copy")).unwrap_or_default();
     header.get(40..48).is_some_and(|sectors| *sectors != [0; 8])
+}
+
+/// Regression: no device could become a member of an array with metadata 1.0 whose data does not
+/// begin with the device.
+#[test]
+fn members_join_an_array_whose_data_moved_into_the_room_behind() {
+    needs!("nbdcopy");
+    let mut array = Array::create_with("tank", RAID_5, "16M", &["--metadata", "1.0"]);
+    let served = array.serve();
+    let mut content = filled(&array, &served, 29);
+    content.truncate(end_earlier(&array, &["--size", "12M"]));
+    done(&array, &["grow", "tank", "--size", "12M"]);
+    wait_for_the_end(&array);
+    let answer = done(&array, &["grow", "tank", "--chunk", "128K"]);
+    let notes = answer["notes"].to_string();
+    assert!(notes.contains("towards the end of each member: no backup file"), "{notes}");
+    wait_for_the_end(&array);
+    let new = blank(&array, "n0", MEMBER_BYTES);
+    done(&array, &["replace", "tank", "0", "--with", text(&new)]);
+    done(&array, &["wait", "tank", "--for", "rebuild", "--timeout", "60"]);
+    array.members[0] = new;
+    assert_content(&array, &served, &content, "with a new member");
+    assert_whole(&array, served, &array.members, &content);
 }
 
 /// A change of layout at the same place, since metadata 1.0 has no space before the data: all of it

@@ -134,9 +134,9 @@ pub fn placement(request: &PlacementRequest) -> Result<Placement, PlacementError
         0
     };
     let (data_size, bad_block_log) = if request.version == Version::V1_0 {
-        let room =
-            (bitmap_space(member_size) + u64::from(LOG_SECTORS)).min(super_offset - member_size);
-        (super_offset - room, log_at(-i32::from(LOG_SECTORS)))
+        let behind = super_offset - reserved.data_offset;
+        let room = (bitmap_space(member_size) + u64::from(LOG_SECTORS)).min(behind - member_size);
+        (behind - room, log_at(-i32::from(LOG_SECTORS)))
     } else {
         let log = log_after(super_offset, reserved.data_offset, bitmap_space(member_size));
         (device_sectors - reserved.data_offset, log)
@@ -165,11 +165,10 @@ fn reserved_sectors(
 ) -> Result<ReservedSpace, PlacementError> {
     let space = bitmap_space(device_sectors);
     if request.version == Version::V1_0 {
-        let asked = request.data_offset_sectors.unwrap_or(0);
-        if asked != 0 {
-            return Err(PlacementError::DataOffset { asked, min: 0 });
-        }
-        return Ok(ReservedSpace { total: 16 + u64::from(LOG_SECTORS) + space, data_offset: 0 });
+        // A reshape may have moved the data away from the start of the device.
+        let data_offset = request.data_offset_sectors.unwrap_or(0);
+        let behind = 16 + u64::from(LOG_SECTORS) + space;
+        return Ok(ReservedSpace { total: data_offset.saturating_add(behind), data_offset });
     }
     let min = request.version.super_offset_sectors(u64::MAX).unwrap_or(0) + AFTER_SUPERBLOCK;
     let chosen = || {
@@ -239,6 +238,19 @@ mod tests {
             member_size_sectors: None,
             data_offset_sectors: None,
         }
+    }
+
+    #[test]
+    fn data_that_moved_away_from_the_start_ends_before_the_metadata() {
+        let from_start = PlacementRequest {
+            member_size_sectors: Some(4096),
+            ..request(Version::V1_0, 16 << 20)
+        };
+        let moved = PlacementRequest { data_offset_sectors: Some(2048), ..from_start };
+        let (from_start, moved) = (placement(&from_start).unwrap(), placement(&moved).unwrap());
+        let end = |one: &Placement| one.data_offset_sectors + one.data_size_sectors;
+        assert_eq!((moved.data_offset_sectors, end(&moved)), (2048, end(&from_start)));
+        assert_eq!(moved.bad_block_log, from_start.bad_block_log);
     }
 
     /// Offsets from published `--examine` reports of arrays that mdadm made: 2048 for small

@@ -233,7 +233,10 @@ impl Volume {
         known: &[KnownMember],
         resting_sectors: u64,
     ) -> Result<ShapeProposal, WishError> {
-        let members = self.shape_members(known);
+        // A PPL rests meanwhile, so its place is free.
+        let mut known = known.to_vec();
+        known.iter_mut().for_each(|(_, superblock, _)| superblock.name_ppl(None));
+        let members = self.shape_members(&known);
         let limits = ShapeLimits {
             bitmap_sectors: self.bitmap_sectors().max(resting_sectors),
             can_copy: self.core().window_copy.is_some(),

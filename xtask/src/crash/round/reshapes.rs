@@ -69,7 +69,10 @@ impl Round<'_> {
     fn start_reshape(&mut self, end: End) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
         let files = (0..=self.shape.members).map(|slot| self.file_of(slot));
-        self.members = files.filter(|file| offline::has_superblock(file)).collect();
+        let files: Vec<PathBuf> = files.collect();
+        self.members = files.iter().filter(|file| offline::has_superblock(file)).cloned().collect();
+        let lost = files[..self.shape.members].iter().find(|file| !self.members.contains(file));
+        ensure!(lost.is_none(), "{lost:?} has no superblock after a crash");
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
         let folders = self.storage.folders();
         let server = Server::spawn_with(self.braid, folders, &self.members, &manner.options())?;
@@ -77,6 +80,7 @@ impl Round<'_> {
             StartResult::Serving(server) => server,
             StartResult::Refused(code) => anyhow::bail!("the array is refused with {code}"),
         };
+        ensure!(server.degraded == 0, "{} members are left out after a crash", server.degraded);
         self.verify(&server, end)?;
         Ok(server)
     }

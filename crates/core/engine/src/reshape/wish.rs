@@ -693,9 +693,11 @@ impl<'a> Proposer<'a> {
         if !is_either || gap.as_ref().is_ok_and(|gap| *gap > 0) {
             return Ok((gap?, to < from));
         }
-        match self.gap((old, new), others, true) {
-            Ok(behind) if behind > 0 => Ok((behind, true)),
-            _ => Ok((gap?, false)),
+        match (gap, self.gap((old, new), others, true)) {
+            (_, Ok(behind)) if behind > 0 => Ok((behind, true)),
+            // Members can be used less to have room behind their data, but not before it.
+            (Err(_), Err(behind)) => Err(behind),
+            (gap, _) => Ok((gap?, false)),
         }
     }
 
@@ -741,9 +743,21 @@ impl<'a> Proposer<'a> {
     fn free_behind(&self, one: &ShapeMember<'_>) -> u64 {
         let device = &one.superblock.device;
         // Metadata 0.90 has no data offset that could move.
-        let movable = one.superblock.version.is_v1();
-        let used = self.used;
-        if movable { device.data_size_sectors.saturating_sub(used) } else { 0 }
+        if !one.superblock.version.is_v1() {
+            return 0;
+        }
+        // The data size of metadata 1.0 may reach into metadata, as md makes members larger.
+        let end = device.data_offset_sectors.saturating_add(self.used);
+        let bytes = [
+            one.superblock.bitmap_offset_bytes(),
+            one.superblock.bad_block_log_offset_bytes(),
+            one.superblock.ppl_area().map(|(start, _)| start),
+        ];
+        let metadata =
+            bytes.into_iter().flatten().map(|start| start / braid_geometry::SECTOR_BYTES);
+        let metadata = metadata.chain([device.super_offset_sectors]).filter(|start| *start >= end);
+        let free = metadata.map(|start| start - end).min().unwrap_or(u64::MAX);
+        device.data_size_sectors.saturating_sub(self.used).min(free)
     }
 
     /// Free sectors before a member's data, behind all metadata, and behind the place of a bitmap

@@ -12,6 +12,7 @@ fn arrays_that_change_their_shape_keep_what_clients_wrote() {
     for name in [
         "asked-to-finish",
         "begun",
+        "begun-into-room-behind",
         "begun-to-shrink",
         "disk-dies",
         "ended-right",
@@ -62,6 +63,7 @@ fn a_raid10_that_changes_its_shape_keeps_what_clients_wrote() {
     for name in [
         "asked-to-finish",
         "begun",
+        "begun-into-room-behind",
         "begun-to-shrink",
         "begun-with-bitmap",
         "disk-dies",

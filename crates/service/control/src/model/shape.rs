@@ -114,7 +114,7 @@ pub struct ShapeAnswer {
     /// if no data moves, or the speed is unknown.
     pub seconds: Option<u64>,
     /// Bytes by which each member's data moves towards its start, or towards its end if the array
-    /// gets fewer members; 0 if it stays.
+    /// gets fewer members or only has room there, as `notes` says; 0 if it stays.
     pub gap_bytes: u64,
     /// Consequences that the operator should know, in words.
     pub notes: Vec<String>,

@@ -33,7 +33,7 @@ pub(crate) struct Facts {
     pub(super) name: String,
     pub(super) uuid: String,
     layout: Option<String>,
-    metadata: String,
+    pub(super) metadata: String,
     since: String,
     health: Arc<Health>,
     /// Where clients reach the array; set once it is served.

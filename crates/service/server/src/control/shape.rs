@@ -439,10 +439,7 @@ impl ShapeContext<'_> {
         match kind {
             ShapeChangeKind::Reshape if from == Level::Raid0 => {
                 notes.push("on the way it needs each member, as before".to_owned());
-                notes.push(
-                    "it can go back from any point with `braid revert`, also after a power cut"
-                        .to_owned(),
-                );
+                notes.push(GOES_BACK.to_owned());
                 notes.push(
                     "until it is over it is a raid4 that lacks its parity; where Linux ends it, it \
                      stays one until `braid grow --level 0`"
@@ -456,10 +453,11 @@ impl ShapeContext<'_> {
                     "on the way the array can lose {lost} member{}, as before, and goes on without",
                     if lost == 1 { "" } else { "s" }
                 ));
-                notes.push(
-                    "it can go back from any point with `braid revert`, also after a power cut"
-                        .to_owned(),
-                );
+                let goes_back = self.facts.metadata != "0.90" || old.slots() != new.slots();
+                notes.push(match goes_back {
+                    true => GOES_BACK.to_owned(),
+                    false => "it does not go back on the way: metadata 0.90 cannot say so".into(),
+                });
                 notes.push(taken_over_by(in_place, is_whole).to_owned());
             }
             ShapeChangeKind::TakeOver if to == Level::Raid0 => {
@@ -597,6 +595,8 @@ impl ShapeContext<'_> {
         }
     }
 }
+
+const GOES_BACK: &str = "it can go back from any point with `braid revert`, also after a power cut";
 
 /// Where Linux goes on with a reshape that has this many sectors in place.
 fn taken_over_by(in_place: u64, is_whole: bool) -> &'static str {
