@@ -164,7 +164,7 @@ fn assert_redundant_below(
 ) -> Result<u64> {
     let is_paired = || all[0].word("Layout").is_ok_and(|word| word == "near=2");
     let groups: Vec<Vec<usize>> = match level {
-        "10" if !is_paired() || members.len() % 2 != 0 => return Ok(0),
+        "10" if !is_paired() || !members.len().is_multiple_of(2) => return Ok(0),
         "1" => (1..members.len()).map(|slot| vec![0, slot]).collect(),
         "4" | "5" => vec![(0..members.len()).collect()],
         "10" => (0..members.len() / 2).map(|pair| vec![2 * pair, 2 * pair + 1]).collect(),
