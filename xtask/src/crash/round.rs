@@ -285,7 +285,7 @@ impl<'a> Round<'a> {
         let names = slots.iter().map(|slot| self.members[*slot].clone()).collect::<Vec<_>>();
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
-        match self.open()? {
+        match self.open(&self.members, Manner::Writing { cache: self.cache })? {
             StartResult::Refused(code) => {
                 ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
                 let mirrors = matches!(self.shape.level, "1" | "10");
@@ -443,23 +443,29 @@ impl<'a> Round<'a> {
         Duration::from_micros(self.random.u64(..most_ms * 1000))
     }
 
-    /// Starts a server on the members, with the cache that was chosen last.
-    fn open(&self) -> Result<StartResult> {
-        let options = ["--cache", self.cache];
-        Server::spawn_with(self.braid, self.storage.folders(), &self.members, &options)?.serving()
+    /// Starts a server on these files.
+    fn open(&self, files: &[PathBuf], manner: Manner) -> Result<StartResult> {
+        let folders = self.storage.folders();
+        Server::spawn_with(self.braid, folders, files, &manner.options())?.serving()
+    }
+
+    /// As `open`, of an array that must not be refused.
+    fn serve(&self, files: &[PathBuf], manner: Manner) -> Result<Server> {
+        match self.open(files, manner)? {
+            StartResult::Serving(server) => Ok(server),
+            StartResult::Refused(code) => {
+                bail!("the array is refused with {code}, with {} files", files.len())
+            }
+        }
     }
 
     /// Starts a server with a random cache; a crash must cost no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
-        match self.open()? {
-            StartResult::Serving(server) => {
-                let missing = server.degraded;
-                ensure!(degraded || missing == 0, "{missing} members are left out after a crash");
-                Ok(server)
-            }
-            StartResult::Refused(code) => bail!("the array is refused with {code}"),
-        }
+        let server = self.serve(&self.members, Manner::Writing { cache: self.cache })?;
+        let missing = server.degraded;
+        ensure!(degraded || missing == 0, "{missing} members are left out after a crash");
+        Ok(server)
     }
 
     /// Examines, starts, reads and stops the array after a crash.
@@ -518,15 +524,7 @@ impl<'a> Round<'a> {
         for _ in 0..self.shape.lost_max {
             members.remove(self.random.usize(..members.len()));
         }
-        let server = Server::spawn_with(
-            self.braid,
-            self.storage.folders(),
-            &members,
-            &Manner::ReadOnly.options(),
-        )?;
-        let StartResult::Serving(server) = server.serving()? else {
-            bail!("a clean array is refused with {} of its members", members.len());
-        };
+        let server = self.serve(&members, Manner::ReadOnly)?;
         let mut client = Client::connect(&server.socket)?;
         // Judges with a copy of the model: versions found without some members pin nothing.
         let mut model = self.model.clone();

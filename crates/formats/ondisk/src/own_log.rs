@@ -119,18 +119,35 @@ impl Superblock {
     /// `bitmap_sectors`; braid's own log counts as free.
     #[must_use]
     pub fn first_free_sector(&self, bitmap_sectors: u64) -> u64 {
+        let data = self.device.data_offset_sectors;
+        let before = self.metadata_areas(bitmap_sectors).filter(|(start, _)| *start < data);
+        let free_from = before.map(|(start, sectors)| start.saturating_add(sectors)).max();
+        free_from.unwrap_or(0)
+    }
+
+    /// The first sector of metadata from a sector on; braid's own log is none.
+    #[must_use]
+    pub fn metadata_from(&self, sector: u64) -> Option<u64> {
+        let starts = self.metadata_areas(0).map(|(start, _)| start);
+        starts.filter(|start| *start >= sector).min()
+    }
+
+    /// Start and sectors of the superblock, the bad-block log, a PPL, and a bitmap: at the place
+    /// that the superblock names, or that it would name for a bitmap of this many sectors.
+    fn metadata_areas(&self, bitmap_sectors: u64) -> impl Iterator<Item = (u64, u64)> {
         let device = &self.device;
         let own = (device.super_offset_sectors, self.written_bytes() as u64 / SECTOR_BYTES);
         let bad_blocks = device.bad_block_log.zip(self.bad_block_log_offset_bytes());
         let bad_blocks =
             bad_blocks.map(|(log, start)| (start / SECTOR_BYTES, u64::from(log.size_sectors)));
-        let bitmap = self.bitmap_offset_bytes().map(|start| (start / SECTOR_BYTES, bitmap_sectors));
+        let named = self.intent.bitmap_offset_sectors;
+        let bitmap = if bitmap_sectors > 0 { self.bitmap_offset() } else { named };
+        let bitmap =
+            bitmap.and_then(|from| device.super_offset_sectors.checked_add_signed(from.into()));
+        let bitmap = bitmap.map(|start| (start, bitmap_sectors));
         let ppl = self.ppl_area();
         let ppl = ppl.map(|(start, place)| (start / SECTOR_BYTES, place.used_sectors()));
-        let others = [Some(own), bad_blocks, bitmap, ppl].into_iter().flatten();
-        let before = others.filter(|(start, _)| *start < device.data_offset_sectors);
-        let free_from = before.map(|(start, sectors)| start.saturating_add(sectors)).max();
-        free_from.unwrap_or(0)
+        [Some(own), bad_blocks, bitmap, ppl].into_iter().flatten()
     }
 
     /// The largest possible place of our own log on a member with a bitmap of `bitmap_sectors`.

@@ -25,7 +25,7 @@ use super::super::manner::Manner;
 use super::super::model::End;
 use super::super::offline;
 use super::Round;
-use crate::server::{Server, StartResult, control_of, send};
+use crate::server::{Server, control_of, send};
 
 /// The pace of a job, in bytes per second: a job takes one second for each member.
 pub(super) const PACE: &str = "16M";
@@ -88,16 +88,7 @@ impl Round<'_> {
             self.kill_at(Kind::Replace(slot), f64::from(*percent))
                 .with_context(|| format!("replacement in slot {slot}, at {percent} %"))?;
         }
-        let manner = Manner::Writing { cache: self.cache };
-        let server = Server::spawn_with(
-            self.braid,
-            self.storage.folders(),
-            &self.named(),
-            &manner.options(),
-        )?;
-        let StartResult::Serving(server) = server.serving()? else {
-            anyhow::bail!("the array is refused with its replacement");
-        };
+        let server = self.serve(&self.named(), Manner::Writing { cache: self.cache })?;
         self.verify(&server, End::Process)?;
         self.ask_to_replace(slot)?;
         wait_for(|| self.ask("status"), f64::INFINITY)?;
@@ -138,16 +129,7 @@ impl Round<'_> {
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
-        let server = Server::spawn_with(
-            self.braid,
-            self.storage.folders(),
-            &self.named(),
-            &manner.options(),
-        )?;
-        let server = match server.serving()? {
-            StartResult::Serving(server) => server,
-            StartResult::Refused(code) => anyhow::bail!("the array is refused with {code}"),
-        };
+        let server = self.serve(&self.named(), manner)?;
         self.verify(&server, End::Process)?;
         if let Kind::Replace(slot) = kind {
             self.ask_to_replace(slot)?;

@@ -28,7 +28,7 @@ use super::super::model::{End, SECTOR_BYTES};
 use super::super::offline;
 use super::jobs::{PACE, said, wait_for};
 use super::{CACHES, Round};
-use crate::server::{Server, StartResult};
+use crate::server::Server;
 
 /// Longest time from asking for a change to SIGKILL, if that is to cut it short.
 const ASKING_MS_MAX: u64 = 60;
@@ -68,18 +68,12 @@ impl Round<'_> {
     /// Starts a server on all files with a superblock of the array, and reads everything.
     fn start_reshape(&mut self, end: End) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
-        let files = (0..=self.shape.members).map(|slot| self.file_of(slot));
-        let files: Vec<PathBuf> = files.collect();
+        let files: Vec<PathBuf> = (0..=self.shape.members).map(|slot| self.file_of(slot)).collect();
         self.members = files.iter().filter(|file| offline::has_superblock(file)).cloned().collect();
         let lost = files[..self.shape.members].iter().find(|file| !self.members.contains(file));
         ensure!(lost.is_none(), "{lost:?} has no superblock after a crash");
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
-        let folders = self.storage.folders();
-        let server = Server::spawn_with(self.braid, folders, &self.members, &manner.options())?;
-        let server = match server.serving()? {
-            StartResult::Serving(server) => server,
-            StartResult::Refused(code) => anyhow::bail!("the array is refused with {code}"),
-        };
+        let server = self.serve(&self.members, manner)?;
         ensure!(server.degraded == 0, "{} members are left out after a crash", server.degraded);
         self.verify(&server, end)?;
         Ok(server)
@@ -133,12 +127,13 @@ impl Round<'_> {
     /// Asks for another shape. Returns the last command if it is to be cut short.
     fn change(&mut self, now: &SeenShape) -> Result<Option<Child>> {
         let later = self.file_of(self.shape.members);
-        if !offline::has_superblock(&later) {
+        let is_spare = offline::has_superblock(&later);
+        if !is_spare {
             // A RAID-0 has let this member go, whose data is still there.
             let bytes = std::fs::metadata(&later)?.len();
             std::fs::File::create(&later)?.set_len(bytes)?;
         }
-        let mut all = self.changes(now);
+        let mut all = self.changes(now, is_spare);
         let commands = all.swap_remove(self.random.usize(..all.len()));
         let (last, first) = commands.split_last().context("a change has a command")?;
         for words in first {
@@ -160,8 +155,9 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The words of `braid grow` for each change that this shape can make.
-    fn changes(&self, now: &SeenShape) -> Vec<Vec<Vec<String>>> {
+    /// The words of `braid grow` for each change that this shape can make. `is_spare` says whether
+    /// the array knows the member that it may get.
+    fn changes(&self, now: &SeenShape, is_spare: bool) -> Vec<Vec<Vec<String>>> {
         let few = self.shape.members;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let chunk = if now.chunk_bytes == 64 << 10 { "32K" } else { "64K" };
@@ -181,11 +177,9 @@ impl Round<'_> {
             let fewer = words(&["--members", &few.to_string()]);
             changes.push(clip.into_iter().chain([fewer]).collect());
         } else {
-            let file = self.file_of(few);
-            let word = file.display().to_string();
-            changes.push(vec![match offline::has_superblock(&file) {
+            changes.push(vec![match is_spare {
                 true => words(&["--members", &(few + 1).to_string()]),
-                false => words(&[&word]),
+                false => words(&[&self.file_of(few).display().to_string()]),
             }]);
         }
         changes

@@ -291,18 +291,23 @@ impl Kind {
         self.name.ends_with("-behind")
     }
 
+    /// Whether the array uses less of its members first, so that their data has room to move to.
+    fn is_small(&self) -> bool {
+        self.fewer > 0 || self.is_behind()
+    }
+
     /// Bytes that are written before braid begins, and that the new shape has.
     fn bytes(&self) -> u64 {
-        match self.fewer {
-            0 if !self.is_behind() => self.sectors(SECTORS - 8192) * 512,
-            _ => self.fewer_sectors(SMALL_SECTORS) * 512,
+        match self.is_small() {
+            false => self.sectors(SECTORS - 8192) * 512,
+            true => self.fewer_sectors(SMALL_SECTORS) * 512,
         }
     }
 
     /// braid's words before those of the reshape, each a line of `grow`: members get smaller, and
     /// the array ends earlier for clients.
     fn words_before(&self) -> Vec<String> {
-        if self.fewer == 0 && !self.is_behind() {
+        if !self.is_small() {
             return Vec::new();
         }
         let end = |sectors: u64| format!("--array-size {}K", sectors / 2);

@@ -128,13 +128,10 @@ impl ReshapePlan {
         self.steps.size_sectors()
     }
 
-    /// Whether the shortest windows overwrite what they read somewhere. At the array's start reads
-    /// and writes are nearest to each other.
+    /// Whether the shortest windows overwrite what they read somewhere.
     #[must_use]
     pub fn has_in_place(&self) -> bool {
-        let step = self.steps.step_sectors();
-        let nearest = if self.is_backwards() { step.min(self.size_sectors()) } else { 0 };
-        self.steps.is_in_place(nearest)
+        self.steps.sectors_in_place() > 0
     }
 
     /// Whether the reshape can turn round at this position: rows of both shapes begin there, or

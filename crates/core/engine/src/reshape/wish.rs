@@ -563,8 +563,9 @@ impl<'a> Proposer<'a> {
         let capacities = (old.capacity_sectors(), new.capacity_sectors());
         // The bitmap of a RAID-10 covers sectors of the array. A bitmap that rests has larger
         // chunks when it comes back, if it has no more room.
-        let is_longer = capacities.1 > capacities.0 && matches!(old, Geometry::Mirror(_));
-        let is_longer = is_longer && !drops_bitmap(&before, &after);
+        let is_longer = capacities.1 > capacities.0
+            && matches!(old, Geometry::Mirror(_))
+            && !drops_bitmap(&before, &after);
         let bitmap_sectors = match is_longer {
             true => self.bitmap_sectors_after(capacities),
             false => self.limits.bitmap_sectors,
@@ -748,31 +749,18 @@ impl<'a> Proposer<'a> {
         }
         // The data size of metadata 1.0 may reach into metadata, as md makes members larger.
         let end = device.data_offset_sectors.saturating_add(self.used);
-        let bytes = [
-            one.superblock.bitmap_offset_bytes(),
-            one.superblock.bad_block_log_offset_bytes(),
-            one.superblock.ppl_area().map(|(start, _)| start),
-        ];
-        let metadata =
-            bytes.into_iter().flatten().map(|start| start / braid_geometry::SECTOR_BYTES);
-        let metadata = metadata.chain([device.super_offset_sectors]).filter(|start| *start >= end);
-        let free = metadata.map(|start| start - end).min().unwrap_or(u64::MAX);
+        let free = one.superblock.metadata_from(end).map_or(u64::MAX, |start| start - end);
         device.data_size_sectors.saturating_sub(self.used).min(free)
     }
 
-    /// Free sectors before a member's data, behind all metadata, and behind the place of a bitmap
-    /// that the superblock does not name now.
+    /// Free sectors before a member's data, behind all metadata.
     fn free_before(&self, one: &ShapeMember<'_>, bitmap_sectors: u64) -> u64 {
         let superblock = one.superblock;
         let data = superblock.device.data_offset_sectors;
         let start = superblock.device.super_offset_sectors;
         let after_superblock = if start < data { start + AFTER_SUPERBLOCK_SECTORS } else { 0 };
-        let bitmap = superblock.bitmap_offset().filter(|_| bitmap_sectors > 0);
-        let bitmap = bitmap.and_then(|offset| start.checked_add_signed(offset.into()));
-        let after_bitmap =
-            bitmap.filter(|bitmap| *bitmap < data).map_or(0, |at| at + bitmap_sectors);
         let free_from = superblock.first_free_sector(bitmap_sectors);
-        data.saturating_sub(free_from.max(after_superblock).max(after_bitmap))
+        data.saturating_sub(free_from.max(after_superblock))
     }
 }
 

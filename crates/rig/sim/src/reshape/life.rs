@@ -483,7 +483,8 @@ impl World {
             ShapeChange::Begin { shape, .. } => shape.reshape,
             _ => unreachable!("a proposal begins"),
         };
-        let is_backwards = reshape.is_some_and(|reshape| reshape.backwards);
+        self.change.begins_backwards = reshape.map(|reshape| reshape.backwards);
+        let is_backwards = self.change.begins_backwards == Some(true);
         self.tally.count(match () {
             () if self.change.is_at_once() => "taken-over",
             () if self.change.shrinks() => "begun-to-shrink",
@@ -616,7 +617,6 @@ impl World {
 
     fn change_shape(&mut self, run: &mut Running, change: ShapeChange) -> Result<(), ShapeRefusal> {
         let is_backwards = self.asked;
-        let is_begin = matches!(change, ShapeChange::Begin { .. });
         let asked_for = match &change {
             ShapeChange::Begin { shape, .. } => shape.reshape.map(|reshape| reshape.backwards),
             ShapeChange::Finish { .. } => None,
@@ -625,9 +625,6 @@ impl World {
         let asked = run.machines.array.handle_shape_change(self.now, change);
         if asked.is_ok() {
             self.asked = asked_for;
-            if is_begin {
-                self.change.begins_backwards = asked_for;
-            }
         }
         self.drain_array(run);
         asked
