@@ -103,10 +103,11 @@ fn with_hooks() -> Result<PathBuf> {
 fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
     // All processes use one control run of the stories, without planted bugs.
-    let control = "planted --control".to_owned();
+    let control = |part| format!("planted --control --part {part}/{CORES}");
     let share = |part| format!("planted --controlled --part {part}/{PLANTERS}");
     let planted = (0..PLANTERS).map(share);
-    let runs: Vec<String> = [shaken, control].into_iter().chain(planted).collect();
+    let controls = (0..CORES).map(control);
+    let runs: Vec<String> = [shaken].into_iter().chain(controls).chain(planted).collect();
     show(release, &runs)
 }
 

@@ -1,4 +1,5 @@
-//! The client that knows the array's expected content: NBD over a Unix socket, many in flight.
+//! The client that knows the array's expected content: NBD over a Unix socket or a file of the FUSE
+//! door, many requests in flight.
 //!
 //! `round` uses it to load a server that dies, and to read everything afterwards. It reports its
 //! requests and their answers to the `model`. It has one thread and blocks.
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use braid_nbd_client::{ClientError, Command, Cutter, ErrorCode, ServerMessage, plan_for};
 use fastrand::Rng;
 
+use super::file_connection::FileConnection;
 use super::model::{End, LATE, Model, SECTOR_BYTES, SectorCounts, content};
 
 const DEPTH: usize = 16;
@@ -55,24 +57,42 @@ enum Phase<'a> {
     Verify(End),
 }
 
+enum Connection {
+    Nbd(Box<braid_nbd_client::Client>),
+    File(FileConnection),
+}
+
 pub(super) struct Client {
-    client: braid_nbd_client::Client,
+    connection: Connection,
     in_flight: BTreeMap<u64, PendingRequest>,
 }
 
 impl Client {
     pub(super) fn connect(socket: &Path) -> Result<Self> {
         let client = braid_nbd_client::Client::connect(socket, plan_for(""), ANSWER_LIMIT);
-        Ok(Self { client: client.context("connecting")?, in_flight: BTreeMap::new() })
+        let connection = Connection::Nbd(Box::new(client.context("connecting")?));
+        Ok(Self { connection, in_flight: BTreeMap::new() })
+    }
+
+    /// Uses the array as this file.
+    pub(super) fn open(file: &Path) -> Result<Self> {
+        let connection = Connection::File(FileConnection::open(file, DEPTH, ANSWER_LIMIT)?);
+        Ok(Self { connection, in_flight: BTreeMap::new() })
     }
 
     /// A handle that ends this connection from another thread.
     pub(super) fn cutter(&self) -> Result<Cutter> {
-        Ok(self.client.cutter()?)
+        match &self.connection {
+            Connection::Nbd(client) => Ok(client.cutter()?),
+            Connection::File(_) => bail!("a file has no connection to end"),
+        }
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
-        self.client.info().size_bytes
+        match &self.connection {
+            Connection::Nbd(client) => client.info().size_bytes,
+            Connection::File(file) => file.size_bytes(),
+        }
     }
 
     /// Writes, reads and flushes within `sectors` until the connection ends, which is legal once
@@ -270,7 +290,11 @@ impl Client {
     }
 
     fn send(&mut self, command: Command, pending: PendingRequest, payload: &[u8]) -> bool {
-        match self.client.send(command, payload) {
+        let sent = match &mut self.connection {
+            Connection::Nbd(client) => client.send(command, payload),
+            Connection::File(file) => file.send(command, payload),
+        };
+        match sent {
             Ok(cookie) => self.in_flight.insert(cookie, pending).is_none(),
             Err(ClientError::Connection(_) | ClientError::HungUp) => false,
             Err(error) => panic!("a range within the export, and cookies are counted: {error}"),
@@ -288,7 +312,11 @@ impl Client {
     /// The next answer, taking data of reads on the way; `None` at the end of the connection.
     fn hear(&mut self) -> Result<Option<(u64, Result<(), ErrorCode>)>> {
         loop {
-            match self.client.hear() {
+            let heard = match &mut self.connection {
+                Connection::Nbd(client) => client.hear(),
+                Connection::File(file) => file.hear(),
+            };
+            match heard {
                 Ok(ServerMessage::Data { cookie, offset, bytes }) => {
                     self.take(cookie, offset, &bytes)?
                 }

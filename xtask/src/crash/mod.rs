@@ -5,7 +5,8 @@
 //! round        one array: load, crash, start, verify
 //!    | matrix      each policy, started without members
 //!    | manner      how it serves        | member_storage   tmpfs, or ext4 over loop and its power
-//!    | client      NBD, many in flight  | foreign          fio
+//!    | client      NBD, many in flight  | file_connection  the same by FUSE
+//!    | foreign     fio
 //!    | model       expected content     | offline          mdadm, parity and copies on the files
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! round fails, its files are kept.
 
 mod client;
+mod file_connection;
 mod foreign;
 mod manner;
 mod matrix;
@@ -208,8 +210,8 @@ fn report(counts: &Counts, took: Duration) {
         counts.power_cuts, counts.stops, counts.members_lost, counts.refusals
     );
     println!(
-        "{} changes of shape and turns, {} crashes in the middle of one",
-        counts.shape_changes, counts.reshapes_killed
+        "{} changes of shape and turns, {} crashes in the middle of one ({} with a client at FUSE)",
+        counts.shape_changes, counts.reshapes_killed, counts.reshapes_killed_by_fuse
     );
     println!(
         "{} answered and {} flushed writes looked for, {} blocks of fio, {} sectors compared, \

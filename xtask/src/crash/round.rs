@@ -110,6 +110,8 @@ pub(super) struct Counts {
     pub(super) jobs_killed: u64,
     pub(super) shape_changes: u64,
     pub(super) reshapes_killed: u64,
+    /// Those of them with a client at the FUSE door.
+    pub(super) reshapes_killed_by_fuse: u64,
     pub(super) power_cuts: u64,
     pub(super) members_lost: u64,
     pub(super) stops: u64,
@@ -134,6 +136,8 @@ pub(super) struct Round<'a> {
     model: Model,
     random: Rng,
     cache: &'static str,
+    /// The array as a file of the FUSE door; `None` if the client uses NBD.
+    file: Option<PathBuf>,
     /// Whether power was cut since fio wrote.
     foreign_lost: bool,
     /// The number of sectors that the model client writes; fio has the remaining sectors, if it
@@ -185,6 +189,8 @@ impl<'a> Round<'a> {
         let (model, own_sectors) = (Model::new(0), 0);
         let (foreign, foreign_runs, foreign_wrote) = (None, None, false);
         let (cache, foreign_lost) = (CACHES[0], false);
+        let by_fuse = is_reshaped && random.bool() && is_fuse_usable();
+        let file = by_fuse.then(|| storage.folder().join("array"));
         let mut round = Self {
             braid,
             shape,
@@ -195,6 +201,7 @@ impl<'a> Round<'a> {
             model,
             random,
             cache,
+            file,
             foreign_lost,
             own_sectors,
             foreign,
@@ -209,7 +216,7 @@ impl<'a> Round<'a> {
     /// Starts the array for the first time, which reports its size.
     fn begin(&mut self, plan: Plan) -> Result<()> {
         let server = self.start(false)?;
-        let mut client = Client::connect(&server.socket)?;
+        let mut client = self.client(&server)?;
         let size_bytes = client.size_bytes();
         let sectors = usize::try_from(size_bytes)? / SECTOR_BYTES;
         self.model = Model::new(sectors);
@@ -315,7 +322,7 @@ impl<'a> Round<'a> {
     /// Loads the array until its members lose power, and gives it back.
     fn cut_power_of(&mut self, server: Server) -> Result<()> {
         let process = server.process()?;
-        let mut client = Client::connect(&server.socket)?;
+        let mut client = self.client(&server)?;
         let (delay, dying) = (self.delay(LOAD_MS_MAX), AtomicBool::new(false));
         let (model, random, storage) = (&mut self.model, &mut self.random, &*self.storage);
         let own = 0..self.own_sectors;
@@ -353,7 +360,7 @@ impl<'a> Round<'a> {
         signal: Signal,
         losses: Vec<(PathBuf, bool)>,
     ) -> Result<()> {
-        let mut client = Client::connect(&server.socket)?;
+        let mut client = self.client(&server)?;
         let dying = std::sync::Arc::new(AtomicBool::new(false));
         let killer = {
             let (dying, process) = (dying.clone(), server.process()?);
@@ -417,7 +424,7 @@ impl<'a> Round<'a> {
     /// Sends SIGTERM under load, and SIGKILL before the stop can have finished.
     fn kill_while_stopping(&mut self) -> Result<()> {
         let server = self.start(false)?;
-        let mut client = Client::connect(&server.socket)?;
+        let mut client = self.client(&server)?;
         let dying = std::sync::Arc::new(AtomicBool::new(false));
         let killer = {
             let (dying, process) = (dying.clone(), server.process()?);
@@ -446,7 +453,18 @@ impl<'a> Round<'a> {
     /// Starts a server on these files.
     fn open(&self, files: &[PathBuf], manner: Manner) -> Result<StartResult> {
         let folders = self.storage.folders();
-        Server::spawn_with(self.braid, folders, files, &manner.options())?.serving()
+        let mut options = manner.options();
+        if let Some(file) = &self.file {
+            options.extend(["--fuse", file.to_str().context("a path of text")?]);
+        }
+        Server::spawn_with(self.braid, folders, files, &options)?.serving()
+    }
+
+    fn client(&self, server: &Server) -> Result<Client> {
+        match &self.file {
+            Some(file) => Client::open(file),
+            None => Client::connect(&server.socket),
+        }
     }
 
     /// As `open`, of an array that must not be refused.
@@ -495,7 +513,7 @@ impl<'a> Round<'a> {
 
     /// Verifies all sectors of the model.
     fn verify(&mut self, server: &Server, end: End) -> Result<()> {
-        let mut client = Client::connect(&server.socket)?;
+        let mut client = self.client(server)?;
         client.verify(&mut self.model, 0..self.own_sectors, end)?;
         self.model.judged_all();
         Ok(())
@@ -565,6 +583,11 @@ pub(super) fn plans(kind: StorageKind) -> &'static [Plan] {
             Plan::Reshapes { crashes: CRASHES },
         ],
     }
+}
+
+/// Whether a process of this host can mount a file system of its own.
+fn is_fuse_usable() -> bool {
+    OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
 }
 
 fn percents(step: u32) -> Vec<u32> {

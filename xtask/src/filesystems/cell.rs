@@ -1,15 +1,16 @@
 //! One file system on one array through one door: its phases, and the conditions after each.
 //!
 //! ```text
-//! healthy ── a member is lost ── it is rebuilt ── the server is killed ── the end
-//!   │           under load          under load        under load            │
-//!   files written, synced, their checksums taken                     unmounted, fsck,
-//!                                                                    all files again, braid check
+//! healthy ─ a member is lost ─ it is rebuilt ─ the array grows ─ the server is killed ─ the end
+//!   │          under load         under load      under load        under load           │
+//!   files written, synced, their checksums taken                                unmounted, fsck,
+//!                                                              all files again, braid check
 //! ```
 //!
 //! Invariants:
 //! - before a kill no writing program sees an error, whatever members do (`CellRun::under_load`);
 //! - after the kill, every promised file and all bytes synced before are there (`CellRun::verify`);
+//! - a mounted file system gets the space that the array has got (`CellRun::grows`);
 //! - the file system's checker finds nothing, after the kill and at the end (`CellRun::check`).
 
 use std::path::{Path, PathBuf};
@@ -67,6 +68,11 @@ pub(super) struct Outcome {
 }
 
 impl Cell {
+    /// Whether the array takes another member, and the door tells of its new size.
+    fn grows(&self) -> bool {
+        self.level.level != "1" && self.door == Door::Fuse
+    }
+
     pub(super) fn run(&self, braid: &Path) -> Result<Outcome> {
         let folder =
             tempfile::Builder::new().prefix("braid-filesystems-").tempdir_in("/dev/shm")?;
@@ -150,6 +156,9 @@ impl<'a> CellRun<'a> {
         let is_trimmed = self.healthy().context("healthy")?;
         self.loses_members().context("while members are lost")?;
         self.is_rebuilt().context("while members are rebuilt")?;
+        if self.cell.grows() {
+            self.grows().context("while the array grows")?;
+        }
         self.is_killed().context("while the server is killed")?;
         self.end(is_trimmed).context("at the end")
     }
@@ -178,10 +187,7 @@ impl<'a> CellRun<'a> {
     fn is_rebuilt(&mut self) -> Result<()> {
         self.under_load("rebuilt", |living| {
             for number in 0..living.cell.level.lost {
-                let new = living.folder.join(format!("new{number}"));
-                output(
-                    Command::new("truncate").args(["-s", living.cell.level.member_size]).arg(&new),
-                )?;
+                let new = living.new_member(&format!("new{number}"))?;
                 living.ask("add", &[new.to_str().context("a path of text")?])?;
                 living.members.push(new);
             }
@@ -192,6 +198,36 @@ impl<'a> CellRun<'a> {
         })?;
         self.verify()?;
         Ok(())
+    }
+
+    /// The array gets a member more under load, and then the file system its space.
+    fn grows(&mut self) -> Result<()> {
+        let before = rustix::fs::statvfs(self.mounted())?.f_blocks;
+        self.under_load("grown", |living| {
+            let new = living.new_member("larger")?;
+            living.ask("grow", &[new.to_str().context("a path of text")?])?;
+            living.members.push(new);
+            living.ask("wait", &["--for", "idle", "--timeout", "240"])?;
+            if living.disk().grows_mounted()? { living.disk().grow() } else { Ok(()) }
+        })?;
+        if !self.disk().grows_mounted()? {
+            println!("ext4 grows unmounted: this process has no CAP_SYS_RESOURCE");
+            self.disk().unmount()?;
+            self.disk().grow()?;
+            self.disk().mount()?;
+        }
+        let after = rustix::fs::statvfs(self.mounted())?.f_blocks;
+        ensure!(after > before, "the file system had {before} blocks, and has {after}");
+        self.verify()?;
+        self.check()
+    }
+
+    /// Makes an empty device for the array.
+    fn new_member(&self, name: &str) -> Result<PathBuf> {
+        let new = self.folder.join(name);
+        let mut truncate = Command::new("truncate");
+        output(truncate.args(["-s", self.cell.level.member_size]).arg(&new))?;
+        Ok(new)
     }
 
     /// Kills the server (SIGKILL) under load, and serves the array again.

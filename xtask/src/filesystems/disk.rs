@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::programs::{output, run};
 
 /// Tries to unmount: another program may have the file system open for a moment.
 const UNMOUNT_TRIES: u32 = 100;
+/// Tries to grow a file system while programs write to it.
+const GROWTH_TRIES: u32 = 20;
+/// Its bit in the line `CapEff` of proc_pid_status(5).
+const CAP_SYS_RESOURCE: u32 = 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum FileSystem {
@@ -94,11 +98,48 @@ impl Disk {
         }
     }
 
+    /// Whether the kernel grows the file system while it is mounted. For ext4 it asks for
+    /// `CAP_SYS_RESOURCE`, which containers lack.
+    pub(super) fn grows_mounted(&self) -> Result<bool> {
+        Ok(self.kind != FileSystem::Ext4 || has_sys_resource()?)
+    }
+
+    /// Lets the loop device take its file's new size, and the file system the device's.
+    pub(super) fn grow(&self) -> Result<()> {
+        if !self.is_mounted {
+            // resize2fs wants it. A full check may change what it calls optional.
+            run(Command::new("e2fsck").args(["-f", "-p"]).arg(&self.device))?;
+        }
+        let (program, options, place): (_, &[&str], _) = match self.kind {
+            FileSystem::Ext4 => ("resize2fs", &[], Path::new(&self.device)),
+            FileSystem::Xfs => ("xfs_growfs", &[], &*self.folder),
+            FileSystem::Btrfs => ("btrfs", &["filesystem", "resize", "max"], &*self.folder),
+        };
+        // The kernel drops a FUSE file's new size if a write ended while it asked. Then reads
+        // behind the old size fail, until it asks again.
+        for left in (0..GROWTH_TRIES).rev() {
+            run(Command::new("losetup").arg("--set-capacity").arg(&self.device))?;
+            match run(Command::new(program).args(options).arg(place)) {
+                Ok(()) => break,
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn detach(mut self) -> Result<()> {
         ensure!(!self.is_mounted, "{} is mounted", self.device);
         let device = std::mem::take(&mut self.device);
         run(Command::new("losetup").arg("--detach").arg(device))
     }
+}
+
+fn has_sys_resource() -> Result<bool> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = u64::from_str_radix(line.context("CapEff")?.trim(), 16)?;
+    Ok(bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
 impl Drop for Disk {

@@ -12,7 +12,8 @@
 //! are cut short by SIGKILL. Members with metadata 1.0 have no free space before their data: there
 //! reshapes overwrite what they read, and copy it to the state folder first.
 //!
-//! Clients have the sectors that each of the shapes holds.
+//! Clients have the sectors that each of the shapes holds. Half of the rounds use the array by NBD,
+//! the others as a file of the FUSE door.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -83,6 +84,7 @@ impl Round<'_> {
         let before = self.seen_shape()?;
         let asked = if before.is_changing {
             self.counts.reshapes_killed += 1;
+            self.counts.reshapes_killed_by_fuse += u64::from(self.file.is_some());
             self.random.u8(..5) == 0 && self.revert()?
         } else {
             wait_for(|| self.ask("status"), f64::INFINITY)?;

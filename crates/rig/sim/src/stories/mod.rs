@@ -47,6 +47,9 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("named", tests::tell_of_what_is_named),
     ("losses", losses),
     ("reshape", crate::reshape::tell),
+    ("reshape-lost", crate::reshape::tell_of_lost),
+    ("reshape-torn", crate::reshape::tell_of_torn_updates),
+    ("reshape-rare", crate::reshape::tell_of_rare),
     ("hosts", crate::hosts::tell),
 ];
 /// Chapters: groups of stories, each a name and a function that runs them. A build without hooks
