@@ -1,5 +1,5 @@
-//! The sessions of `docs/transcript.md` and `docs/transcript-reshape.md`, pasted in one go, with
-//! their output. Also README.md's first minute.
+//! The sessions of `docs/transcript.md`, `docs/transcript-reshape.md` and
+//! `docs/transcript-hosts.md`, pasted in one go, with their output. Also README.md's first minute.
 //!
 //! With `BRAID_WRITE_TRANSCRIPT=1` the pages are written anew. Times, numbers, UUIDs and widths may
 //! differ.
@@ -147,10 +147,6 @@ fn plain(text: &str) -> String {
 
 /// Compares a page with what its commands print, or writes it anew.
 fn compare(name: &str) {
-    needs!("qemu-storage-daemon", "mke2fs", "e2fsck", "debugfs", "resize2fs", "fusermount3");
-    if !Mount::is_possible() {
-        return skip(Need::Fuse, "no /dev/fuse");
-    }
     let written = std::fs::read_to_string(page(name)).expect("the page");
     let now = typed(&written);
     if std::env::var_os("BRAID_WRITE_TRANSCRIPT").is_some() {
@@ -166,14 +162,48 @@ fn compare(name: &str) {
     assert_eq!(now.lines().count(), written.lines().count());
 }
 
+/// As [`compare`], with what the pages need whose arrays have a file system.
+fn compare_mounted(name: &str) {
+    needs!("qemu-storage-daemon", "mke2fs", "e2fsck", "debugfs", "resize2fs", "fusermount3");
+    if !Mount::is_possible() {
+        return skip(Need::Fuse, "no /dev/fuse");
+    }
+    compare(name);
+}
+
 #[test]
 fn the_session_of_the_page_is_what_a_person_sees() {
-    compare("transcript.md");
+    compare_mounted("transcript.md");
 }
 
 #[test]
 fn the_session_of_an_array_that_grows_is_what_a_person_sees() {
-    compare("transcript-reshape.md");
+    compare_mounted("transcript-reshape.md");
+}
+
+/// Ends the processes of the page's hosts, and removes the hosts.
+const REMOVE_HOSTS: &str = "for host in h1 h2 h3; do ip netns pids $host | xargs -r kill -9; \
+     ip link delete port-$host; ip netns delete $host; done; ip link delete hub";
+
+struct Hosts;
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = shell(REMOVE_HOSTS).output();
+    }
+}
+
+#[test]
+fn the_session_of_three_hosts_is_what_a_person_sees() {
+    needs!("ip", "openssl", "etcd", "unshare", "curl", "qemu-img");
+    // An earlier run that was killed has left its hosts.
+    drop(Hosts);
+    let hub = shell("ip link add hub type bridge && ip link delete hub").output();
+    if !hub.is_ok_and(|ran| ran.status.success()) {
+        return skip(Need::Other, "no network namespaces and bridges");
+    }
+    let _hosts = Hosts;
+    compare("transcript-hosts.md");
 }
 
 #[test]
