@@ -19,6 +19,10 @@ const KERNEL_FOLDER: &str = "target/newer-kernel";
 /// The package that depends on the newest kernel for clouds: it has the driver, and a third of the
 /// usual size.
 const KERNEL: &str = "linux-image-cloud-amd64";
+/// Backports of a later release: resizing a ublk device needs Linux 6.16.
+const KERNEL_SUITE: &str = "trixie-backports";
+/// Packages that an image depends on, and that make the kernel.
+const KERNEL_PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
 
 /// Unpacks QEMU if the installed one is too old.
 pub(super) fn fetch_qemu() {
@@ -52,16 +56,33 @@ pub(crate) fn kernel() -> Result<PathBuf> {
         return Ok(folder);
     }
     let unpacked = folder.with_extension("unpacked");
-    fetch(&unpacked, |apt, _| {
-        let about = apt.run("apt-cache", &["show", "--no-all-versions", KERNEL])?;
-        let depends = about.lines().find_map(|line| line.strip_prefix("Depends: "));
-        let image = depends.and_then(|depends| depends.split([' ', ',']).next());
-        image.map(str::to_owned).with_context(|| format!("{KERNEL} names no image"))
-    })?;
-    let release = fs::read_dir(unpacked.join("lib/modules"))?.next().context("no modules")??;
-    let image = format!("boot/vmlinuz-{}", release.file_name().to_string_lossy());
+    fetch(
+        &unpacked,
+        |_| KERNEL_SUITE.to_owned(),
+        |apt, _| {
+            let depends = |package: &str| -> Result<Vec<String>> {
+                let about = apt.run("apt-cache", &["show", "--no-all-versions", package])?;
+                let line = about.lines().find_map(|line| line.strip_prefix("Depends: "));
+                let names = line.unwrap_or_default().split(", ");
+                Ok(names.filter_map(|it| it.split(' ').next().map(str::to_owned)).collect())
+            };
+            let image = depends(KERNEL)?.into_iter().find(|name| name.starts_with("linux-image-"));
+            let image = image.with_context(|| format!("{KERNEL} names no image"))?;
+            // Newer images are empty: the kernel and its modules are packages of their own.
+            let mut packages = depends(&image)?;
+            packages.retain(|name| KERNEL_PARTS.iter().any(|part| name.starts_with(part)));
+            packages.push(image);
+            Ok(packages)
+        },
+    )?;
+    let modules = ["usr/lib/modules", "lib/modules"].map(|folder| unpacked.join(folder));
+    let modules = modules.into_iter().find(|folder| folder.is_dir()).context("no modules")?;
+    let release = fs::read_dir(modules)?.next().context("no modules")??;
+    let name = format!("vmlinuz-{}", release.file_name().to_string_lossy());
+    let images = [release.path().join("vmlinuz"), unpacked.join("boot").join(name)];
+    let image = images.into_iter().find(|file| file.is_file()).context("no image")?;
     fs::create_dir_all(&folder)?;
-    fs::rename(unpacked.join(image), folder.join("vmlinuz"))?;
+    fs::rename(image, folder.join("vmlinuz"))?;
     // Renamed at the end: if the folder has modules, all its files are complete.
     fs::rename(release.path(), folder.join("modules"))?;
     fs::remove_dir_all(&unpacked)?;
@@ -70,7 +91,8 @@ pub(crate) fn kernel() -> Result<PathBuf> {
 }
 
 fn fetch_and_try_qemu(folder: &Path) -> Result<()> {
-    fetch(folder, |_, release| Ok(format!("qemu-utils/{release}-backports")))?;
+    let backports = |release: &str| format!("{release}-backports");
+    fetch(folder, backports, |_, suite| Ok(vec![format!("qemu-utils/{suite}")]))?;
     // The new program uses libraries of the older QEMU's packages; if they are missing, it does not
     // run.
     let program = folder.join("usr/bin/qemu-io");
@@ -99,16 +121,22 @@ impl Apt {
     }
 }
 
-/// Unpacks a package of the backports; `name` chooses the package from apt's lists.
-fn fetch(folder: &Path, name: impl FnOnce(&Apt, &str) -> Result<String>) -> Result<()> {
+/// Unpacks packages of the suite that `suite` names for this release; `names` chooses them from
+/// apt's lists.
+fn fetch(
+    folder: &Path,
+    suite: impl FnOnce(&str) -> String,
+    names: impl FnOnce(&Apt, &str) -> Result<Vec<String>>,
+) -> Result<()> {
     let (site, release) = main_archive()?;
+    let suite = suite(&release);
     let work = folder.with_extension("apt");
     for part in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(work.join(part))?;
     }
     let work = fs::canonicalize(&work)?;
     let list = work.join("backports.list");
-    fs::write(&list, format!("deb {site} {release}-backports main\n"))?;
+    fs::write(&list, format!("deb {site} {suite} main\n"))?;
     let option = |name: &str, value: PathBuf| format!("-oDir::{name}={}", value.display());
     let options = vec![
         option("Etc::SourceList", list),
@@ -119,14 +147,15 @@ fn fetch(folder: &Path, name: impl FnOnce(&Apt, &str) -> Result<String>) -> Resu
     ];
     let apt = Apt { options, work: work.clone() };
     apt.run("apt-get", &["update"])?;
-    let name = name(&apt, &release)?;
-    apt.run("apt-get", &["download", &name])?;
-    let package = fs::read_dir(&work)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let package = package.into_iter().find(|path| path.extension().is_some_and(|e| e == "deb"));
-    let package = package.context("apt-get downloaded nothing")?;
-    let status = Command::new("dpkg").arg("--extract").args([&package, folder]).status()?;
-    if !status.success() {
-        bail!("dpkg --extract: {status}");
+    let names = names(&apt, &suite)?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    apt.run("apt-get", &[&["download"], &names[..]].concat())?;
+    let packages = fs::read_dir(&work)?.filter_map(|entry| Some(entry.ok()?.path()));
+    for package in packages.filter(|path| path.extension().is_some_and(|e| e == "deb")) {
+        let status = Command::new("dpkg").arg("--extract").args([&package, folder]).status()?;
+        if !status.success() {
+            bail!("dpkg --extract: {status}");
+        }
     }
     fs::remove_dir_all(&work)?;
     Ok(())

@@ -136,6 +136,40 @@ while [ -e /dev/ublkc0 ]; do
 done
 ok "an array that is only read; a stop while somebody has the device open"
 
+MEMBERS="m/6 m/7 m/8"
+for member in $MEMBERS m/9; do truncate -s 64M $member; done
+braid create tall --level 5 --chunk 64K --assume-clean $MEMBERS >/tmp/log.create 2>&1 || failed "create a third"
+serve /tmp/log.7 --ublk=0
+/bin/mke2fs -q -t ext4 /dev/ublkb0 || failed mke2fs
+mkdir /tmp/mounted
+mount -t ext4 /dev/ublkb0 /tmp/mounted || failed "mount ext4"
+cp /tmp/random /tmp/mounted/random
+before=$(cat /sys/block/ublkb0/size)
+blocks=$(stat -f -c %b /tmp/mounted)
+braid grow tall m/9 >/tmp/log.grow 2>&1 || failed grow
+cp /tmp/random /tmp/mounted/second || failed "a write while the array grows"
+braid wait tall --for idle >>/tmp/log.grow 2>&1 || failed "the end of the growth"
+turns=0
+while [ "$(cat /sys/block/ublkb0/size)" = "$before" ]; do
+    sleep 0.2
+    turns=$((turns + 1))
+    [ $turns -lt 50 ] || failed "the device keeps its size"
+done
+/bin/resize2fs /dev/ublkb0 >/tmp/log.resize 2>&1 || failed "resize2fs: $(cat /tmp/log.resize)"
+[ "$(stat -f -c %b /tmp/mounted)" -gt "$blocks" ] || failed "the file system keeps its size"
+ok "a mounted file system grows with the array"
+MEMBERS="$MEMBERS m/9"
+kill -9 "$SERVER"
+wait "$SERVER"
+serve /tmp/log.8 --ublk=0
+grep -q 'a killed server left' /tmp/log.8 || failed "a larger device is not taken over"
+echo 3 >/proc/sys/vm/drop_caches
+cmp /tmp/mounted/random /tmp/random || failed "a file of before"
+cmp /tmp/mounted/second /tmp/random || failed "a file of the growth"
+umount /tmp/mounted || failed umount
+stop 0
+ok "after kill -9 the next server goes on with the larger device"
+
 mkdir /tmp/etc
 printf 'members = ["/tmp/m/0", "/tmp/m/1", "/tmp/m/2", "/tmp/m/3"]\n[doors]\nublk = 5\n' >/tmp/etc/tank.toml
 MEMBERS=

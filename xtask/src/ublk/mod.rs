@@ -1,9 +1,9 @@
 //! `cargo xtask ublk`: braid's ublk door on a real kernel.
 //!
-//! This machine's kernel may lack ublk_drv. So a kernel of the distribution's backports that has it
-//! (6.12) is unpacked under `target`. QEMU boots it with braid, fio and one script (`guest.sh`),
-//! which makes all checks. This module packs and starts the guest and reads its output. It leaves
-//! this machine's own kernel alone, and needs no root.
+//! This machine's kernel may lack ublk_drv, or may not resize its devices (before 6.16). So a
+//! kernel of Debian's backports is unpacked under `target`. QEMU boots it with braid, fio and one
+//! script (`guest.sh`), which makes all checks. This module packs and starts the guest and reads
+//! its output. It leaves this machine's own kernel alone, and needs no root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,8 @@ use crate::packages;
 const MODULES: [&str; 1] = ["ublk_drv"];
 
 /// This machine's programs that the guest gets in addition to braid.
-const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdiscard"];
+const PROGRAMS: [&str; 5] =
+    ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdiscard", "/sbin/mke2fs", "/sbin/resize2fs"];
 
 /// The last line of the guest's script.
 const DONE: &str = "@@DONE";

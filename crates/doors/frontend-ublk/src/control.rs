@@ -68,6 +68,11 @@ impl Control {
         Ok(said)
     }
 
+    /// Gives a disk another size.
+    pub(crate) fn update_size(&mut self, id: u32, sectors: u64) -> io::Result<()> {
+        self.call(command::UPDATE_SIZE, id, (sectors, &mut []))
+    }
+
     /// Makes the disk, once all queues have fetched.
     pub(crate) fn start(&mut self, id: u32) -> io::Result<()> {
         self.call(command::START_DEV, id, (u64::from(std::process::id()), &mut []))

@@ -8,7 +8,7 @@ use std::io;
 use std::time::Instant;
 
 use braid_ublk_proto::wire::DeviceInfo;
-use braid_ublk_proto::{Judgement, is_new_enough, judge};
+use braid_ublk_proto::{Judgement, can_resize, is_new_enough, judge};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -68,6 +68,8 @@ pub struct DeviceClaim {
     pub(crate) control: Control,
     pub(crate) found: SearchResult,
     pub(crate) array: u64,
+    /// Whether the kernel gives a live device another size.
+    pub(crate) can_resize: bool,
 }
 
 impl std::fmt::Debug for DeviceClaim {
@@ -84,14 +86,14 @@ impl DeviceClaim {
     /// The array cannot have the device; nothing was changed.
     pub fn take(id: Option<u32>, array: u64) -> Result<Self, ClaimError> {
         let mut control = Control::open().map_err(not_opened)?;
-        match control.features() {
-            Ok(features) if is_new_enough(features) => {}
+        let can_resize = match control.features() {
+            Ok(features) if is_new_enough(features) => can_resize(features),
             Ok(_) => return Err(ClaimError::TooOld),
             Err(error) if is(&error, &[Errno::PERM, Errno::ACCESS]) => {
                 return Err(ClaimError::Denied);
             }
             Err(_) => return Err(ClaimError::TooOld),
-        }
+        };
         // Allocations of the array's threads must not wait for write-back to this device. Without
         // the right to set this flag, such a wait is a little more likely. Threads started later
         // inherit the flag.
@@ -103,7 +105,7 @@ impl DeviceClaim {
             None => left(&mut control, array)?
                 .map_or(SearchResult::Nothing(None), SearchResult::Waiting),
         };
-        Ok(Self { control, found, array })
+        Ok(Self { control, found, array, can_resize })
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use braid_runtime::Disk;
 use braid_ublk_proto::limits::QUEUES_MAX;
 use braid_ublk_proto::wire::DeviceInfo;
-use braid_ublk_proto::{Shape, device as device_of, is_same, parameters};
+use braid_ublk_proto::{Shape, device as device_of, fits, parameters};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
@@ -24,6 +24,7 @@ use crate::device_claim::{DeviceClaim, SearchResult};
 use crate::kernel::Commands;
 use crate::limits::{DEATH_DEADLINE, LOOK, NODE_DEADLINE, STACK_BYTES, UNDO_DEADLINE};
 use crate::queue::{Queue, Server};
+use crate::size::SizeWatch;
 
 /// Why a door cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +144,8 @@ struct Device {
     id: u32,
     queues: Queues,
     life: Arc<Life>,
+    /// Whether the kernel gives it another size while it lives.
+    can_resize: bool,
 }
 
 impl Device {
@@ -194,6 +197,8 @@ fn node(id: u32) -> PathBuf {
 /// An array as a block device. Dropping it deletes the device.
 pub struct Door {
     path: PathBuf,
+    /// Ends before the device does. `None` if the kernel cannot resize it.
+    size: Option<SizeWatch>,
     device: Option<Device>,
     was_taken_over: bool,
 }
@@ -215,7 +220,7 @@ impl Door {
         (disk, logical_block_bytes): (Arc<dyn Disk>, u32),
         on_gone: impl FnOnce() + Send + 'static,
     ) -> Result<Self, OpenError> {
-        let DeviceClaim { control, found, array } = claim;
+        let DeviceClaim { control, found, array, can_resize } = claim;
         let shape = Shape {
             size_bytes: disk.size_bytes(),
             is_read_only: disk.is_read_only(),
@@ -229,7 +234,8 @@ impl Door {
             on_gone: Mutex::new(Some(on_gone)),
         };
         let queues = Queues::default();
-        let mut device = Device { control, id: u32::MAX, queues, life: Arc::new(life) };
+        let (id, life) = (u32::MAX, Arc::new(life));
+        let mut device = Device { control, id, queues, life, can_resize };
         let was_taken_over = match found {
             SearchResult::Nothing(id) => {
                 device = made(device, (id, array), (&shape, &disk))?;
@@ -240,8 +246,16 @@ impl Door {
                 true
             }
         };
+        // A dead server's device may have the size of before a change of shape.
+        let known_bytes = (!was_taken_over).then_some(shape.size_bytes);
+        let watch = || SizeWatch::new(device.id, Arc::clone(&disk), known_bytes);
+        let size = can_resize.then(watch).transpose();
+        let size = size.unwrap_or_else(|error| {
+            tracing::warn!(target: "braid_frontend_ublk", %error, "the device keeps its size");
+            None
+        });
         let (path, device) = (device.node(), Some(device));
-        Ok(Self { path, device, was_taken_over })
+        Ok(Self { path, size, device, was_taken_over })
     }
 
     /// The device's path.
@@ -266,6 +280,7 @@ impl Door {
         let Some(device) = self.device.take() else {
             return CloseResult { was_in_use: false, is_gone: true };
         };
+        drop(self.size.take());
         // Deleting waits for other processes and for the array; the caller must not wait so long.
         let (sender, receiver) = channel();
         let body = move || {
@@ -313,7 +328,8 @@ fn made(
     match started {
         Ok(()) => Ok(device),
         Err(error) => {
-            drop(Door { path: device.node(), device: Some(device), was_taken_over: false });
+            let path = device.node();
+            drop(Door { path, size: None, device: Some(device), was_taken_over: false });
             Err(error)
         }
     }
@@ -358,7 +374,7 @@ fn go_on(
     let id = info.dev_id;
     let told = device.control.parameters(id);
     let told = told.map_err(|source| failed("looking at a ublk device", source))?;
-    if !is_same(&told, &parameters(shape)) {
+    if !fits(&told, &parameters(shape), device.can_resize) {
         return Err(OpenError::Differs(id));
     }
     let until = Instant::now() + DEATH_DEADLINE;

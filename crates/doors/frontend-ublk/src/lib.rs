@@ -33,6 +33,7 @@
 //! ```text
 //!   door                     the crate's interface: open, close
 //!   queue   device_claim     requests of one queue; is the number free?
+//!   size                     the device follows the array's size
 //!   control                  commands about devices
 //!   ──────────────────────────────────────────────
 //!   kernel
@@ -48,6 +49,7 @@ mod entries;
 mod kernel;
 pub mod limits;
 mod queue;
+mod size;
 
 pub use braid_runtime::Disk;
 pub use device_claim::{ClaimError, DeviceClaim};

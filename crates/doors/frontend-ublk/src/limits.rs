@@ -21,6 +21,9 @@ pub(crate) const NODE_DEADLINE: Duration = Duration::from_secs(5);
 /// Time to end a device that could not be opened completely.
 pub(crate) const UNDO_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Time from one look at the array's size to the next.
+pub(crate) const SIZE_LOOK: Duration = Duration::from_millis(500);
+
 /// Pause between two polls of a state for which no descriptor can be polled.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 

@@ -14,6 +14,12 @@ pub const fn is_new_enough(features: u64) -> bool {
     features & FEATURES == FEATURES
 }
 
+/// Whether the kernel gives a live device another size.
+#[must_use]
+pub const fn can_resize(features: u64) -> bool {
+    features & feature::UPDATE_SIZE != 0
+}
+
 /// The device to ask for; `None` asks for any number. `array` is the word by which the array
 /// recognizes the device.
 #[must_use]
@@ -96,6 +102,7 @@ mod tests {
     #[test]
     fn a_kernel_without_one_of_the_features_will_not_do() {
         assert!(is_new_enough(FEATURES | 1));
+        assert!(can_resize(FEATURES | feature::UPDATE_SIZE) && !can_resize(FEATURES));
         for bit in 0..64 {
             let without = !(1_u64 << bit);
             assert_eq!(is_new_enough(without), FEATURES & (1 << bit) == 0, "{bit}");

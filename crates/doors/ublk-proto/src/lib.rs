@@ -37,6 +37,6 @@ mod parameters;
 mod request;
 pub mod wire;
 
-pub use device::{Judgement, device, is_new_enough, judge};
-pub use parameters::{Shape, is_same, parameters};
+pub use device::{Judgement, can_resize, device, is_new_enough, judge};
+pub use parameters::{Shape, fits, parameters};
 pub use request::{Errno, ParseError, Request, answer, payload_place};

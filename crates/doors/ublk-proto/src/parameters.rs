@@ -52,12 +52,17 @@ pub fn parameters(shape: &Shape) -> Parameters {
     }
 }
 
-/// Whether an existing device has these parameters; the kernel's node numbers do not count.
+/// Whether an existing device can go on with these parameters. The kernel's node numbers do not
+/// count, nor does the best size of requests, which is another one after a change of the array's
+/// shape. The size may differ if the kernel `can_resize` the device.
 #[must_use]
-pub fn is_same(found: &Parameters, wanted: &Parameters) -> bool {
+pub fn fits(found: &Parameters, wanted: &Parameters, can_resize: bool) -> bool {
     let told = |parameters: &Parameters| Parameters {
         len: 0,
         types: parameters.types & (part::BASIC | part::DISCARD),
+        io_opt_shift: 0,
+        discard_granularity: 0,
+        dev_sectors: if can_resize { 0 } else { parameters.dev_sectors },
         devt: [0; 4],
         zoned: [0; 8],
         ..*parameters
@@ -104,16 +109,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_of_another_size_or_access_is_another() {
+    fn a_device_of_another_access_or_block_is_another() {
         let wanted = parameters(&SHAPE);
         let told = Parameters { devt: [1, 2, 3, 4], types: wanted.types | 4, ..wanted };
-        assert!(is_same(&told, &wanted));
-        for other in [
-            Shape { size_bytes: 11 << 20, ..SHAPE },
-            Shape { is_read_only: true, ..SHAPE },
-            Shape { logical_block_bytes: 4096, ..SHAPE },
-        ] {
-            assert!(!is_same(&parameters(&other), &wanted), "{other:?}");
+        let of_other_row = parameters(&Shape { unit_bytes: 3 << 19, ..SHAPE });
+        assert!(fits(&told, &wanted, false) && fits(&of_other_row, &wanted, false));
+        let of_other_size = parameters(&Shape { size_bytes: 11 << 20, ..SHAPE });
+        assert_eq!([false, true].map(|it| fits(&of_other_size, &wanted, it)), [false, true]);
+        for other in
+            [Shape { is_read_only: true, ..SHAPE }, Shape { logical_block_bytes: 4096, ..SHAPE }]
+        {
+            assert!(!fits(&parameters(&other), &wanted, true), "{other:?}");
         }
     }
 }

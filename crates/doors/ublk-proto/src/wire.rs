@@ -189,6 +189,7 @@ pub mod command {
     pub const END_USER_RECOVERY: u32 = control(READ_WRITE, 0x11);
     pub const GET_FEATURES: u32 = control(READ, 0x13);
     pub const DEL_DEV_ASYNC: u32 = control(READ, 0x14);
+    pub const UPDATE_SIZE: u32 = control(READ_WRITE, 0x15);
 }
 
 /// Commands about requests: the first fetch of an entry, and an answer with the next fetch.
@@ -210,6 +211,8 @@ pub mod feature {
     pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;
     /// Payloads are copied by pread(2) and pwrite(2), so that no memory is lent to the kernel.
     pub const USER_COPY: u64 = 1 << 7;
+    /// A live device can get another size (Linux 6.16).
+    pub const UPDATE_SIZE: u64 = 1 << 10;
 }
 
 /// States of a device.
@@ -307,6 +310,7 @@ mod tests {
         assert_eq!(command::GET_DEV_INFO, 0x8020_7502);
         assert_eq!(command::ADD_DEV, 0xc020_7504);
         assert_eq!(command::GET_FEATURES, 0x8020_7513);
+        assert_eq!(command::UPDATE_SIZE, 0xc020_7515);
         assert_eq!(fetching::FETCH_REQ, 0xc010_7520);
         assert_eq!(fetching::COMMIT_AND_FETCH_REQ, 0xc010_7521);
     }

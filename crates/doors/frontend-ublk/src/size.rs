@@ -1,0 +1,63 @@
+//! The thread that gives the device the array's size after a change of shape.
+//!
+//! The thread looks at the array's size twice a second. The kernel announces a new size to users of
+//! the device.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use braid_runtime::Disk;
+
+use crate::control::{Control, ControlError};
+use crate::limits::SIZE_LOOK;
+
+/// Bits from bytes to sectors of 512 bytes.
+const SECTOR_SHIFT: u32 = 9;
+
+/// The thread; a drop ends it.
+pub(crate) struct SizeWatch {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SizeWatch {
+    /// Follows the size of `disk` for the device with this number, which has a size of
+    /// `known_bytes`; `None` if that is not known.
+    pub(crate) fn new(id: u32, disk: Arc<dyn Disk>, known_bytes: Option<u64>) -> io::Result<Self> {
+        let mut control = Control::open().map_err(|error| match error {
+            ControlError::Node(source) | ControlError::Ring(source) => source,
+        })?;
+        let (end, ended) = channel();
+        let mut known_bytes = known_bytes;
+        let body = move || {
+            loop {
+                let bytes = disk.size_bytes();
+                if known_bytes != Some(bytes) {
+                    match control.update_size(id, bytes >> SECTOR_SHIFT) {
+                        Ok(()) => known_bytes = Some(bytes),
+                        // The device may be ending. Otherwise the next look tries again.
+                        Err(error) => {
+                            tracing::debug!(target: "braid_frontend_ublk", %error, "the device keeps its size");
+                        }
+                    }
+                }
+                if ended.recv_timeout(SIZE_LOOK) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = Builder::new().name("braid-ublk-size".into()).spawn(body)?;
+        Ok(Self { end: Some(end), thread: Some(thread) })
+    }
+}
+
+impl Drop for SizeWatch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!(target: "braid_frontend_ublk", "the thread for the size has panicked");
+        }
+    }
+}
