@@ -32,6 +32,7 @@ pub(super) struct FileConnection {
     cookie: u64,
     /// The answer of a read, after its data.
     read: Option<u64>,
+    is_gone: bool,
     patience: Duration,
 }
 
@@ -55,7 +56,8 @@ impl FileConnection {
                 }
             });
         }
-        Ok(Self { jobs, answers, size_bytes, cookie: 0, read: None, patience })
+        let (cookie, read, is_gone) = (0, None, false);
+        Ok(Self { jobs, answers, size_bytes, cookie, read, is_gone, patience })
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -73,22 +75,32 @@ impl FileConnection {
         if let Some(cookie) = self.read.take() {
             return Ok(ServerMessage::Answer { cookie, result: Ok(()) });
         }
-        let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
-        let (cookie, result) = self.answers.recv_timeout(self.patience).map_err(silent)?;
-        match result {
-            Ok(None) => Ok(ServerMessage::Answer { cookie, result: Ok(()) }),
-            Ok(Some((offset, bytes))) => {
-                self.read = Some(cookie);
-                Ok(ServerMessage::Data { cookie, offset, bytes })
+        loop {
+            let next = match self.is_gone {
+                // Calls that ended before the server did have their answers here.
+                true => self.answers.try_recv().map_err(|_| ClientError::HungUp)?,
+                false => {
+                    let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
+                    self.answers.recv_timeout(self.patience).map_err(silent)?
+                }
+            };
+            match next {
+                (cookie, Ok(None)) => return Ok(ServerMessage::Answer { cookie, result: Ok(()) }),
+                (cookie, Ok(Some((offset, bytes)))) => {
+                    self.read = Some(cookie);
+                    return Ok(ServerMessage::Data { cookie, offset, bytes });
+                }
+                (_, Err(error)) if is_gone(&error) => self.is_gone = true,
+                (cookie, Err(_)) => {
+                    return Ok(ServerMessage::Answer { cookie, result: Err(ErrorCode::Io) });
+                }
             }
-            Err(error)
-                if GONE.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error())) =>
-            {
-                Err(ClientError::HungUp)
-            }
-            Err(_) => Ok(ServerMessage::Answer { cookie, result: Err(ErrorCode::Io) }),
         }
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    GONE.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
 fn carry_out(file: &File, command: Command, payload: &[u8]) -> io::Result<Option<(u64, Vec<u8>)>> {

@@ -153,6 +153,10 @@ pub(crate) fn run(options: &Options) -> Result<String> {
         }
     }
     ensure!(!kinds.is_empty(), "nowhere to put members");
+    if !round::is_fuse_usable() {
+        left_out = format!("{left_out} no FUSE").trim().to_owned();
+        println!("SKIPPED: no /dev/fuse, or no right to mount: all clients use NBD");
+    }
     if !foreign::Foreign::is_installed() {
         left_out = format!("{left_out} no fio").trim().to_owned();
         println!("SKIPPED: fio is not installed, and takes no part");

@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use braid_test_needs::is_installed;
 use fastrand::Rng;
 use rustix::process::Signal;
 
@@ -562,6 +563,10 @@ impl Drop for Round<'_> {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // Mounted still if the round has failed.
+        if let Some(file) = &self.file {
+            let _ = Command::new("umount").arg("--lazy").arg(file).output();
+        }
     }
 }
 
@@ -585,9 +590,10 @@ pub(super) fn plans(kind: StorageKind) -> &'static [Plan] {
     }
 }
 
-/// Whether a process of this host can mount a file system of its own.
-fn is_fuse_usable() -> bool {
-    OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
+/// Whether the server can mount a file system of its own.
+pub(super) fn is_fuse_usable() -> bool {
+    let may_mount = rustix::process::geteuid().is_root() || is_installed("fusermount3");
+    may_mount && OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
 }
 
 fn percents(step: u32) -> Vec<u32> {

@@ -1,5 +1,5 @@
-//! Newer packages from the distribution's backports, unpacked and not installed: `qemu-utils` in
-//! addition to the installed QEMU, and a kernel with ublk_drv.
+//! Newer packages of Debian's backports, unpacked and not installed: `qemu-utils` in addition to
+//! the installed QEMU, and a kernel with ublk_drv.
 //!
 //! apt gets lists of its own, so that the system's lists stay unchanged. A failure to fetch is
 //! printed and ends nothing: tests that need the package are skipped with the reason.
@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 /// Folder of the unpacked QEMU, known to `crates/cli/tests/e2e/extended_headers.rs`.
 const FOLDER: &str = "target/newer-qemu";
 
-/// Folder of the unpacked kernel with ublk_drv.
-const KERNEL_FOLDER: &str = "target/newer-kernel";
+/// Folder of the unpacked kernel with ublk_drv, named after its suite.
+const KERNEL_FOLDER: &str = "target/kernel-trixie-backports";
 
 /// The package that depends on the newest kernel for clouds: it has the driver, and a third of the
 /// usual size.
@@ -56,6 +56,9 @@ pub(crate) fn kernel() -> Result<PathBuf> {
         return Ok(folder);
     }
     let unpacked = folder.with_extension("unpacked");
+    if unpacked.exists() {
+        fs::remove_dir_all(&unpacked)?;
+    }
     fetch(
         &unpacked,
         |_| KERNEL_SUITE.to_owned(),
@@ -131,6 +134,10 @@ fn fetch(
     let (site, release) = main_archive()?;
     let suite = suite(&release);
     let work = folder.with_extension("apt");
+    // An interrupted download has left packages there.
+    if work.exists() {
+        fs::remove_dir_all(&work)?;
+    }
     for part in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(work.join(part))?;
     }

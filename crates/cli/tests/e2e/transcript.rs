@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::io::{Seek, Write as _};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::kit::{Mount, Need, needs, shell, skip};
 
@@ -21,17 +21,26 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
+/// The shell of a page.
+const SHELL: &str = "exec sh 2>&1";
+
+/// The shell of the page about hosts, which are network namespaces. It has its own network and its
+/// own processes, so that nothing is left of them when it ends.
+const SHELL_OF_HOSTS: &str = "mkdir -p /run/netns; exec unshare --net --mount --pid --fork \
+    --kill-child --mount-proc sh -c 'mount -t tmpfs none /run/netns && exec sh 2>&1'";
+
 /// A shell session without a terminal.
 struct Session {
     folder: tempfile::TempDir,
+    shell: &'static str,
 }
 
 impl Session {
-    fn new() -> Self {
+    fn new(shell: &'static str) -> Self {
         let folder =
             tempfile::Builder::new().prefix("braid-").tempdir_in("/tmp").expect("a folder");
         assert_eq!(folder.path().as_os_str().len(), FOLDER.len());
-        Self { folder }
+        Self { folder, shell }
     }
 
     fn shell(&self, line: &str) -> Command {
@@ -43,15 +52,17 @@ impl Session {
         shell
     }
 
+    fn runs(&self, text: &str) -> Output {
+        let mut pasted = tempfile::tempfile().expect("a file");
+        pasted.write_all(text.as_bytes()).expect("it is written");
+        pasted.rewind().expect("a file");
+        self.shell(self.shell).stdin(pasted).output().expect("a shell")
+    }
+
     /// Pastes lines in one go; returns the output of each. Each must succeed.
     fn pastes(&self, lines: &[String]) -> Vec<String> {
-        let mut pasted = tempfile::tempfile().expect("a file");
-        for line in lines {
-            writeln!(pasted, "{line}\necho \"{MARK}$?\"").expect("it is written");
-        }
-        pasted.rewind().expect("a file");
-        let mut shell = self.shell("exec sh 2>&1");
-        let ran = shell.stdin(pasted).output().expect("a shell");
+        let lines_and_marks = lines.iter().map(|line| format!("{line}\necho \"{MARK}$?\"\n"));
+        let ran = self.runs(&lines_and_marks.collect::<String>());
         let here = self.folder.path().display().to_string();
         let said = String::from_utf8_lossy(&ran.stdout).replace(&here, FOLDER);
         let mut rest = said.as_str();
@@ -76,7 +87,7 @@ impl Drop for Session {
 }
 
 /// The page, with the output that braid prints now.
-fn typed(page: &str) -> String {
+fn typed(page: &str, shell: &'static str) -> String {
     let mut is_console = false;
     let mut kept: Vec<&str> = Vec::new();
     for line in page.lines() {
@@ -90,7 +101,7 @@ fn typed(page: &str) -> String {
     }
     let command = |line: &&str| line.strip_prefix("$ ").map(str::to_owned);
     let commands: Vec<String> = kept.iter().filter_map(command).collect();
-    let mut said = Session::new().pastes(&commands).into_iter();
+    let mut said = Session::new(shell).pastes(&commands).into_iter();
     let mut now = String::new();
     for line in kept {
         writeln!(now, "{line}").expect("memory");
@@ -146,9 +157,9 @@ fn plain(text: &str) -> String {
 }
 
 /// Compares a page with what its commands print, or writes it anew.
-fn compare(name: &str) {
+fn compare(name: &str, shell: &'static str) {
     let written = std::fs::read_to_string(page(name)).expect("the page");
-    let now = typed(&written);
+    let now = typed(&written, shell);
     if std::env::var_os("BRAID_WRITE_TRANSCRIPT").is_some() {
         return std::fs::write(page(name), now).expect("the page");
     }
@@ -168,7 +179,7 @@ fn compare_mounted(name: &str) {
     if !Mount::is_possible() {
         return skip(Need::Fuse, "no /dev/fuse");
     }
-    compare(name);
+    compare(name, SHELL);
 }
 
 #[test]
@@ -181,29 +192,15 @@ fn the_session_of_an_array_that_grows_is_what_a_person_sees() {
     compare_mounted("transcript-reshape.md");
 }
 
-/// Ends the processes of the page's hosts, and removes the hosts.
-const REMOVE_HOSTS: &str = "for host in h1 h2 h3; do ip netns pids $host | xargs -r kill -9; \
-     ip link delete port-$host; ip netns delete $host; done; ip link delete hub";
-
-struct Hosts;
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        let _ = shell(REMOVE_HOSTS).output();
-    }
-}
-
 #[test]
 fn the_session_of_three_hosts_is_what_a_person_sees() {
     needs!("ip", "openssl", "etcd", "unshare", "curl", "qemu-img");
-    // An earlier run that was killed has left its hosts.
-    drop(Hosts);
-    let hub = shell("ip link add hub type bridge && ip link delete hub").output();
-    if !hub.is_ok_and(|ran| ran.status.success()) {
-        return skip(Need::Other, "no network namespaces and bridges");
+    let tries = "ip netns add h1 && ip netns exec h1 unshare --uts true && \
+                 ip link add hub type bridge\n";
+    if !Session::new(SHELL_OF_HOSTS).runs(tries).status.success() {
+        return skip(Need::Other, "no namespaces of networks, processes, mounts and names");
     }
-    let _hosts = Hosts;
-    compare("transcript-hosts.md");
+    compare("transcript-hosts.md", SHELL_OF_HOSTS);
 }
 
 #[test]
@@ -213,7 +210,7 @@ fn the_first_minute_of_the_readme_can_be_pasted_in_one_go() {
     let readme = std::fs::read_to_string(readme).expect("it is there");
     let (_, minute) = readme.split_once("## The first minute").expect("a chapter");
     let block = minute.split("```").nth(1).expect("a block");
-    let session = Session::new();
+    let session = Session::new(SHELL);
     // Makes the members smaller, and the socket's path one in the session's folder.
     let socket = session.folder.path().join("tank.sock").display().to_string();
     let small = |line: &str| line.replace("256M", "16M").replace("/tmp/tank.sock", &socket);

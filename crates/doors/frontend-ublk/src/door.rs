@@ -248,7 +248,7 @@ impl Door {
         };
         // A dead server's device may have the size of before a change of shape.
         let known_bytes = (!was_taken_over).then_some(shape.size_bytes);
-        let watch = || SizeWatch::new(device.id, Arc::clone(&disk), known_bytes);
+        let watch = || SizeWatch::new((device.id, array), Arc::clone(&disk), known_bytes);
         let size = can_resize.then(watch).transpose();
         let size = size.unwrap_or_else(|error| {
             tracing::warn!(target: "braid_frontend_ublk", %error, "the device keeps its size");
@@ -280,10 +280,11 @@ impl Door {
         let Some(device) = self.device.take() else {
             return CloseResult { was_in_use: false, is_gone: true };
         };
-        drop(self.size.take());
+        let size = self.size.take();
         // Deleting waits for other processes and for the array; the caller must not wait so long.
         let (sender, receiver) = channel();
         let body = move || {
+            drop(size);
             // After the deadline the receiver is gone.
             let _ = sender.send(device.end());
         };

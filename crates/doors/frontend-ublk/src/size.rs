@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use braid_runtime::Disk;
+use braid_ublk_proto::wire::state;
 
 use crate::control::{Control, ControlError};
 use crate::limits::SIZE_LOOK;
@@ -23,9 +24,13 @@ pub(crate) struct SizeWatch {
 }
 
 impl SizeWatch {
-    /// Follows the size of `disk` for the device with this number, which has a size of
-    /// `known_bytes`; `None` if that is not known.
-    pub(crate) fn new(id: u32, disk: Arc<dyn Disk>, known_bytes: Option<u64>) -> io::Result<Self> {
+    /// Follows the size of `disk` for the device with this number and the array's word, which has a
+    /// size of `known_bytes`; `None` if that is not known.
+    pub(crate) fn new(
+        (id, array): (u32, u64),
+        disk: Arc<dyn Disk>,
+        known_bytes: Option<u64>,
+    ) -> io::Result<Self> {
         let mut control = Control::open().map_err(|error| match error {
             ControlError::Node(source) | ControlError::Ring(source) => source,
         })?;
@@ -35,13 +40,14 @@ impl SizeWatch {
             loop {
                 let bytes = disk.size_bytes();
                 if known_bytes != Some(bytes) {
-                    match control.update_size(id, bytes >> SECTOR_SHIFT) {
-                        Ok(()) => known_bytes = Some(bytes),
-                        // The device may be ending. Otherwise the next look tries again.
-                        Err(error) => {
-                            tracing::debug!(target: "braid_frontend_ublk", %error, "the device keeps its size");
-                        }
+                    if !is_ours(&mut control, id, array) {
+                        return;
                     }
+                    if let Err(error) = control.update_size(id, bytes >> SECTOR_SHIFT) {
+                        tracing::warn!(target: "braid_frontend_ublk", %error, "the device keeps its size");
+                        return;
+                    }
+                    known_bytes = Some(bytes);
                 }
                 if ended.recv_timeout(SIZE_LOOK) != Err(RecvTimeoutError::Timeout) {
                     return;
@@ -51,6 +57,13 @@ impl SizeWatch {
         let thread = Builder::new().name("braid-ublk-size".into()).spawn(body)?;
         Ok(Self { end: Some(end), thread: Some(thread) })
     }
+}
+
+/// Whether the device lives and is the array's. Another program may have deleted it, and its number
+/// may be another device's. Kernels before 7.0 crash if a device without a disk is resized.
+fn is_ours(control: &mut Control, id: u32, array: u64) -> bool {
+    let found = control.look(id).ok().flatten();
+    found.is_some_and(|info| info.state == state::LIVE && info.ublksrv_flags == array)
 }
 
 impl Drop for SizeWatch {
