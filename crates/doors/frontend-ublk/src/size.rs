@@ -60,7 +60,7 @@ impl SizeWatch {
 }
 
 /// Whether the device lives and is the array's. Another program may have deleted it, and its number
-/// may be another device's. Kernels before 7.0 crash if a device without a disk is resized.
+/// may be another device's. Older kernels crash if a device without a disk is resized.
 fn is_ours(control: &mut Control, id: u32, array: u64) -> bool {
     let found = control.look(id).ok().flatten();
     found.is_some_and(|info| info.state == state::LIVE && info.ublksrv_flags == array)
