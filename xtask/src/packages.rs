@@ -22,9 +22,8 @@ pub(crate) use newer::kernel as newer_kernel;
 /// fusermount3 for mounts by users. ISA-L to compare parity with, libFuzzer's compiler, promtool
 /// for alerts, a browser for the page. Judges of units (systemd-analyze) and of packages, and
 /// debootstrap for a root. Users of a file (fuser), system calls (strace), instruction counts
-/// (valgrind). A store of an array's owner (etcd), networks
-/// and certificates of several hosts. Copies of failing disks (ddrescue), and
-/// partition tables on them (sfdisk).
+/// (valgrind). A store of an array's owner (etcd), networks and certificates of several hosts.
+/// Copies of failing disks (ddrescue), and partition tables on them (sfdisk).
 const NEEDED: [&str; 40] = [
     "qemu-system-x86",
     "qemu-system-common",

@@ -1,8 +1,13 @@
-//! Runs other programs to their end.
+//! Runs other programs to their end; whether they can mount by FUSE.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+
+/// Whether this process may open the device of FUSE.
+pub(crate) fn opens_fuse() -> bool {
+    std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
+}
 
 /// Runs a program, which must succeed.
 pub(crate) fn run(command: &mut Command) -> Result<()> {

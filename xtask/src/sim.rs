@@ -25,6 +25,8 @@ const SEEDS_COMPARED: u64 = 5;
 const STARTS_PER_SECOND: u64 = 2000;
 /// Histories of hosts that own one array in turn, for each second of random worlds.
 const HOSTS_PER_SECOND: u64 = 500;
+/// Lives of a reshape with a crash before each write of a superblock, in a whole run.
+const TORN_LIVES: u64 = 16;
 /// Limits of each small story: choices without and with a failing member, and states at each crash
 /// point.
 const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
@@ -75,6 +77,11 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         format!("reshape --seconds {} --from {from}", seconds / 6),
         format!("reshape --level 10 --seconds {} --from {from}", seconds / 12),
         format!("hosts --seeds {} --from {from}", seconds * HOSTS_PER_SECOND),
+        format!(
+            "reshape --torn --from {} --lives {}",
+            from % TORN_LIVES,
+            TORN_LIVES.div_ceil(shares)
+        ),
         format!("reshape --crashes --part {}/{}", from % (shares * 4), shares * 4),
     ];
     show(&release, &runs)?;

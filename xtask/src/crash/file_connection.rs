@@ -46,7 +46,7 @@ impl FileConnection {
         for _ in 0..threads {
             let (file, waiting, done) = (file.clone(), waiting.clone(), done.clone());
             std::thread::spawn(move || {
-                // A statement of its own: the lock is held while waiting, not during the call.
+                // The lock is held while waiting, not during the call.
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok((cookie, command, payload)) = next() {
                     // Without a client the thread ends.

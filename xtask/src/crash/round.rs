@@ -33,7 +33,7 @@ use super::foreign::Foreign;
 use super::member_storage::{MemberStorage, StorageKind};
 use super::model::{End, Model, SECTOR_BYTES};
 use super::offline;
-use crate::programs::output;
+use crate::programs::{opens_fuse, output};
 
 use super::manner::Manner;
 use crate::server::{Server, StartResult, send};
@@ -593,7 +593,7 @@ pub(super) fn plans(kind: StorageKind) -> &'static [Plan] {
 /// Whether the server can mount a file system of its own.
 pub(super) fn is_fuse_usable() -> bool {
     let may_mount = rustix::process::geteuid().is_root() || is_installed("fusermount3");
-    may_mount && OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
+    may_mount && opens_fuse()
 }
 
 fn percents(step: u32) -> Vec<u32> {

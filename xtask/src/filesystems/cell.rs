@@ -69,7 +69,7 @@ pub(super) struct Outcome {
 
 impl Cell {
     /// Whether the array takes another member, and the door tells of its new size.
-    fn grows(&self) -> bool {
+    fn can_grow(&self) -> bool {
         self.level.level != "1" && self.door == Door::Fuse
     }
 
@@ -156,7 +156,7 @@ impl<'a> CellRun<'a> {
         let is_trimmed = self.healthy().context("healthy")?;
         self.loses_members().context("while members are lost")?;
         self.is_rebuilt().context("while members are rebuilt")?;
-        if self.cell.grows() {
+        if self.cell.can_grow() {
             self.grows().context("while the array grows")?;
         }
         self.is_killed().context("while the server is killed")?;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::build::Program;
-use crate::programs::output;
+use crate::programs::{opens_fuse, output};
 use cell::{Cell, LEVELS, Outcome};
 use disk::FileSystem;
 use door::Door;
@@ -77,7 +77,7 @@ fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may mount".into());
     }
-    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+    if !opens_fuse() {
         return Some("no /dev/fuse".into());
     }
     match output(std::process::Command::new("losetup").arg("--find")) {

@@ -59,25 +59,21 @@ pub(crate) fn kernel() -> Result<PathBuf> {
     if unpacked.exists() {
         fs::remove_dir_all(&unpacked)?;
     }
-    fetch(
-        &unpacked,
-        |_| KERNEL_SUITE.to_owned(),
-        |apt, _| {
-            let depends = |package: &str| -> Result<Vec<String>> {
-                let about = apt.run("apt-cache", &["show", "--no-all-versions", package])?;
-                let line = about.lines().find_map(|line| line.strip_prefix("Depends: "));
-                let names = line.unwrap_or_default().split(", ");
-                Ok(names.filter_map(|it| it.split(' ').next().map(str::to_owned)).collect())
-            };
-            let image = depends(KERNEL)?.into_iter().find(|name| name.starts_with("linux-image-"));
-            let image = image.with_context(|| format!("{KERNEL} names no image"))?;
-            // Newer images are empty: the kernel and its modules are packages of their own.
-            let mut packages = depends(&image)?;
-            packages.retain(|name| KERNEL_PARTS.iter().any(|part| name.starts_with(part)));
-            packages.push(image);
-            Ok(packages)
-        },
-    )?;
+    fetch(&unpacked, (&main_archive()?.0, KERNEL_SUITE), |apt| {
+        let depends = |package: &str| -> Result<Vec<String>> {
+            let about = apt.run("apt-cache", &["show", "--no-all-versions", package])?;
+            let line = about.lines().find_map(|line| line.strip_prefix("Depends: "));
+            let names = line.unwrap_or_default().split(", ");
+            Ok(names.filter_map(|it| it.split(' ').next().map(str::to_owned)).collect())
+        };
+        let image = depends(KERNEL)?.into_iter().find(|name| name.starts_with("linux-image-"));
+        let image = image.with_context(|| format!("{KERNEL} names no image"))?;
+        // Newer images are empty: the kernel and its modules are packages of their own.
+        let mut packages = depends(&image)?;
+        packages.retain(|name| KERNEL_PARTS.iter().any(|part| name.starts_with(part)));
+        packages.push(image);
+        Ok(packages)
+    })?;
     let modules = ["usr/lib/modules", "lib/modules"].map(|folder| unpacked.join(folder));
     let modules = modules.into_iter().find(|folder| folder.is_dir()).context("no modules")?;
     let release = fs::read_dir(modules)?.next().context("no modules")??;
@@ -94,8 +90,9 @@ pub(crate) fn kernel() -> Result<PathBuf> {
 }
 
 fn fetch_and_try_qemu(folder: &Path) -> Result<()> {
-    let backports = |release: &str| format!("{release}-backports");
-    fetch(folder, backports, |_, suite| Ok(vec![format!("qemu-utils/{suite}")]))?;
+    let (site, release) = main_archive()?;
+    let suite = format!("{release}-backports");
+    fetch(folder, (&site, &suite), |_| Ok(vec![format!("qemu-utils/{suite}")]))?;
     // The new program uses libraries of the older QEMU's packages; if they are missing, it does not
     // run.
     let program = folder.join("usr/bin/qemu-io");
@@ -124,15 +121,12 @@ impl Apt {
     }
 }
 
-/// Unpacks packages of the suite that `suite` names for this release; `names` chooses them from
-/// apt's lists.
+/// Unpacks packages of a suite; `names` chooses them from apt's lists.
 fn fetch(
     folder: &Path,
-    suite: impl FnOnce(&str) -> String,
-    names: impl FnOnce(&Apt, &str) -> Result<Vec<String>>,
+    (site, suite): (&str, &str),
+    names: impl FnOnce(&Apt) -> Result<Vec<String>>,
 ) -> Result<()> {
-    let (site, release) = main_archive()?;
-    let suite = suite(&release);
     let work = folder.with_extension("apt");
     // An interrupted download has left packages there.
     if work.exists() {
@@ -154,7 +148,7 @@ fn fetch(
     ];
     let apt = Apt { options, work: work.clone() };
     apt.run("apt-get", &["update"])?;
-    let names = names(&apt, &suite)?;
+    let names = names(&apt)?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     apt.run("apt-get", &[&["download"], &names[..]].concat())?;
     let packages = fs::read_dir(&work)?.filter_map(|entry| Some(entry.ok()?.path()));

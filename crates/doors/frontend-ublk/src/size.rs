@@ -17,11 +17,8 @@ use crate::limits::SIZE_LOOK;
 /// Bits from bytes to sectors of 512 bytes.
 const SECTOR_SHIFT: u32 = 9;
 
-/// The thread; a drop ends it.
-pub(crate) struct SizeWatch {
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// The thread, and the channel whose end ends it. A drop waits for it.
+pub(crate) struct SizeWatch(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl SizeWatch {
     /// Follows the size of `disk` for the device with this number and the array's word, which has a
@@ -55,7 +52,7 @@ impl SizeWatch {
             }
         };
         let thread = Builder::new().name("braid-ublk-size".into()).spawn(body)?;
-        Ok(Self { end: Some(end), thread: Some(thread) })
+        Ok(Self(Some((end, thread))))
     }
 }
 
@@ -68,8 +65,9 @@ fn is_ours(control: &mut Control, id: u32, array: u64) -> bool {
 
 impl Drop for SizeWatch {
     fn drop(&mut self) {
-        drop(self.end.take());
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+        let Some((end, thread)) = self.0.take() else { return };
+        drop(end);
+        if thread.join().is_err() {
             tracing::error!(target: "braid_frontend_ublk", "the thread for the size has panicked");
         }
     }

@@ -29,7 +29,7 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
                        [--from N] [--part I/N]
        braid-sim histories [--cycles N] [--from SEED]
-       braid-sim reshape [--lives N] [--from SEED] [--seconds S] [--crashes] [--part I/N]
+       braid-sim reshape [--lives N] [--from SEED] [--seconds S] [--crashes | --torn] [--part I/N]
        braid-sim hosts [--seeds N] [--from N] [--seconds S]
        braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
                          [--control] [--controlled]

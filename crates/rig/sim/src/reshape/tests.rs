@@ -99,5 +99,11 @@ fn every_mistake_in_a_reshape_is_noticed() {
     let ours = |bug: &braid_sim_hooks::Bug| {
         bug.text().starts_with("Reshape:") || bug.name().starts_with("torn-")
     };
-    crate::mistakes::assert_noticed(ours, 15, tell);
+    let chapters = || {
+        tell_of_lost();
+        tell();
+        tell_of_rare();
+        tell_of_torn_updates();
+    };
+    crate::mistakes::assert_noticed(ours, 15, chapters);
 }
