@@ -12,6 +12,7 @@
 //! | `filesystems` | ext4, xfs, btrfs under load: members die, rebuilds run, the server is killed |
 //! | `guests` | virtual machines on an array, while members fail and the server is killed |
 //! | `ublk` | the ublk door in a guest whose kernel has the driver |
+//! | `reservations` | owners of disks that two hosts share, in a guest with a SCSI target |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `bench` | figures of the lab that moved against another revision |
@@ -29,6 +30,7 @@ mod guests;
 mod hostile;
 mod lab;
 mod models;
+mod newer_kernel;
 mod oracle;
 mod packages;
 mod programs;
@@ -37,7 +39,6 @@ mod server;
 mod sim;
 mod steps;
 mod tidy;
-mod ublk;
 
 use std::process::ExitCode;
 
@@ -73,7 +74,9 @@ enum Chore {
     /// Virtual machines whose disk is an array, while members fail and the server is killed
     Guests(guests::Options),
     /// The ublk door in a guest whose kernel has the driver
-    Ublk(ublk::Options),
+    Ublk(newer_kernel::Options),
+    /// Owners of disks that two hosts share, in a guest whose kernel has a SCSI target
+    Reservations(newer_kernel::Options),
     /// The hand-overs between threads, under every schedule or very many (loom, shuttle)
     Models,
     /// The parsers against chance (needs the nightly toolchain)
@@ -107,7 +110,8 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Sim(options) => sim::run(options),
         Chore::Filesystems(options) => filesystems::run(options).map(|_| ()),
         Chore::Guests(options) => guests::run(options).map(|_| ()),
-        Chore::Ublk(options) => ublk::run(options),
+        Chore::Ublk(options) => newer_kernel::run(&newer_kernel::UBLK, options),
+        Chore::Reservations(options) => newer_kernel::run(&newer_kernel::RESERVATIONS, options),
         Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
         Chore::TakeOvers(options) => crash::take_overs::run(options).map(|_| ()),
         Chore::Models => models::run().map(|_| ()),
@@ -157,6 +161,7 @@ mod tests {
             "filesystems --kind xfs --level 10 --door nbdfuse",
             "guests --only vhost-user --braid /bin/braid",
             "ublk --braid /bin/braid",
+            "reservations --braid /bin/braid",
             "models",
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",

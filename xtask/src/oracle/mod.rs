@@ -72,7 +72,7 @@ pub(crate) struct Options {
     /// Only arrays, or kinds of reshapes, whose name contains this
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
-    /// Only every fourth array and every fourth part, from this one on
+    /// Only a quarter of the arrays and of the test parts: every fourth, counted from this number
     #[arg(long, value_name = "0|1|2|3", value_parser = clap::value_parser!(u8).range(0..i64::from(SHARES)))]
     share: Option<u8>,
     /// Boots at a time

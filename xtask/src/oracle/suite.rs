@@ -95,7 +95,8 @@ impl Verdict {
 }
 
 impl Bench {
-    /// Lets md make every array and fill it; a failure is an error.
+    /// Lets md make every array and fill it. If md fails on one array, the call returns an error
+    /// and no arrays.
     pub(crate) fn forward(&self, specs: &[ArraySpec]) -> Result<Vec<MadeArray>> {
         let folder = self.folder.join("forward");
         let seeds = (1..).map(|number| number * 100);

@@ -62,6 +62,7 @@ mod claim;
 mod fence;
 mod lease;
 mod record;
+mod reservation;
 mod take_over;
 mod tenure;
 mod words;
@@ -70,6 +71,9 @@ pub use claim::{Claim, ClaimError, OwnerId};
 pub use fence::{Fence, Judgement, Mark, User};
 pub use lease::ReadLease;
 pub use record::{MemberKey, Record, RecordedMember};
+pub use reservation::{
+    CLAIM_TRIES, ReservationStep, mark_of_key, reservation_key, reservation_step,
+};
 pub use take_over::{Basis, EpochsExhausted, SwapResult, TakeOver, TakeOverStep};
 pub use tenure::{Tenure, TenureEnd};
 pub use words::{mark_before, refused_by, refused_words, served_words};

@@ -503,7 +503,7 @@ named! {
         LogIsFull = "log-is-full",
         /// Own log: a new record is valid beside those before it.
         LogCountsBeside = "log-counts-beside",
-        /// Own log: a record starts the ring again while older ones stay valid.
+        /// Own log: a record wraps to the start of the ring while earlier records still count.
         LogGoesRound = "log-goes-round",
         /// Own log: a batch writes rows that were logged with other columns since the last flush.
         LogRowsMeet = "log-rows-meet",
@@ -569,7 +569,7 @@ named! {
         StripeComputes = "stripe-computes",
         /// Stripe, fill: the batch fails because parity cannot solve so many lost columns.
         StripeRefusesUnread = "stripe-refuses-unread",
-        /// Stripe, compute: the batch writes the members.
+        /// Stripe, compute phase: the shard submits the batch's writes to the members.
         StripeWrites = "stripe-writes",
         /// Stripe, write: every member has the write.
         StripeFinishes = "stripe-finishes",

@@ -211,7 +211,7 @@ pub enum Reason {
     },
     /// The same device is given under another label.
     SameDevice {
-        /// The label that is used.
+        /// The label of the same device that comes first in sort order, which assembly keeps.
         used: String,
     },
     /// Another member with the same number has the same slot, and no rule tells which is newer.

@@ -1,5 +1,5 @@
-//! Two questions to the kernel about an open block device: the backing file of a loop device, and
-//! whether writes are refused.
+//! Questions to the kernel about an open block device: the backing file of a loop device, whether
+//! writes are refused, and who has reserved it ([`reservation`]).
 //!
 //! Place in the flow: `braid-member` calls this crate when it opens a device and when it follows a
 //! device to the layer below. The path in sysfs may be stale, belong to another mount namespace, or
@@ -14,6 +14,8 @@
 //!
 //! Invariant: a device that is no loop device, or is detached, has no status; a file that is no
 //! block device is not reported as read-only `[check: what_is_no_loop_device_has_no_status]`.
+
+pub mod reservation;
 
 use std::os::fd::AsFd;
 

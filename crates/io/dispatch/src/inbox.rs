@@ -75,7 +75,8 @@ impl<E> Inbox<E> {
         self.marks.0.load(Ordering::Acquire) == 0
     }
 
-    /// Whether an owner is at work, now or a moment ago.
+    /// Whether a thread that owns the machine is at work and will look at the inbox again. The
+    /// answer may be out of date when the caller uses it.
     pub(crate) fn is_at_work(&self) -> bool {
         self.marks.0.load(Ordering::Acquire) & AT_WORK != 0
     }

@@ -311,6 +311,14 @@ pub enum OpenError {
         /// The error number from `flock`.
         errno: i32,
     },
+    /// A persistent reservation keeps this process from writing the device.
+    #[error("{} is reserved: {reason}", .path.display())]
+    Reserved {
+        /// The path as given.
+        path: PathBuf,
+        /// Its owner, or the reason why it cannot be claimed.
+        reason: String,
+    },
     /// The path is a URI that names no member.
     #[error("{} names no member: {reason}", .path.display())]
     Uri {

@@ -41,6 +41,7 @@ mod open;
 mod opened;
 mod raw;
 mod remote;
+mod reserved;
 mod sentinel;
 mod zeroing;
 
@@ -56,6 +57,7 @@ pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Raw, RawOperation};
 pub use remote::{LinkLook, Ownership, absolute, boot_ns, is_uri, may_be_there, own_members};
+pub use reserved::reservable;
 pub use sentinel::{Sentinel, SentinelEvent};
 pub use zeroing::ZeroMethod;
 
@@ -203,6 +205,12 @@ pub trait Member: Send + Sync {
         None
     }
 
+    /// The newest time, by [`boot_ns`], before which the member served this process's claim as its
+    /// owner; `None` without such a claim.
+    fn claim_seen_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Ends calls that wait for a lost connection, with an error, and all later calls. A local
     /// device cannot be given up.
     fn give_up(&self) {}
@@ -284,6 +292,9 @@ macro_rules! forward_member {
             }
             fn link(&self) -> Option<LinkLook> {
                 (**self).link()
+            }
+            fn claim_seen_ns(&self) -> Option<u64> {
+                (**self).claim_seen_ns()
             }
             fn give_up(&self) {
                 (**self).give_up();

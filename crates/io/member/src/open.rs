@@ -34,7 +34,8 @@ use crate::limits::{
 use crate::lock::{self, Sharing};
 use crate::lower_layers;
 use crate::opened::OpenedMember;
-use crate::remote;
+use crate::remote::{self, ownership};
+use crate::reserved;
 use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
 /// Opens an existing regular file or block device, or an export that an NBD URI names.
@@ -198,6 +199,9 @@ fn open_file(
     // ignore the flag.
     let mut flags = if is_block { OFlags::empty() } else { OFlags::NONBLOCK };
     flags.set(OFlags::EXCL, is_exclusive);
+    // Another host may take the array over. Transfers that bypass the page cache have a descriptor
+    // of their own, and the others must not wait in this host's memory.
+    flags.set(OFlags::DSYNC, is_exclusive && ownership().is_some());
     flags |= OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
@@ -279,6 +283,14 @@ fn wrap(
     let size_bytes =
         end.seek(SeekFrom::End(0)).map_err(|error| path_error(path, "lseek", &error))?;
     check_size(path, size_bytes)?;
+    let reserved = match (access, ownership()) {
+        (Access::ReadWrite, Some(ownership)) => Some(reserved::claim(path, &file, &ownership)?),
+        (Access::ReadWrite, None) => {
+            reserved::keep_out(path, &file)?;
+            None
+        }
+        (Access::Examine | Access::ReadOnly, _) => None,
+    };
     let device = DeviceNumber::from_packed(metadata.rdev());
     let system = |call| {
         move |errno: Errno| OpenError::System {
@@ -302,7 +314,7 @@ fn wrap(
     };
     let descriptor = Descriptor::new(file, identity, size_bytes, access);
     let descriptor = descriptor.with_locks(below).with_offered(direct);
-    Ok(Box::new(OpenedMember::block_device(descriptor, queue.zeroes_fast)))
+    Ok(Box::new(OpenedMember::block_device(descriptor, queue.zeroes_fast, reserved)))
 }
 
 fn wrap_file(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::descriptor::Descriptor;
 use crate::direct::DirectError;
 use crate::raw::Raw;
+use crate::reserved::Reserved;
 use crate::zeroing::ZeroMethod;
 use crate::{AnsweredBy, Identity, Member, MemberError, check_bounds};
 
@@ -25,6 +26,8 @@ enum Device {
 pub(crate) struct OpenedMember {
     descriptor: Arc<Descriptor>,
     device: Device,
+    /// The claim of an owner by a store.
+    reserved: Option<Reserved>,
 }
 
 impl OpenedMember {
@@ -32,11 +35,15 @@ impl OpenedMember {
         if !file_system_punches {
             descriptor.zero_methods().refuse(ZeroMethod::PunchHole);
         }
-        Self { descriptor: Arc::new(descriptor), device: Device::File }
+        Self { descriptor: Arc::new(descriptor), device: Device::File, reserved: None }
     }
 
-    pub(crate) fn block_device(descriptor: Descriptor, zeroes_fast: bool) -> Self {
-        Self { descriptor: Arc::new(descriptor), device: Device::Block { zeroes_fast } }
+    pub(crate) fn block_device(
+        descriptor: Descriptor,
+        zeroes_fast: bool,
+        reserved: Option<Reserved>,
+    ) -> Self {
+        Self { descriptor: Arc::new(descriptor), device: Device::Block { zeroes_fast }, reserved }
     }
 
     /// Zeroes a range of a block device.
@@ -142,5 +149,9 @@ impl Member for OpenedMember {
 
     fn is_direct(&self) -> bool {
         self.descriptor.is_direct()
+    }
+
+    fn claim_seen_ns(&self) -> Option<u64> {
+        self.reserved.as_ref()?.seen_ns()
     }
 }

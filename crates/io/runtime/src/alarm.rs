@@ -70,8 +70,8 @@ struct State {
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
-    /// Copies of the shards' moments (0 for none), so that a turn takes no lock unless it changes a
-    /// moment.
+    /// Copies of the shards' alarm moments, 0 for none. The thread that drives a shard compares
+    /// them first, and takes the lock only to set a first or an earlier moment.
     shards: Vec<AtomicU64>,
     start: OnceLock<Start>,
 }

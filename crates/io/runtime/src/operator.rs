@@ -42,6 +42,9 @@ pub struct MemberLook {
     pub superblock: Superblock,
     /// The connection to a member on another host; `None` for a member of this host.
     pub link: Option<LinkLook>,
+    /// The newest time, by [`braid_member::boot_ns`], before which the member served this process's
+    /// claim as its owner.
+    pub claim_seen_ns: Option<u64>,
 }
 
 /// A device that joins as a member.
@@ -285,6 +288,7 @@ impl Volume {
             is_in: is_in(member.id()),
             superblock: member.superblock(),
             link: member.device.link(),
+            claim_seen_ns: member.device.claim_seen_ns(),
         };
         // A bitmap file is in the table, but is no member of the array.
         let members = core.members.load();

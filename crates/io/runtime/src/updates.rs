@@ -20,7 +20,7 @@ pub struct RecordedUpdate {
     pub events: u64,
     /// The update's time.
     pub update_time: Timestamp,
-    /// The members that have the update.
+    /// The members whose superblocks hold this update.
     pub members: Vec<RecordedMember>,
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Our crates, and the registry's crates that pure crates may use. Crates for macros run at build
-/// time.
+/// Our pure crates, and the registry's crates that they may use. Crates for procedural macros are
+/// allowed, since they run only while code is compiled and cannot change a simulator run.
 const ALLOWED: [&str; 23] = [
     "braid-sim",
     "braid-assembly",

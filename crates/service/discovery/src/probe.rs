@@ -319,6 +319,10 @@ pub fn open_error(error: &OpenError) -> CliError {
             let (failed, _) = new(Code::MemberKind, path);
             failed.remedy(Risk::Look, "See how members on other hosts are named", URI_HELP)
         }
+        OpenError::Reserved { path, .. } => {
+            let (failed, _) = new(Code::OwnedElsewhere, path);
+            failed.remedy(Risk::Look, "See how to serve it, or to clear it", "braid help B127")
+        }
         OpenError::Unreachable { path, .. } => {
             let (failed, word) = new(Code::MemberUnreachable, path);
             failed

@@ -173,7 +173,8 @@ impl Shared {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next change to tell; `None` at the end, `Some(None)` after `patience`.
+    /// The next change to tell. `None` once the queue is closed and empty; `Some(None)` if no
+    /// change comes within `patience`.
     fn next(
         &self,
         last_lost: Option<Instant>,

@@ -54,6 +54,7 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
         () if config.files().iter().any(|path| is_uri(path)) => {
             Some("a member is on another host, and lost connections are made anew")
         }
+        () if config.owner.is_some() => Some("the store is on other hosts"),
         () if config.device.is_some() => Some("--ublk makes and deletes a block device"),
         () => None,
     };

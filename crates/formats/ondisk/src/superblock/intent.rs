@@ -65,8 +65,8 @@ impl Superblock {
         Some(self.room_from(start))
     }
 
-    /// Sectors that a bitmap can use at the place of the existing bitmap or at a possible one; 0
-    /// without room.
+    /// Sectors for a bitmap: at the place of the existing bitmap, or without one at the first
+    /// place where a new bitmap fits. 0 if the member has no such place.
     #[must_use]
     pub fn room_for_bitmap(&self) -> u64 {
         let place = || self.bitmap_place().map(|place| place.room_sectors);

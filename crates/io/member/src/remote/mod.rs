@@ -42,7 +42,8 @@ use crate::flushes::Flushes;
 use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES, ZERO_BUFFER_BYTES};
 use crate::{AnsweredBy, Identity, IdentityKey, Member, MemberError, MemberKind, check_bounds};
 use link::{Blocks, Link, RemoteRequest, UNREACHABLE_LIMIT, UNREADABLE_LIMIT, connect_as, reasons};
-use ownership::{next_session, ownership};
+use ownership::next_session;
+pub(crate) use ownership::ownership;
 
 pub use link::LinkLook;
 pub use ownership::{Ownership, boot_ns, own_members};
@@ -383,6 +384,10 @@ impl Member for RemoteMember {
 
     fn link(&self) -> Option<LinkLook> {
         Some(self.link.look())
+    }
+
+    fn claim_seen_ns(&self) -> Option<u64> {
+        self.link.look().answered_ns
     }
 
     fn give_up(&self) {

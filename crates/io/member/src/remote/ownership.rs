@@ -42,7 +42,7 @@ pub fn own_members(ownership: Ownership) {
     *OWNERSHIP.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(ownership));
 }
 
-pub(super) fn ownership() -> Option<Arc<Ownership>> {
+pub(crate) fn ownership() -> Option<Arc<Ownership>> {
     OWNERSHIP.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 

@@ -1047,8 +1047,9 @@ pub const CATALOGUE: [Entry; 107] = [
                       and AWS_SECRET_ACCESS_KEY in the environment). FOLDER has ca-cert.pem and \
                       perhaps client-cert.pem, client-key.pem and credentials (user:password). \
                       The store must compare and swap. Every member has a `braid member` server, \
-                      superblocks are of version 1, and the array has a bitmap on its members. \
-                      It acknowledges no write early, and keeps its shape. docs/hosts.md has all \
+                      or is a whole disk that the hosts share and that has persistent \
+                      reservations (SCSI, NVMe; Linux 7.0). Superblocks are of version 1, and the \
+                      array has a bitmap on its members. It acknowledges no write early, and keeps its shape. docs/hosts.md has all \
                       of it.",
     },
     Entry {
@@ -1058,6 +1059,9 @@ pub const CATALOGUE: [Entry; 107] = [
         explanation: "The record in the store names an owner, and keeps changing: that owner \
                       lives. Stop it (`braid stop NAME` on its host), or wait with --standby: \
                       this server then takes over when the owner ends or is gone. Nothing was \
-                      changed.",
+                      changed. A disk that an owner has reserved is written under --store only, \
+                      since an older owner may still wake up. If the array is served without a \
+                      store for good, end all owners, and clear the reservation: `blkpr -c \
+                      register -k 1 -f ignore-key DISK`, `blkpr -c clear -k 1 DISK`.",
     },
 ];

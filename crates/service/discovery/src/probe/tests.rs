@@ -32,6 +32,7 @@ fn every_way_in_which_opening_fails_has_a_code_and_a_safe_way_out() {
         (OpenError::AlreadyExists { path: path() }, Code::HoldsData),
         (OpenError::Replaced { path: path() }, Code::System),
         (OpenError::Unlockable { path: path(), errno: 37 }, Code::MemberUnlockable),
+        (OpenError::Reserved { path: path(), reason: String::new() }, Code::OwnedElsewhere),
         (OpenError::System { path: path(), call: "open", errno: 12 }, Code::Shortage),
         (OpenError::System { path: path(), call: "open", errno: 24 }, Code::Shortage),
         (OpenError::System { path: path(), call: "open", errno: 40 }, Code::System),

@@ -351,8 +351,8 @@ impl LeaseKeeper {
     fn run(mut self) {
         while let Some(volume) = self.volume.upgrade() {
             for look in volume.look_at_members() {
-                if let Some(answered_ns) = look.link.and_then(|link| link.answered_ns) {
-                    self.lease.note(MemberKey(look.superblock.device.uuid), answered_ns);
+                if let Some(seen_ns) = look.claim_seen_ns {
+                    self.lease.note(MemberKey(look.superblock.device.uuid), seen_ns);
                 }
             }
             let geometry = volume.geometry();

@@ -21,6 +21,6 @@ pub(super) use keeper::{Keeper, OwnedArray};
 pub(super) use lease_gate::GatedDisk;
 pub use rules::has_host_letters;
 pub(super) use rules::{
-    check_heir, local_member, no_bitmap, no_change_of_shape, no_write_back, other_arrays_member,
+    check_heir, check_member, no_bitmap, no_change_of_shape, no_write_back, other_arrays_member,
 };
 pub(super) use take_over::take_over;

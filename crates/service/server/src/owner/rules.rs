@@ -4,7 +4,8 @@
 //! | This host alone would have | Rule |
 //! |---|---|
 //! | writes that were acknowledged early | writes are acknowledged once members have them |
-//! | a member, a journal, a bitmap file | each member has a server, and the bitmap is on members |
+//! | a member | each member has a server, or is a shared disk that can be reserved |
+//! | a journal, a bitmap file | no journal, and the bitmap is on members |
 //! | the copy of a window of a reshape | no change of shape; the record lacks new members, too |
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::path::Path;
 use braid_assembly::AssembledArray;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
+use braid_member::{is_uri, reservable};
 
 /// Refuses an array that an heir could not take over.
 pub(super) fn check_array(array: &AssembledArray) -> Result<(), CliError> {
@@ -65,10 +67,17 @@ pub fn has_host_letters(text: &str) -> bool {
 /// The longest name of a host (POSIX).
 const HOST_BYTES_MAX: usize = 255;
 
-pub(crate) fn local_member(path: &Path) -> CliError {
-    let what = format!("{} is a file or device of this host", path.display());
-    let why = "with --store every member has a server, which refuses an older owner: braid member";
-    needs(error(&what).because(why))
+/// Refuses a member that could not keep an older owner out: one of this host, unless it is a disk
+/// that several hosts share and that can be reserved.
+pub(crate) fn check_member(path: &Path) -> Result<(), CliError> {
+    if is_uri(path) {
+        return Ok(());
+    }
+    reservable(path).map_err(|why| {
+        let what = format!("{} cannot keep an older owner out", path.display());
+        let server = "put a server in front of it, which refuses an older owner: braid member";
+        needs(error(&what).because(why).because(server))
+    })
 }
 
 /// Refuses a device that another array's owner may be using.

@@ -13,7 +13,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::devices::{self, MemberDevice};
-use braid_member::{Access, Ownership, is_uri, own_members};
+use braid_member::{Access, Ownership, own_members};
 use braid_ownership::{
     Basis, Mark, MemberKey, OwnerId, Record, RecordedMember, SwapResult, TakeOver, TakeOverStep,
     Tenure,
@@ -88,9 +88,7 @@ pub(crate) fn take_over(
     server: &ServerConfig,
     (watch, globals): (&Watch, &Globals),
 ) -> Result<Option<Owned>, CliError> {
-    if let Some(local) = server.members.iter().find(|path| !is_uri(path)) {
-        return Err(rules::local_member(local));
-    }
+    server.members.iter().try_for_each(|path| rules::check_member(path))?;
     let store = braid_store::open(&config.store).map_err(|error| store_error(&error))?;
     let is_standby = config.is_standby;
     let gives_up_at = (!is_standby).then(|| Instant::now() + CLAIM_PATIENCE);

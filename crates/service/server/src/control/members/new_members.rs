@@ -201,9 +201,7 @@ impl Candidate {
 /// Refuses devices that an array with one owner cannot have. A device that is opened for writing is
 /// claimed, which ends the owner of whatever array it belongs to.
 fn check_for_owner(context: &RequestContext<'_>, word: &str, path: &Path) -> Result<(), CliError> {
-    if !is_uri(path) {
-        return Err(owner::local_member(path).about(word));
-    }
+    owner::check_member(path).map_err(|error| error.about(word))?;
     let own = context.volume.look_at_members().into_iter().map(|look| look.superblock.array.uuid);
     let found = devices::look_at(path).map(|found| found.superblock.array.uuid);
     match found.is_some_and(|found| !own.into_iter().any(|own| own == found)) {

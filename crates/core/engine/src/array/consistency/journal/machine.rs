@@ -65,7 +65,8 @@ pub(in super::super) struct Journal {
     tail: u64,
     /// The tail that the next superblocks record.
     next_tail: u64,
-    /// The number of records at the tail that were over when the current flush began.
+    /// The number of records at the tail whose batches had all ended when the current flush began.
+    /// The tail moves past these records when the flush ends.
     flushing: Option<usize>,
     stage: Stage,
     /// Waiting batches with their rows, in order of arrival.

@@ -1,9 +1,11 @@
-//! `cargo xtask ublk`: braid's ublk door on a real kernel.
+//! Scenes on a newer kernel than this machine's: `cargo xtask ublk`, braid's ublk door, and
+//! `cargo xtask reservations`, owners of disks that two hosts share.
 //!
-//! This machine's kernel may lack ublk_drv, or may not resize its devices (before 6.16). So a
-//! kernel of Debian's backports is unpacked under `target`. QEMU boots it with braid, fio and one
-//! script (`guest.sh`), which makes all checks. This module packs and starts the guest and reads
-//! its output. It leaves this machine's own kernel alone, and needs no root.
+//! This machine's kernel may lack ublk_drv, may not resize its devices (before 6.16), or may not
+//! tell who has reserved a disk (before 7.0). So a kernel of Debian's backports is unpacked under
+//! `target`. QEMU boots it with braid and one script, which makes all checks. This module packs and
+//! starts the guest and reads its output. It leaves this machine's own kernel alone, and needs no
+//! root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,13 +17,28 @@ use crate::build::Program;
 use crate::oracle::{Archive, add_modules, add_programs};
 use crate::packages;
 
-/// The kernel's modules in order of insertion: each module after its dependencies. The script
-/// inserts the last one.
-const MODULES: [&str; 1] = ["ublk_drv"];
+/// A guest's script, and what it needs in addition to braid and busybox.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    script: &'static str,
+    /// The kernel's modules in order of insertion: each module after its dependencies. The script
+    /// inserts them.
+    modules: &'static [&'static str],
+    /// Programs of this machine.
+    programs: &'static [&'static str],
+}
 
-/// This machine's programs that the guest gets in addition to braid.
-const PROGRAMS: [&str; 5] =
-    ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdiscard", "/sbin/mke2fs", "/sbin/resize2fs"];
+pub(crate) const UBLK: Scene = Scene {
+    script: include_str!("ublk.sh"),
+    modules: &["ublk_drv"],
+    programs: &["/usr/bin/fio", "/sbin/blkdiscard", "/sbin/mke2fs", "/sbin/resize2fs"],
+};
+
+pub(crate) const RESERVATIONS: Scene = Scene {
+    script: include_str!("reservations.sh"),
+    modules: &["configfs", "nvme-fabrics", "nvmet", "nvme-loop"],
+    programs: &["/usr/bin/etcd", "/usr/bin/nbdcopy"],
+};
 
 /// The last line of the guest's script.
 const DONE: &str = "@@DONE";
@@ -29,7 +46,6 @@ const DONE: &str = "@@DONE";
 /// Time limit of the guest, which takes a tenth of it on two idle cores.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-const SCRIPT: &str = include_str!("guest.sh");
 const INIT: &str = "#!/bin/sh
 export PATH=/bin LD_LIBRARY_PATH=/lib
 mount -t devtmpfs dev /dev
@@ -50,15 +66,15 @@ pub(crate) struct Options {
 }
 
 /// Boots the guest, and prints every successful line of its script.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kernel = packages::newer_kernel().context("a kernel with ublk_drv")?;
+pub(crate) fn run(scene: &Scene, options: &Options) -> Result<()> {
+    let kernel = packages::newer_kernel().context("a newer kernel")?;
     let braid = match &options.braid {
         Some(path) => path.clone(),
         None => Program::Braid.dev()?,
     };
     let folder = tempfile::tempdir()?;
     let begun = Instant::now();
-    std::fs::write(folder.path().join("initrd"), initramfs(&kernel, &braid)?)?;
+    std::fs::write(folder.path().join("initrd"), initramfs(scene, &kernel, &braid)?)?;
     let said = boot(&kernel.join("vmlinuz"), folder.path())?;
     let held: Vec<&str> =
         said.lines().filter_map(|line| line.trim().strip_prefix("@@OK ")).collect();
@@ -68,15 +84,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn initramfs(kernel: &Path, braid: &Path) -> Result<Vec<u8>> {
+fn initramfs(scene: &Scene, kernel: &Path, braid: &Path) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     for folder in ["bin", "lib", "lib64", "dev", "proc", "sys", "tmp", "run", "modules"] {
         archive.directory(folder);
     }
-    add_modules(&mut archive, &kernel.join("modules"), &MODULES)?;
+    add_modules(&mut archive, &kernel.join("modules"), scene.modules)?;
     let braid = braid.to_str().context("a path of text")?;
-    add_programs(&mut archive, &[&PROGRAMS[..], &[braid]].concat())?;
-    archive.file("script", SCRIPT.as_bytes());
+    add_programs(&mut archive, &[scene.programs, &["/usr/bin/busybox", braid]].concat())?;
+    archive.file("script", scene.script.as_bytes());
     archive.file("init", INIT.as_bytes());
     Ok(archive.finish())
 }
@@ -97,10 +113,13 @@ fn boot(kernel: &Path, folder: &Path) -> Result<String> {
     let console = folder.join("console");
     let mut qemu = Command::new("qemu-system-x86_64");
     // Disables cmpxchg16b: QEMU 7.2 emulates it wrongly with two processors, and the kernel panics.
-    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,cx16=off", "-smp", "2", "-m", "1024"]);
+    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,cx16=off", "-smp", "2", "-m", "1536"]);
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("initrd"));
-    qemu.args(["-append", "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic"]);
+    qemu.args([
+        "-append",
+        "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic nvme_core.multipath=N",
+    ]);
     qemu.arg("-serial").arg(format!("file:{}", console.display()));
     qemu.stdin(Stdio::null()).stdout(Stdio::null());
     let mut guest = Guest(qemu.spawn().context("qemu-system-x86_64")?);

@@ -1,0 +1,206 @@
+//! The fence of a device that the kernel attached (SAN, iSCSI, NVMe over fabrics): a persistent
+//! reservation, whose key names epoch and owner.
+//!
+//! ```text
+//!   read the reservation ─┬─ this owner's ──────────────────────────────────── claimed
+//!         ▲               ├─ none ─────── register, reserve ────┐
+//!         │               ├─ an older ─── register, preempt ────┤ done, or another was faster
+//!         │               ├─ a later owner's, or of another program ───────── refused
+//!         └───────────────┴─────────────────────────────────────┘
+//! ```
+//!
+//! Only a registered host writes, and an owner writes only after its claim. A claim ends with this
+//! owner as the holder, so every older holder has been preempted: its key is gone, and its requests
+//! are aborted. An heir that registers and does not become the holder writes nothing.
+//!
+//! Reads are not fenced. As with a member's server, the older owner's lease ends them: it asks for
+//! the reservation ten times a second.
+
+use crate::claim::OwnerId;
+use crate::fence::Mark;
+
+/// The first two bytes of all keys of braid.
+const MAGIC: u64 = 0x6272;
+/// Tries of a claim. Each failed one means that another heir has become the holder meanwhile.
+pub const CLAIM_TRIES: u32 = 16;
+
+/// The key by which an owner registers: `br`, the epoch (32 bits), and the first two bytes of the
+/// owner. `None` if the epoch is larger: no array is taken over that often.
+#[must_use]
+pub fn reservation_key(mark: &Mark) -> Option<u64> {
+    let epoch = u64::from(u32::try_from(mark.epoch).ok()?);
+    let [first, second, ..] = mark.owner.0;
+    Some(MAGIC << 48 | epoch << 16 | u64::from(u16::from_be_bytes([first, second])))
+}
+
+/// The owner that a key names, as far as the key says it. `None` if another program made the key.
+#[must_use]
+pub fn mark_of_key(key: u64) -> Option<Mark> {
+    let mut owner = [0; 16];
+    owner[..2].copy_from_slice(&key.to_be_bytes()[6..]);
+    let epoch = key >> 16 & u64::from(u32::MAX);
+    (key >> 48 == MAGIC).then_some(Mark { epoch, owner: OwnerId(owner) })
+}
+
+/// The next step of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationStep {
+    /// The owner holds the reservation.
+    Claimed,
+    /// Nothing is reserved: register, then reserve.
+    Reserve,
+    /// An older owner holds it: register, then preempt its key.
+    Preempt(u64),
+    /// A later owner holds it, or one of the same epoch.
+    Refused(Mark),
+    /// Another program has reserved the device with this key. It is left alone.
+    Foreign(u64),
+}
+
+/// Decides the next step from the holder's key, which was just read.
+#[must_use]
+pub fn reservation_step(mine: u64, holder: Option<u64>) -> ReservationStep {
+    let Some(holder) = holder else { return ReservationStep::Reserve };
+    if holder == mine {
+        return ReservationStep::Claimed;
+    }
+    let epoch_of = |key: u64| key >> 16;
+    match mark_of_key(holder) {
+        None => ReservationStep::Foreign(holder),
+        Some(_) if epoch_of(holder) < epoch_of(mine) => ReservationStep::Preempt(holder),
+        Some(mark) => ReservationStep::Refused(mark),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn mark(epoch: u64, owner: u8) -> Mark {
+        Mark { epoch, owner: OwnerId([owner; 16]) }
+    }
+
+    #[test]
+    fn a_key_names_epoch_and_owner() {
+        let key = reservation_key(&mark(7, 0xa5)).expect("a small epoch");
+        assert_eq!(key, 0x6272_0000_0007_a5a5);
+        let named = mark_of_key(key).expect("braid's");
+        assert_eq!((named.epoch, &named.owner.0[..2]), (7, &[0xa5, 0xa5][..]));
+        assert!(reservation_key(&mark(1 << 32, 1)).is_none() && mark_of_key(7).is_none());
+    }
+
+    #[test]
+    fn older_owners_are_preempted_and_others_are_not() {
+        let key = |epoch, owner| reservation_key(&mark(epoch, owner)).expect("small");
+        let mine = key(7, 1);
+        assert_eq!(reservation_step(mine, None), ReservationStep::Reserve);
+        assert_eq!(reservation_step(mine, Some(mine)), ReservationStep::Claimed);
+        assert_eq!(reservation_step(mine, Some(key(6, 9))), ReservationStep::Preempt(key(6, 9)));
+        for (epoch, owner) in [(7, 2), (7, 0), (8, 1)] {
+            let step = reservation_step(mine, Some(key(epoch, owner)));
+            assert!(matches!(step, ReservationStep::Refused(by) if by.epoch == epoch));
+        }
+        assert_eq!(reservation_step(mine, Some(1)), ReservationStep::Foreign(1));
+    }
+
+    /// A device with reservations for registrants, as SPC-4 has them.
+    #[derive(Default)]
+    struct Device {
+        keys: BTreeMap<usize, u64>,
+        holder: Option<u64>,
+    }
+
+    impl Device {
+        fn may_write(&self, host: usize) -> bool {
+            self.holder.is_some() && self.keys.contains_key(&host)
+        }
+
+        fn register(&mut self, host: usize, key: u64) {
+            let old = self.keys.insert(host, key);
+            if old.is_some() && old == self.holder {
+                self.holder = Some(key);
+            }
+        }
+
+        fn reserve(&mut self, host: usize) {
+            let key = self.keys.get(&host).copied();
+            self.holder = self.holder.or(key);
+        }
+
+        fn preempt(&mut self, host: usize, old: u64) {
+            let Some(key) = self.keys.get(&host).copied() else { return };
+            if self.keys.values().any(|other| *other == old) {
+                self.keys.retain(|_, other| *other != old);
+                self.keys.insert(host, key);
+                if self.holder == Some(old) {
+                    self.holder = Some(key);
+                }
+            }
+        }
+    }
+
+    /// A host on its way through a claim: what it read last, and whether it has registered since.
+    struct Host {
+        epoch: u64,
+        seen: Option<(ReservationStep, bool)>,
+        is_owner: bool,
+    }
+
+    /// Hosts claim a device in any order of their single calls. From the moment at which one has
+    /// claimed it, none with an earlier epoch that had claimed it can write.
+    #[test]
+    fn an_older_owner_cannot_write_after_a_claim() {
+        let mut random = 7_u64;
+        let mut below = |count: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            usize::try_from(random >> 33).expect("31 bits") % count
+        };
+        let mut taken_over = 0;
+        for _ in 0..20_000 {
+            let mut device = Device::default();
+            let new = |epoch| Host { epoch, seen: None, is_owner: false };
+            let mut hosts: Vec<Host> = [1, 2, 3, 4].map(new).into();
+            for _ in 0..60 {
+                let index = below(hosts.len());
+                let host = &mut hosts[index];
+                let mine = reservation_key(&mark(host.epoch, 1)).expect("small");
+                match host.seen {
+                    None => {
+                        let step = reservation_step(mine, device.holder);
+                        host.seen = Some((step, false));
+                    }
+                    Some((ReservationStep::Claimed, _)) => {
+                        host.is_owner = true;
+                        host.seen = None;
+                    }
+                    Some((
+                        step @ (ReservationStep::Reserve | ReservationStep::Preempt(_)),
+                        false,
+                    )) => {
+                        device.register(index, mine);
+                        host.seen = Some((step, true));
+                    }
+                    Some((ReservationStep::Reserve, true)) => {
+                        device.reserve(index);
+                        host.seen = None;
+                    }
+                    Some((ReservationStep::Preempt(old), true)) => {
+                        device.preempt(index, old);
+                        host.seen = None;
+                    }
+                    // It looks again, as an heir with the same epoch would not.
+                    Some(_) => host.seen = None,
+                }
+                let newest = hosts.iter().filter(|host| host.is_owner).map(|host| host.epoch).max();
+                for (index, host) in hosts.iter().enumerate().filter(|(_, host)| host.is_owner) {
+                    let is_older = Some(host.epoch) < newest;
+                    taken_over += u32::from(is_older);
+                    assert!(!is_older || !device.may_write(index), "epoch {}", host.epoch);
+                }
+            }
+        }
+        assert!(taken_over > 10_000, "{taken_over}");
+    }
+}
