@@ -157,6 +157,7 @@ mod tests {
             "take-overs --fio --seconds 1800",
             "filesystems --kind xfs --level 10 --door nbdfuse",
             "guests --only vhost-user --braid /bin/braid",
+            "guests --only md-pairs",
             "ublk --braid /bin/braid",
             "models",
             "fuzz --seconds 5 bitmap ppl",
