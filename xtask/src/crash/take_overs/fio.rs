@@ -9,7 +9,7 @@
 //! link, and the daemon sends the requests again that have no answer. The connection to a sleeper
 //! stays until the sleeper has been woken.
 //!
-//! fio compares checksum, place and number of each block. Numbers come from fio's random order, so a
+//! fio compares checksum, place and number of each block. Numbers come from fio's random order: a
 //! block of an earlier fio has another number, except by chance (1 in 4,608, the array's blocks).
 //!
 //! Invariants: a lost block, or a request with an error, ends the rounds; so does an heir that gets
