@@ -13,6 +13,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
+
+use crate::server::send;
 
 /// Prefix of the guest's messages.
 const MARK: &str = "@@";
@@ -95,6 +98,12 @@ impl Machine {
     pub(crate) fn say(&mut self, word: &str) -> Result<()> {
         writeln!(self.input, "{word}").context("the guest's console")?;
         self.input.flush().context("the guest's console")
+    }
+
+    /// Sends a signal to QEMU.
+    pub(crate) fn send(&self, signal: Signal) -> Result<()> {
+        let process = Pid::from_raw(i32::try_from(self.child.id())?).context("a process")?;
+        send(process, signal)
     }
 
     /// Waits until the guest has switched off.

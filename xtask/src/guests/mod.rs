@@ -4,6 +4,7 @@
 //! mod          choice of scenes; their common parts
 //! vhost_user   the guest boots from the array, by vhost-user-blk of braid or of
 //!              qemu-storage-daemon: SeaBIOS, GRUB, Linux
+//! md_pairs     md of two guests over the same two NBD servers, without fencing; only by its name
 //! nbd_client   the guest's kernel is the client, set up by nbd-client over TCP
 //!    | image        a disk that boots
 //!    | array        the array, served, asked and killed
@@ -20,6 +21,7 @@ mod array;
 mod files;
 mod image;
 pub(crate) mod machine;
+mod md_pairs;
 mod nbd_client;
 mod vhost_user;
 
@@ -56,9 +58,12 @@ enum Scene {
     VhostUserOwn,
     /// Its kernel's nbd driver is the client, with ext4 on it
     NbdClient,
+    /// md of two guests over the same two NBD servers: what it loses where braid fences
+    MdPairs,
 }
 
 impl Scene {
+    /// The scenes of braid.
     const ALL: [Self; 3] = [Self::VhostUser, Self::VhostUserOwn, Self::NbdClient];
 
     fn run(self, braid: &Path) -> Result<()> {
@@ -67,6 +72,7 @@ impl Scene {
             Self::VhostUser => vhost_user::run(braid, folder.path()),
             Self::VhostUserOwn => vhost_user::run_own(braid, folder.path()),
             Self::NbdClient => nbd_client::run(braid, folder.path()),
+            Self::MdPairs => md_pairs::run(folder.path()),
         };
         done.map_err(|error| error.context(format!("the files are in {}", folder.keep().display())))
     }
@@ -78,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<usize> {
         Some(path) => path.clone(),
         None => Program::Braid.dev()?,
     };
-    let scenes = Scene::ALL.into_iter().filter(|one| options.only.is_none_or(|only| only == *one));
+    let scenes = options.only.map_or_else(|| Scene::ALL.to_vec(), |only| vec![only]);
     let mut count = 0;
     for scene in scenes {
         let begun = Instant::now();

@@ -18,7 +18,7 @@
 //!   Otherwise `run` fails, as for a guest that sees an error.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -29,14 +29,14 @@ use super::machine::{Machine, ROUND_LIMIT};
 use crate::oracle::{Archive, add_modules, add_programs, find_kernel};
 
 const MEMORY_MIB: u32 = 384;
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// The address of this machine's loopback in QEMU's user network.
-const HOST: &str = "10.0.2.2";
+pub(super) const HOST: &str = "10.0.2.2";
 /// The guest's 24 MiB occupy 32 MiB of members, with parity. Trimming must free this many bytes.
 const TRIMMED_BYTES_MIN: u64 = 24 << 20;
 
-/// The kernel's modules in order of insertion: each module after its dependencies.
-const MODULES: [&str; 14] = [
+/// Modules of the network in order of insertion: each module after its dependencies.
+pub(super) const NETWORK: [&str; 8] = [
     "virtio_ring",
     "virtio",
     "virtio_pci_modern_dev",
@@ -45,13 +45,9 @@ const MODULES: [&str; 14] = [
     "failover",
     "net_failover",
     "virtio_net",
-    "crc32c_generic",
-    "crc16",
-    "mbcache",
-    "jbd2",
-    "ext4",
-    "nbd",
 ];
+/// Further modules, in the same order.
+const MODULES: [&str; 6] = ["crc32c_generic", "crc16", "mbcache", "jbd2", "ext4", "nbd"];
 const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/sbin/nbd-client", "/usr/sbin/mke2fs"];
 const INIT: &str = include_str!("guest/nbd_client.sh");
 const ROUNDS: &str = include_str!("guest/rounds.sh");
@@ -60,21 +56,10 @@ pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let uri = format!("nbd://127.0.0.1:{port}/");
     let mut array = Array::create(braid, folder, &["--nbd", &uri])?;
-    let (kernel, initrd) = start_files(folder, port)?;
-    let words = |path: &PathBuf| path.display().to_string();
-    let devices = [
-        "-kernel",
-        &words(&kernel),
-        "-initrd",
-        &words(&initrd),
-        "-append",
-        "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic",
-        "-netdev",
-        "user,id=net",
-        "-device",
-        "virtio-net-pci,netdev=net,romfile=",
-    ];
-    let mut machine = Machine::start(MEMORY_MIB, &devices.map(str::to_owned))?;
+    let settings = format!("HOST={HOST}\nPORT={port}\n");
+    let modules = [&NETWORK[..], &MODULES].concat();
+    let content = Content { modules: &modules, programs: &PROGRAMS, settings, init: INIT };
+    let mut machine = boot(folder, &content)?;
     let shape = machine.hear("SHAPE", BOOT_LIMIT)?;
     check_shape(&shape, array.size_bytes()?)?;
     println!("  /dev/nbd0 is the array's shape: {shape}");
@@ -121,19 +106,42 @@ fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Prepares the kernel and its initramfs; returns their paths.
-fn start_files(folder: &Path, port: u16) -> Result<(PathBuf, PathBuf)> {
+/// The files of a guest in memory.
+pub(super) struct Content<'a> {
+    pub(super) modules: &'a [&'a str],
+    pub(super) programs: &'a [&'a str],
+    /// Variables of its scripts.
+    pub(super) settings: String,
+    /// Its first process.
+    pub(super) init: &'a str,
+}
+
+/// Starts a guest in QEMU's user network.
+pub(super) fn boot(folder: &Path, content: &Content<'_>) -> Result<Machine> {
     let (kernel, modules) = find_kernel()?;
     let mut archive = Archive::new();
     for name in ["bin", "lib", "lib64", "dev", "proc", "sys", "tmp", "modules", "etc"] {
         archive.directory(name);
     }
-    add_modules(&mut archive, &modules, &MODULES)?;
-    add_programs(&mut archive, &PROGRAMS)?;
-    archive.file("settings", format!("HOST={HOST}\nPORT={port}\n").as_bytes());
+    add_modules(&mut archive, &modules, content.modules)?;
+    add_programs(&mut archive, content.programs)?;
+    archive.file("settings", content.settings.as_bytes());
     archive.file("rounds.sh", ROUNDS.as_bytes());
-    archive.file("init", INIT.as_bytes());
+    archive.file("init", content.init.as_bytes());
     let initrd = folder.join("initrd");
     std::fs::write(&initrd, archive.finish())?;
-    Ok((kernel, initrd))
+    let words = |path: &Path| path.display().to_string();
+    let devices = [
+        "-kernel",
+        &words(&kernel),
+        "-initrd",
+        &words(&initrd),
+        "-append",
+        "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic",
+        "-netdev",
+        "user,id=net",
+        "-device",
+        "virtio-net-pci,netdev=net,romfile=",
+    ];
+    Machine::start(MEMORY_MIB, &devices.map(str::to_owned))
 }

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A process of the cluster. A drop kills it.
-struct Process {
+pub(super) struct Process {
     child: Child,
     /// Its output, which nothing reads later.
     _output: Option<BufReader<ChildStdout>>,
@@ -31,7 +31,7 @@ struct Process {
 
 impl Process {
     /// Starts a process, and waits until its output has the words.
-    fn spawn(command: &mut Command, words: Option<&str>) -> Result<Self> {
+    pub(super) fn spawn(command: &mut Command, words: Option<&str>) -> Result<Self> {
         let output = words.map_or_else(Stdio::null, |_| Stdio::piped());
         let quiet = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
         let mut child = quiet.spawn().with_context(|| format!("{command:?}"))?;
@@ -184,10 +184,23 @@ impl Cluster {
         Ok(folder)
     }
 
+    /// A link to the socket of the host that last began to serve; the hook moves it.
+    pub(super) fn address(&self) -> PathBuf {
+        self.folder.join("tank.sock")
+    }
+
     /// Starts a server at a host, without waiting; an heir knows the members by the record.
     pub(super) fn spawn(&self, host: usize, is_heir: bool) -> Result<Server> {
         let folder = self.host(host)?;
+        let (socket, next) = (folder.join("nbd.sock"), folder.join("next"));
+        let hook = format!(
+            "[ $BRAID_EVENT != ArrayStarted ] || {{ ln -sf {} {next} && mv -T {next} {}; }}",
+            socket.display(),
+            self.address().display(),
+            next = next.display()
+        );
         let mut options = vec!["--store", &self.store, "--away-after-ms", "2000"];
+        options.extend(["--on-event", &hook]);
         options.extend(is_heir.then_some("--standby"));
         let members = if is_heir { &[] } else { &self.uris[..] };
         let braid = self.program(place_of(host), &self.braid)?;
@@ -212,6 +225,13 @@ impl Cluster {
         })
     }
 
+    /// Bytes that clients have written to the owner on this host.
+    pub(super) fn bytes_written(&self, host: usize) -> Result<u64> {
+        let said = self.ask(host, "status", &[])?;
+        let bytes = said["arrays"][0]["clients"]["bytes_written"].as_u64();
+        bytes.with_context(|| said.to_string())
+    }
+
     /// Compares data with parity.
     pub(super) fn check(&self, host: usize) -> Result<()> {
         self.ask(host, "wait", &["--for", "idle", "--timeout", "60"])?;
@@ -225,7 +245,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn wait_for(what: &str, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(super) fn wait_for(what: &str, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !is_true()? {
         if begun.elapsed() > LIMIT {

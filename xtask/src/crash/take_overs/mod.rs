@@ -3,6 +3,7 @@
 //! ```text
 //! mod            ways to end an owner, rounds, the summary
 //!    | partitions   directions of the network away instead, each once
+//!    | fio          fio behind qemu-storage-daemon as the client instead
 //!    | cluster      etcd, four member servers, an owner and an heir, as processes
 //!    | network      a network namespace for each of them
 //!    | client, model (crash-loop's)   writes and flushes under load, and the expected content
@@ -17,6 +18,7 @@
 //! after a take-over, and an owner that sleeps through it answers nothing and ends.
 
 mod cluster;
+mod fio;
 mod network;
 mod partitions;
 
@@ -68,6 +70,9 @@ pub(crate) struct Options {
     /// Directions of the network away, each once, in network namespaces (root)
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "only"])]
     partitions: bool,
+    /// fio is the client, behind qemu-storage-daemon, and verifies
+    #[arg(long, conflicts_with = "partitions")]
+    fio: bool,
     /// This program, not the release build
     #[arg(long, value_name = "FILE")]
     braid: Option<PathBuf>,
@@ -82,6 +87,7 @@ impl Options {
             seed: super::now(),
             only: None,
             partitions: false,
+            fio: false,
             braid: Some(braid),
         }
     }
@@ -141,7 +147,8 @@ impl Plan {
 /// The program or right that the machine lacks, if any.
 fn missing(options: &Options) -> Option<String> {
     let programs = ["etcd", "curl"].into_iter();
-    let mut programs = programs.chain(network::PROGRAMS.into_iter().filter(|_| options.partitions));
+    let programs = programs.chain(network::PROGRAMS.into_iter().filter(|_| options.partitions));
+    let mut programs = programs.chain(fio::PROGRAMS.into_iter().filter(|_| options.fio));
     if options.partitions && !rustix::process::geteuid().is_root() {
         return Some("only root may make network namespaces".to_owned());
     }
@@ -168,6 +175,8 @@ pub(crate) fn run(options: &Options) -> Result<Option<String>> {
 }
 
 struct Soak {
+    /// The client, if it is not the model's. It ends before the owner does.
+    fio: Option<fio::Fio>,
     cluster: Cluster,
     owner: Server,
     /// The owner's host; the heir's is the other of two.
@@ -184,7 +193,11 @@ impl Soak {
         let sectors = usize::try_from(client.size_bytes())? / SECTOR_BYTES;
         let mut model = Model::new(sectors);
         client.fill(&mut model, sectors)?;
-        Ok(Self { cluster, owner, host: 0, model, random: Rng::with_seed(options.seed) })
+        let start =
+            || fio::Fio::start(folder, &cluster.address(), options.seed, client.size_bytes());
+        let fio = options.fio.then(start).transpose()?;
+        let random = Rng::with_seed(options.seed);
+        Ok(Self { fio, cluster, owner, host: 0, model, random })
     }
 
     fn run(mut self, options: &Options, times: &mut [Vec<Duration>]) -> Result<()> {
@@ -200,7 +213,9 @@ impl Soak {
             }
             let turn = usize::try_from(options.seed.wrapping_add(round) % Way::ALL.len() as u64)?;
             let plan = Plan::new(options.only.unwrap_or(Way::ALL[turn]), &mut self.random);
-            let took = self.round(plan).with_context(|| plan.way.words())?;
+            let has_fio = self.fio.is_some();
+            let took = if has_fio { fio::round(&mut self, plan) } else { self.round(plan) };
+            let took = took.with_context(|| plan.way.words())?;
             times[plan.way as usize].push(took);
             if took >= SLOW {
                 println!(
@@ -214,9 +229,13 @@ impl Soak {
                 self.report(times, begun.elapsed());
             }
         }
+        match &mut self.fio {
+            Some(fio) => fio.end()?,
+            None => self.verify(&self.owner.socket.clone())?,
+        }
         self.cluster.check(self.host)?;
-        self.verify(&self.owner.socket.clone())?;
         self.report(times, begun.elapsed());
+        self.fio = None;
         self.owner.stop()
     }
 
@@ -252,24 +271,14 @@ impl Soak {
     fn take_over(&mut self, heir: Server, plan: Plan) -> Result<(Server, Duration)> {
         let mut client = Client::connect(&self.owner.socket)?;
         let (cutter, dying) = (client.cutter()?, AtomicBool::new(false));
-        let (process, host, cluster) = (self.owner.process()?, self.host, &mut self.cluster);
+        let (owner, cluster) = ((self.host, self.owner.process()?), &mut self.cluster);
         std::thread::scope(|scope| {
             let end = || -> Result<Instant> {
-                std::thread::sleep(plan.load);
-                if plan.way == Way::MemberAndKill {
-                    cluster.kill_member(plan.member);
-                    std::thread::sleep(plan.before);
-                }
-                dying.store(true, Ordering::SeqCst);
-                let began = Instant::now();
-                end(cluster, (host, process), plan.way)?;
+                let began =
+                    end_owner(cluster, owner, plan, || dying.store(true, Ordering::SeqCst))?;
                 if plan.way == Way::Sleep {
                     // The sleeper has not answered its last requests, and never will.
                     cutter.cut();
-                }
-                if plan.way == Way::MemberAndKill {
-                    std::thread::sleep(plan.after);
-                    cluster.start_member(plan.member)?;
                 }
                 Ok(began)
             };
@@ -309,15 +318,38 @@ impl Soak {
         if rounds > 0 {
             print!("{rounds} take-overs: ");
         }
-        println!(
-            "{} answered and {} flushed writes looked for, {} sectors compared; \
-             losses 0; {:.1} s",
-            tally.answered,
-            tally.flushed,
-            tally.sectors,
-            took.as_secs_f64()
-        );
+        let found = match &self.fio {
+            Some(fio) => fio.words(),
+            None => format!(
+                "{} answered and {} flushed writes looked for, {} sectors compared; losses 0",
+                tally.answered, tally.flushed, tally.sectors
+            ),
+        };
+        println!("{found}; {:.1} s", took.as_secs_f64());
     }
+}
+
+/// Ends the owner as planned, and a member server before it; returns when. `before_end` is called
+/// just before.
+fn end_owner(
+    cluster: &mut Cluster,
+    owner: (usize, Pid),
+    plan: Plan,
+    before_end: impl FnOnce(),
+) -> Result<Instant> {
+    std::thread::sleep(plan.load);
+    if plan.way == Way::MemberAndKill {
+        cluster.kill_member(plan.member);
+        std::thread::sleep(plan.before);
+    }
+    before_end();
+    let began = Instant::now();
+    end(cluster, owner, plan.way)?;
+    if plan.way == Way::MemberAndKill {
+        std::thread::sleep(plan.after);
+        cluster.start_member(plan.member)?;
+    }
+    Ok(began)
 }
 
 fn end(cluster: &Cluster, (host, process): (usize, Pid), way: Way) -> Result<()> {
