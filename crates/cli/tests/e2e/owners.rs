@@ -229,9 +229,24 @@ fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
     assert!(pause < Duration::from_secs(12), "{pause:?}");
     written(&second, 66);
     assert_ne!(state_of(&hosts.other, 3), "ok");
+    let said = status(&hosts.other, "tank");
+    let uri = &text(&hosts.uris[3]);
+    assert_eq!(
+        (&said["left_out"][0]["member"], &said["left_out"][0]["answers"]),
+        (&(*uri).into(), &false.into())
+    );
+    let advice = &said["advice"][0];
+    assert!(advice["problem"].as_str().is_some_and(|problem| problem.contains(*uri)), "{advice}");
+    assert!(
+        advice["now"].as_str().is_some_and(|now| now.contains("by itself when its server answers")),
+        "{advice}"
+    );
     hosts.members[3].as_ref().expect("it runs").signal(Signal::CONT);
     wait_until("the member to return", PATIENCE, || state_of(&hosts.other, 3) == "ok");
     wait_for_rebuild(&hosts.other);
+    wait_until("the list to be empty", PATIENCE, || {
+        status(&hosts.other, "tank")["left_out"].as_array().is_some_and(Vec::is_empty)
+    });
     // Away and back under the same owner.
     hosts.kill_member(1);
     let content = written(&second, 67);

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::control::{check, json, said};
-use crate::kit::{Array, Client, RAID_1, RAID_5, needs, wait_until};
+use crate::kit::{Array, Background, Client, RAID_1, RAID_5, needs, wait_until};
+use crate::members::MEMBER_BYTES;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -173,4 +174,73 @@ fn without_a_terminal_it_is_refused_and_looks_once() {
     served.stop();
     let none = json(&array.braid(&["top", "--once"], &[]));
     assert_eq!(none["code"], "B075");
+}
+
+/// A mirror of a local file and of a server's export: the second has a connection to show.
+#[test]
+fn a_member_on_another_host_has_its_latency_and_its_losses() {
+    needs!("script", "nbdkit");
+    let blank = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
+    let array = Array::of_images(&vec![blank; 2]);
+    let socket = array.path("s1");
+    let file = array.members[1].display().to_string();
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let start = || {
+        let _gone = std::fs::remove_file(&socket);
+        let words = ["-f", "-U", &socket.display().to_string(), "file", &file];
+        let server = Background::spawn("nbdkit", words);
+        wait_until("nbdkit to listen", LIMIT, || socket.exists());
+        server
+    };
+    let server = start();
+    let members = [array.members[0].clone(), uri.into()];
+    let ran = array.braid(&["create", "tank", "--level", "1", "--zero"], &members);
+    assert!(ran.status.success(), "{ran:?}");
+    let served = array.serve_with(&["--away-after-ms", "1000"], &members);
+    let row = |slot: usize| {
+        let text = said(&array, &["top", "tank", "--once"]).stdout;
+        assert!(text.contains("latency  anew"), "{text}");
+        let row = text.lines().find(|line| line.starts_with(&format!("  {slot}  ")));
+        row.unwrap_or_else(|| panic!("no slot {slot}: {text}")).to_owned()
+    };
+    // A file of this host has no connection.
+    let cells = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(cells(&row(0))[3..5], ["-", "-"]);
+    let remote = cells(&row(1));
+    assert_eq!((remote[2].as_str(), &remote[4..6]), ("ok", &["ms".into(), "0".into()][..]));
+    let top = json(&array.braid(&["top", "--once"], &[]));
+    check("Top", &top);
+    let links = [0, 1].map(|slot| top["arrays"][0]["array"]["slots"][slot]["link"].clone());
+    assert_eq!((links[0].is_null(), &links[1]["is_up"]), (true, &true.into()), "{top}");
+    let mut terminal = TopTerminal::start(&array, &["top", "tank"]);
+    terminal.wait_for("latency");
+    drop(server);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(0, &[7; 4096]);
+    client.flush();
+    terminal.wait_for("AWAY, not connected");
+    assert!(row(1).contains("AWAY, not connected"), "{}", row(1));
+    let _server = start();
+    wait_until("the member to return", LIMIT, || cells(&row(1))[2] == "ok");
+    assert_eq!(cells(&row(1))[5], "1", "one loss: {}", row(1));
+    terminal.press(b"q");
+    assert_eq!(terminal.ended().0, Some(0));
+    // The loss and its end are events, with the numbers that `top` shows.
+    let events = array.braid(&["events", "tank"], &[]).stdout;
+    let events: Vec<serde_json::Value> = events.lines().map(event_of).collect();
+    let of = |kind: &str| {
+        let mut found = events.iter().filter(|event| event["kind"] == kind);
+        let one = found.next().unwrap_or_else(|| panic!("no {kind}: {events:?}"));
+        assert_eq!((found.next(), &one["subject"]["slot"]), (None, &1.into()), "{events:?}");
+        one
+    };
+    let (lost, back) = (of("LinkLost"), &of("LinkBack")["details"]);
+    assert_eq!((&lost["severity"], &lost["details"]["reconnects"]), (&"warning".into(), &0.into()));
+    assert_eq!(back["reconnects"], 1);
+    assert!(back["after_ms"].as_u64() > Some(0) && back["latency_us"].is_u64(), "{back}");
+    served.stop();
+}
+
+fn event_of(line: &str) -> serde_json::Value {
+    serde_json::from_str(line).expect("an event in each line")
 }

@@ -20,7 +20,7 @@ const PAGE: &str = include_str!("page.html");
 /// The page's content security policy. It identifies script and style by SHA-256 sums; if they
 /// change, a test prints the new sums.
 const POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-fo6HYwQm78VRDkZOIqNl0HS1bFXpISR7h8cR5TLlZzw='; \
+    script-src 'sha256-MDmMnWskF1BbPooMQH3kuBs1iPSpDb6bdiXtvNk3UbI='; \
     style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";

@@ -98,6 +98,7 @@ impl ServedArray for Fake {
             copies_in_doubt: false,
             slots: vec![slot],
             replaced: Vec::new(),
+            left_out: Vec::new(),
             jobs: Vec::new(),
             last_jobs: Vec::new(),
             next_check: None,

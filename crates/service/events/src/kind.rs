@@ -114,6 +114,10 @@ kinds! {
     DiskReturned Info,
     /// Some events were dropped because they came too fast.
     EventsLost Warning,
+    /// The connection to a member on another host was made anew.
+    LinkBack Info,
+    /// The connection to a member on another host is lost.
+    LinkLost Warning,
     /// The file system below a member is full: the array refuses writes.
     OutOfSpace Critical,
     /// A member exceeds the limit of read errors; all were corrected.

@@ -18,7 +18,7 @@
 //!   metrics/                                       service   sockets
 //!   teller
 //!   hooks/{hook_process, command, webhook, mail}   history   standing
-//!   hooks/process   outlet                         notice    membership
+//!   hooks/process   outlet                         notice    membership   links
 //!   ending                                         event
 //!                                                  kind
 //! ```
@@ -35,6 +35,7 @@ pub mod event;
 pub mod history;
 pub mod hooks;
 pub mod kind;
+pub mod links;
 pub mod membership;
 pub mod metrics;
 pub mod notice;

@@ -19,6 +19,7 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 use braid_control::ServedArray;
+use braid_control::model::LeftOut;
 use braid_discovery::newest_state::Keeper;
 use braid_discovery::ready::{self, Ready};
 use braid_events::metrics::Source;
@@ -37,6 +38,7 @@ use super::doors::{DoorPlaces, Doors};
 use super::endpoints::Endpoints;
 use super::event_delivery::{EventDelivery, Hooks};
 use super::jobs::{Board, Sampler};
+use super::links::LinkThread;
 use super::metrics::{self, ArrayMetrics};
 use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::other_arrays::OtherArrays;
@@ -239,6 +241,9 @@ pub(super) fn one(
     let ownership = owned.map(|owned| owned.start(&volume, &name, globals.json)).transpose();
     let ownership = ownership
         .map_err(|error| system("the thread for ownership could not be started", &error))?;
+    if let Some(ownership) = &ownership {
+        listeners.health.note_left_out(&ownership.left_out());
+    }
     let export = array_export::export(name.clone(), &volume, Arc::clone(&disk), block_bytes);
     let others = OtherArrays::open(others, &options)?;
     let arrays = others.exports(&export);
@@ -271,11 +276,14 @@ pub(super) fn one(
     facts.confined = confinement.words();
     facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
     facts.log.clone_from(&config.output);
-    let NoticeListeners { board, spare_group, shape, .. } = listeners;
+    let NoticeListeners { board, spare_group, shape, health, .. } = listeners;
     shape.set_stopper(watch.stopper());
     if !is_rescued && !volume.is_read_only() {
         shape.set_membership(&membership, &volume);
     }
+    let links = membership.watch_links(&volume).map_err(|error| {
+        system("the thread for connections to members could not be started", &error)
+    })?;
     let running = ArrayParts {
         volume: Arc::clone(&volume),
         tuner: server.tuner(),
@@ -302,7 +310,9 @@ pub(super) fn one(
         looking.map_err(|error| system("the thread for spares could not be started", &error))?;
     if let Some(ownership) = &ownership {
         let adder = Arc::clone(&answers);
-        let returning = ownership.add_later(&volume, move |path| adder.add_member(path));
+        let add = move |path: &Path| adder.add_member(path);
+        let note = move |left_out: &[LeftOut]| health.note_left_out(left_out);
+        let returning = ownership.add_later(&volume, add, note);
         returning.map_err(|error| system("the thread for members could not be started", &error))?;
     }
     confinement.finish()?;
@@ -334,6 +344,7 @@ pub(super) fn one(
         doors,
         sampler,
         checks,
+        links,
         board,
         answers,
         control,
@@ -378,6 +389,7 @@ struct ServingArray {
     doors: Doors,
     sampler: Sampler,
     checks: Checks,
+    links: LinkThread,
     board: Arc<Board>,
     answers: Arc<Answers>,
     control: Option<Control>,
@@ -390,12 +402,13 @@ impl ServingArray {
     /// its clients may wait for the end.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<StopResult, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
-        let Self { sampler, checks, board, answers, control, delivery, ownership, .. } = self;
+        let Self { sampler, checks, links, board, answers, control, delivery, ownership, .. } =
+            self;
         answers.note_stopping();
         let meter = server.meter();
         doors.close(STOP_DEADLINE, reporter);
         let clients = server.stop(STOP_DEADLINE);
-        drop((checks, sampler));
+        drop((checks, sampler, links));
         let stopped = stop::stop(&volume, reporter, config.stop_patience());
         if let Err((path, error)) = board.save() {
             jobs_not_kept(reporter, &path, &error);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use braid_control::model::{Failure, Spread};
+use braid_control::model::{Failure, LeftOut, Spread};
 use braid_events::event::Subject;
 use braid_events::{Change, Kind};
 
@@ -52,6 +52,8 @@ struct Incidents {
     last_labels: BTreeMap<u16, String>,
     /// Slots whose last member the operator removed.
     gone: BTreeMap<u16, Incident>,
+    /// Members that were left out of the take-over and have not been added yet.
+    left_out: Vec<LeftOut>,
     failure: Option<Failure>,
     lost: LostRanges,
 }
@@ -193,6 +195,16 @@ impl Health {
     /// Members that lost their slot to another member, and failed spares.
     pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
         self.incidents().replaced.clone()
+    }
+
+    /// Replaces the list of members that were left out of the take-over.
+    pub(super) fn note_left_out(&self, left_out: &[LeftOut]) {
+        self.incidents().left_out = left_out.to_vec();
+    }
+
+    /// Members that were left out of the take-over and have not been added yet.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        self.incidents().left_out.clone()
     }
 
     /// Since when the slot's member is slow, if it is.

@@ -42,6 +42,7 @@ mod hook_process;
 mod io;
 mod job_pace;
 mod jobs;
+mod links;
 mod lost_ranges;
 mod member_server;
 mod membership;

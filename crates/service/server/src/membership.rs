@@ -4,15 +4,22 @@
 //! its name first, then the array learns of it, so every listener knows the name. The report of a
 //! change precedes all notices of the array about that member.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use braid_events::links::{LinkLook, Links};
 use braid_events::membership;
-use braid_runtime::{AddError, Direct, JournalError, MemberId, Newcomer, RemoveError, Volume};
+use braid_ondisk::Role;
+use braid_runtime::{
+    AddError, Direct, JournalError, MemberId, MemberLook, Newcomer, RemoveError, Volume,
+};
 
 use super::event_delivery::MemberEvents;
 use super::health::{Health, absolute};
+use super::links::{LinkThread, LinkWatch};
 use super::report::Reporter;
 use braid_console::output::shell::shell_argument;
 use braid_discovery::running;
@@ -33,6 +40,7 @@ pub(crate) struct Membership {
     pub(super) opens_nothing: bool,
     /// A lock that one request at a time holds.
     changing: Mutex<()>,
+    links: Arc<LinkWatch>,
     /// Path of the control socket; the note with the command to serve the array again may lie next
     /// to it.
     control: Mutex<Option<PathBuf>>,
@@ -82,6 +90,7 @@ impl Membership {
             state_dir,
             opens_nothing,
             changing: Mutex::default(),
+            links: Arc::default(),
             control: Mutex::default(),
         })
     }
@@ -117,6 +126,7 @@ impl Membership {
             |command| if has_word(&command, &word) { command } else { command + " " + &word },
         );
         self.say(change);
+        self.links.look();
         Ok(id)
     }
 
@@ -178,6 +188,25 @@ impl Membership {
         self.say(change);
     }
 
+    /// Reports connections to members on other hosts that are lost and made anew, until the thread
+    /// is dropped.
+    ///
+    /// # Errors
+    /// The thread could not start.
+    pub(super) fn watch_links(self: &Arc<Self>, volume: &Arc<Volume>) -> io::Result<LinkThread> {
+        let (this, volume) = (Arc::clone(self), Arc::clone(volume));
+        let (mut links, begun) = (Links::default(), Instant::now());
+        self.links.start(move || {
+            let looks = looks(&volume);
+            for change in links.changes(this.reporter.name(), begun.elapsed(), &looks) {
+                let told: Result<_, RemoveError> = this.events.around(|| Ok(()), |()| change);
+                let ((), change) = told.expect("there is nothing to be refused");
+                this.say(change);
+            }
+            !looks.is_empty()
+        })
+    }
+
     /// Reports a change without waiting for the reader.
     fn say(&self, change: Change) {
         // The thread lives as long as this sender.
@@ -210,6 +239,25 @@ impl Membership {
         let Some(command) = running::command_again(control) else { return };
         let _ = std::fs::write(running::note_path(control), change(command) + "\n");
     }
+}
+
+/// The connections to members on other hosts that are in the array, or away.
+fn looks(volume: &Volume) -> Vec<LinkLook> {
+    let away = volume.away();
+    let is_counted = |look: &MemberLook| look.is_in || away.contains(&look.id);
+    let looks = volume.look_at_members().into_iter().filter(is_counted);
+    let link = |look: MemberLook| {
+        let link = look.link?;
+        let slot = match look.superblock.state.role {
+            Role::Active(slot) => Some(slot.into()),
+            _ => None,
+        };
+        let member = absolute(&look.path.to_string_lossy());
+        let (is_up, reconnects) = (link.is_up, link.reconnects);
+        let (last_loss, mean_latency) = (link.last_loss, link.mean_latency);
+        Some(LinkLook { member, slot, is_up, reconnects, last_loss, mean_latency })
+    };
+    looks.filter_map(link).collect()
 }
 
 /// The byte position of a separate word in a command line, with the space before it.

@@ -1,7 +1,5 @@
 //! An array in words: a headline, problems and remedies, and a row for each slot.
 
-use std::time::Duration;
-
 use braid_control::model::{
     Array, Bitmap, JobKind, JobResult, JobState, Link, ParityLogs, Reshape, Slot, SlotState, State,
 };
@@ -15,8 +13,9 @@ use braid_console::output::utc::rfc3339_utc;
 use braid_discovery::running::Silent;
 use braid_discovery::status::advice::{advice, clock};
 use braid_discovery::status::words::{
-    Manner, can_lose_words, down_to_a_tenth, found_words, is_redundant, level_word, place_of,
-    progress_words, run_words, sectors_words, silent_word, state_word,
+    Manner, can_lose_words, connection_words, down_to_a_tenth, found_words, is_redundant,
+    latency_words, level_word, place_of, progress_words, run_words, sectors_words, silent_word,
+    state_word,
 };
 
 /// Runs of the last check shown here; `--json` has more.
@@ -267,14 +266,13 @@ fn slots(array: &Array) -> Table {
 
 /// The connection to a member on another host.
 fn link_words(link: &Link) -> String {
-    let state = if link.is_up { "" } else { ", not connected" };
+    let (state, latency) = (connection_words(link), latency_words(link));
     let again = match link.reconnects {
         0 => String::new(),
         1 => ", connected anew once".to_owned(),
         count => format!(", connected anew {count} times"),
     };
-    let latency = Duration::from_micros(link.mean_latency_us).as_secs_f64() * 1000.0;
-    format!("{state}{again}, {latency:.1} ms")
+    format!("{state}{again}, {latency}")
 }
 
 /// Slots with an up-to-date member, as `/proc/mdstat` shows it: `[UU_U]`.

@@ -15,7 +15,8 @@ use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 use braid_discovery::status::advice::advice;
 use braid_discovery::status::words::{
-    Manner, can_lose_words, doing_word, level_word, place_of, progress_words, state_word,
+    Manner, can_lose_words, connection_words, doing_word, latency_words, level_word, place_of,
+    progress_words, state_word,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,19 +107,25 @@ impl Page<'_> {
     }
 
     fn members(&mut self, array: &Array, elevators: Option<&Elevators>, rates: Option<&Rates>) {
-        let mut table = Table::new(&[
-            ("slot", Align::Left),
-            ("member", Align::Left),
-            ("state", Align::Left),
+        let has_links = array.slots.iter().any(|slot| slot.link.is_some());
+        let links: &[_] = match has_links {
+            true => &[("latency", Align::Right), ("anew", Align::Right)],
+            false => &[],
+        };
+        let identity = [("slot", Align::Left), ("member", Align::Left), ("state", Align::Left)];
+        let work = [
             ("read", Align::Right),
             ("write", Align::Right),
             ("waiting", Align::Right),
             ("out", Align::Right),
             ("elevator", Align::Left),
             ("errors", Align::Right),
-        ]);
+        ];
+        let mut table = Table::new(&[&identity[..], links, &work].concat());
         for slot in &array.slots {
-            table.row(row(slot, elevators, rates));
+            let links = has_links.then(|| link_cells(slot)).into_iter().flatten();
+            let cells = identity_cells(slot).into_iter().chain(links);
+            table.row(cells.chain(work_cells(slot, elevators, rates)));
         }
         let text = table.render("  ");
         let tones = std::iter::once(Tone::Strong).chain(array.slots.iter().map(tone_of));
@@ -162,7 +169,10 @@ fn tone_of(slot: &Slot) -> Tone {
             Tone::Warning
         }
         SlotState::Ok | SlotState::Waiting | SlotState::Filling | SlotState::Replaced => {
-            Tone::Plain
+            match &slot.link {
+                Some(link) if !link.is_up => Tone::Warning,
+                _ => Tone::Plain,
+            }
         }
     }
 }
@@ -276,10 +286,28 @@ fn marks(slices: &[SliceRow]) -> String {
     slices[last..].iter().map(mark).collect()
 }
 
-fn row(slot: &Slot, elevators: Option<&Elevators>, rates: Option<&Rates>) -> [String; 9] {
-    let dash = || "-".to_owned();
-    let number = place_of(slot);
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn identity_cells(slot: &Slot) -> [String; 3] {
+    let state = match slot.state {
+        SlotState::Slow => "SLOW",
+        _ => state_of(slot),
+    };
+    let connection = slot.link.as_ref().map(connection_words).unwrap_or_default();
     let member = slot.member.clone().unwrap_or_else(dash);
+    [place_of(slot), member, format!("{state}{connection}")]
+}
+
+/// The connection to a member on another host: its latency, and how often it was made anew.
+fn link_cells(slot: &Slot) -> [String; 2] {
+    let link = slot.link.as_ref();
+    let anew = link.map(|link| link.reconnects.to_string());
+    [link.map(latency_words), anew].map(|cell| cell.unwrap_or_else(dash))
+}
+
+fn work_cells(slot: &Slot, elevators: Option<&Elevators>, rates: Option<&Rates>) -> [String; 6] {
     let is_here = |one: Option<u16>| one.is_some() && one == slot.slot;
     let elevator =
         elevators.and_then(|all| all.elevators.iter().find(|one| is_here(one.slot))).filter(|_| {
@@ -288,14 +316,7 @@ fn row(slot: &Slot, elevators: Option<&Elevators>, rates: Option<&Rates>) -> [St
     let of_member =
         |rates: &Rates| rates.members.iter().find(|row| is_here(Some(row.slot))).copied();
     let rate: Option<MemberRates> = elevator.and(rates).and_then(of_member);
-    let state = match slot.state {
-        SlotState::Slow => "SLOW",
-        _ => state_of(slot),
-    };
     [
-        number,
-        member,
-        state.to_owned(),
         per_second(rate.map(|rate| rate.read_bytes_per_second)),
         per_second(rate.map(|rate| rate.written_bytes_per_second)),
         elevator.map_or_else(dash, |one| format!("{}r {}w", one.waiting_reads, one.waiting_writes)),
@@ -310,6 +331,8 @@ fn row(slot: &Slot, elevators: Option<&Elevators>, rates: Option<&Rates>) -> [St
 
 #[cfg(test)]
 mod tests {
+    use braid_control::model::Link;
+
     use super::super::samples::{NOW, rates, seen};
     use super::*;
 
@@ -353,6 +376,27 @@ tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)
         seen.elevators = None;
         let told = text(&seen, Some(&rates()));
         assert!(!told.contains("turns") && !told.contains("deadline"), "{told}");
+    }
+
+    #[test]
+    fn members_on_other_hosts_have_their_connection_and_local_ones_a_dash() {
+        let mut seen = seen();
+        seen.running.array.slots[0].link = Some(Link { mean_latency_us: 1260, ..Link::default() });
+        seen.running.array.slots[2].state = SlotState::Away;
+        let link = Link { is_up: true, reconnects: 12, mean_latency_us: 340, last_loss: None };
+        seen.running.array.slots[1].link = Some(link);
+        seen.running.array.slots[2].link = Some(Link { reconnects: 1, ..Link::default() });
+        let expected = "
+  slot   member    state                latency  anew      read     write  waiting   out  elevator  errors
+  0      /dev/sdb  ok, not connected     1.3 ms     0  30 MiB/s  10 MiB/s    2r 1w  4/32  deadline       0
+  1      /dev/sdc  SLOW                  0.3 ms    12  30 MiB/s  10 MiB/s    2r 1w  4/32  deadline  9 (+2)
+  2      /dev/sdd  AWAY, not connected   0.0 ms     1         -         -        -     -  -              -
+  3      -         MISSING                    -     -         -         -        -     -  -              -
+  spare  /dev/sdf  waiting                    -     -         -         -        -     -  -              -
+";
+        let told = text(&seen, Some(&rates()));
+        assert!(told.ends_with(expected), "{told}");
+        assert_eq!(tone_of(&seen.running.array.slots[0]), Tone::Warning);
     }
 
     #[test]

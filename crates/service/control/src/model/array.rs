@@ -51,6 +51,10 @@ pub struct Array {
     /// has their slot. Each row has the member's former slot; null for a former spare.
     #[serde(default)]
     pub replaced: Vec<Slot>,
+    /// Members that were left out when this owner took the array over. Each is added and recovered
+    /// by itself when its server answers.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// The current job, if any, then a check that waits for it.
     #[serde(default)]
     pub jobs: Vec<Job>,
@@ -269,6 +273,18 @@ pub struct Link {
     pub last_loss: Option<String>,
     /// Mean time of the last requests, in microseconds.
     pub mean_latency_us: u64,
+}
+
+/// A member that was left out when its array was taken over. The owner tries to add it again and
+/// again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// The member's URI.
+    pub member: String,
+    /// The member's server answers, and the array did not take the member.
+    pub answers: bool,
+    /// Why the array does not have the member yet; null until its server has been asked.
+    pub cause: Option<String>,
 }
 
 /// Read errors of a member, corrected by writing the sectors again from other members.

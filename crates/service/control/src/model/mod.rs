@@ -14,8 +14,8 @@ mod stop;
 mod top;
 
 pub use array::{
-    Advice, Array, Bitmap, Clients, Failure, Journal, Link, ParityLogs, ReadErrors, Role, Server,
-    Slot, SlotState, Spread, State,
+    Advice, Array, Bitmap, Clients, Failure, Journal, LeftOut, Link, ParityLogs, ReadErrors, Role,
+    Server, Slot, SlotState, Spread, State,
 };
 pub use elevators::{ElevatorRow, Elevators, SliceRow};
 pub use jobs::{

@@ -5,7 +5,7 @@
 //! problem comes first.
 
 use braid_control::model::{
-    Advice, Array, Job, JobKind, JobResult, JobState, Slot, SlotState, State,
+    Advice, Array, Job, JobKind, JobResult, JobState, LeftOut, Slot, SlotState, State,
 };
 
 use super::words::{
@@ -338,8 +338,9 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
     }
 }
 
-/// Advice about slots without a member since the start, or since its removal.
-fn missing(array: &Array, word: &str) -> Option<Advice> {
+/// Advice about slots without a member since the start, or since its removal. A member that was
+/// left out of a take-over returns by itself; which slot it has is known only then.
+fn missing(array: &Array, word: &str) -> Vec<Advice> {
     let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
     let never: Vec<String> = missing()
         .filter(|slot| slot.since.is_none())
@@ -350,18 +351,67 @@ fn missing(array: &Array, word: &str) -> Option<Advice> {
         let (number, since, cause) = (slot.slot?, slot.since.as_ref()?, slot.cause.as_ref()?);
         Some(format!("slot {number} has no member: {cause} at {}", clock(since)))
     });
-    let numbers = never.join(", ");
-    let never = match never.len() {
-        0 => None,
-        1 => Some(format!("slot {numbers} has had no member since {} was started", array.name)),
-        _ => Some(format!("slots {numbers} have had no member since {} was started", array.name)),
+    let (count, numbers) = (never.len(), never.join(", "));
+    let slots = match count {
+        1 => format!("slot {numbers} has had no member since {} was started", array.name),
+        _ => format!("slots {numbers} have had no member since {} was started", array.name),
+    };
+    // A spare takes a slot at once. A member that returns after that waits as a spare.
+    let left_out = if array.has_spare() { &[] } else { &array.left_out[..] };
+    let lost = count.saturating_sub(left_out.len());
+    let returns = left_out.len().min(count);
+    let never = match (lost, returns) {
+        (0, _) => None,
+        (_, 0) => Some(slots.clone()),
+        (_, 1) => Some(format!("{slots}; one of them gets its member back when that answers")),
+        _ => Some(format!("{slots}; {returns} of them get their members back when these answer")),
     };
     let problems: Vec<String> = gone.chain(never).collect();
-    if problems.is_empty() {
-        return None;
+    let what = match (lost, returns) {
+        (0, _) | (_, 0) => "add a device, or the missing member; braid rebuilds it:",
+        _ => "add a device for each of the others; braid rebuilds them:",
+    };
+    let command = format!("braid add {word} DEVICE");
+    let for_good = || empty(array, problems.join("; "), word, what, command.clone());
+    let mut all: Vec<Advice> = (!problems.is_empty()).then(for_good).into_iter().collect();
+    if returns > 0 {
+        let slots = if lost == 0 { format!("{slots}: ") } else { String::new() };
+        all.push(returning(array, left_out, &slots, command));
     }
-    let what = "add a device, or the missing member; braid rebuilds it:";
-    Some(empty(array, problems.join("; "), word, what, format!("braid add {word} DEVICE")))
+    all
+}
+
+/// Advice about members that were left out of a take-over.
+fn returning(array: &Array, left_out: &[LeftOut], slots: &str, command: String) -> Advice {
+    let one = |one: &LeftOut| match (&one.cause, one.answers) {
+        (None, _) => format!("{} was left out of the take-over", one.member),
+        (Some(cause), false) => format!("{} does not answer ({cause})", one.member),
+        (Some(cause), true) => format!("{} answers and is not taken in: {cause}", one.member),
+    };
+    let words: Vec<String> = left_out.iter().map(one).collect();
+    let problem = format!("{slots}{}", words.join("; "));
+    let others = from_others(array);
+    let refused = left_out.iter().find(|one| one.answers);
+    let (now, what) = match (refused, left_out.len()) {
+        (Some(refused), _) => {
+            let examine = format!("braid examine {}", shell_word(&refused.member));
+            let now = "braid tries again every few seconds".to_owned();
+            (now, format!("mend the cause ({examine}), or add another in its place:"))
+        }
+        (None, 1) => (
+            "it is taken in and recovered by itself when its server answers".to_owned(),
+            "check its host, `braid member` there, and the network; to give it up, add another:"
+                .to_owned(),
+        ),
+        (None, _) => (
+            "each is taken in and recovered by itself when its server answers".to_owned(),
+            "check their hosts, `braid member` there, and the network; to give one up, add \
+             another:"
+                .to_owned(),
+        ),
+    };
+    let now = if array.state == State::Failed { others } else { format!("{now}; {others}") };
+    Advice { problem, now, what, command: Some(command) }
 }
 
 /// How the array reads the content of members that are out, and how many more it can lose.

@@ -54,6 +54,7 @@ pub fn tank(states: &[SlotState]) -> Array {
         copies_in_doubt: false,
         slots,
         replaced: Vec::new(),
+        left_out: Vec::new(),
         jobs: Vec::new(),
         last_jobs: Vec::new(),
         next_check: None,

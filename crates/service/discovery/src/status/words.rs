@@ -1,7 +1,10 @@
 //! Words about arrays, shared by several verbs.
 
+use std::time::Duration;
+
 use braid_control::model::{
-    Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, Slot, State,
+    Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, Link, Slot,
+    State,
 };
 use braid_geometry::SECTOR_BYTES;
 use braid_pace::RemainingTime;
@@ -139,6 +142,17 @@ pub fn place_of(row: &Slot) -> String {
         (None, Some(number)) => format!("for {number}"),
         (None, None) => "spare".to_owned(),
     }
+}
+
+/// The suffix of a member's state: empty while its server is connected.
+pub fn connection_words(link: &Link) -> &'static str {
+    if link.is_up { "" } else { ", not connected" }
+}
+
+/// The mean time of the last requests to a member's server: `0.3 ms`.
+pub fn latency_words(link: &Link) -> String {
+    let latency = Duration::from_micros(link.mean_latency_us).as_secs_f64() * 1000.0;
+    format!("{latency:.1} ms")
 }
 
 /// Whether the level keeps several copies, or parity.

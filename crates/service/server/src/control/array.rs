@@ -159,6 +159,7 @@ impl Facts {
             copies_in_doubt: tolerance.copies_in_doubt,
             slots: with_links(self.slots(volume, &view, waiting), volume),
             replaced: self.replaced(),
+            left_out: self.health.left_out(),
             jobs: told.jobs,
             last_jobs: told.last,
             next_check: match board.check_due(now_seconds()) {

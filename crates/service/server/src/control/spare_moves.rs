@@ -114,8 +114,6 @@ impl Answers {
         SpareNeed::Lacking
     }
 
-    /// Has the other array remove the spare, and adds it to this array. The error has a reason only
-    /// if something was changed.
     /// Adds a member that was left out when the array was taken over.
     pub(in super::super) fn add_member(&self, path: &Path) -> Result<(), String> {
         let running = self.running().map_err(|refusal| format!("{refusal:?}"))?;
@@ -132,6 +130,8 @@ impl Answers {
         added.map(drop).map_err(|(_, error)| error.to_string())
     }
 
+    /// Has the other array remove the spare, and adds it to this array. The error has a reason only
+    /// if something was changed.
     fn take(&self, running: &setting::ArrayParts, offer: &Offer<'_>) -> Result<(), Option<String>> {
         let Offer { of, path } = offer;
         let name = &of.array.name;

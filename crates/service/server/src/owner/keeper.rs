@@ -13,9 +13,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use braid_assembly::Occupant;
+use braid_control::model::LeftOut;
 use braid_discovery::ready::Ready;
 use braid_geometry::Slot;
-use braid_member::Access;
+use braid_member::{Access, OpenError};
 use braid_ownership::{
     MemberKey, ReadLease, Record, RecordedMember, SwapResult, Tenure, TenureEnd,
 };
@@ -129,28 +130,42 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Adds the members that were left out of the take-over, each when it answers.
+    /// The members that were left out of the take-over.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        let unasked = |path: &PathBuf| LeftOut {
+            member: path.to_string_lossy().into_owned(),
+            answers: false,
+            cause: None,
+        };
+        self.left_out.iter().map(unasked).collect()
+    }
+
+    /// Adds the members that were left out of the take-over, each when it answers. `note` hears of
+    /// those that are still left out.
     pub(crate) fn add_later(
         &self,
         volume: &Arc<Volume>,
         add: impl Fn(&Path) -> Result<(), String> + Send + 'static,
+        note: impl Fn(&[LeftOut]) + Send + 'static,
     ) -> std::io::Result<()> {
-        let (mut left, volume) = (self.left_out.clone(), Arc::downgrade(volume));
-        let (asked, mut told) = (self.members_asked.clone(), BTreeMap::new());
+        let mut left = self.left_out();
+        let (asked, volume) = (self.members_asked.clone(), Arc::downgrade(volume));
         let run = move || {
             while !left.is_empty() && volume.strong_count() > 0 {
-                left.retain(|path| {
-                    // `add` keeps other requests out, so a host that is gone is not waited for
-                    // there.
-                    if asked.has(path) || braid_member::open(path, Access::Examine).is_err() {
-                        return true;
+                let mut at = 0;
+                while let Some(one) = left.get_mut(at) {
+                    match try_to_add(Path::new(&one.member), &asked, &add) {
+                        Ok(()) => drop(left.remove(at)),
+                        Err((answers, why)) => {
+                            if answers && one.cause.as_ref() != Some(&why) {
+                                errln!("{} is not taken in: {why}; trying again", one.member);
+                            }
+                            (one.answers, one.cause) = (answers, Some(why));
+                            at += 1;
+                        }
                     }
-                    let Err(why) = add(path) else { return false };
-                    if told.insert(path.clone(), why.clone()).as_ref() != Some(&why) {
-                        errln!("{} is not taken in: {why}; trying again", path.display());
-                    }
-                    true
-                });
+                    note(&left);
+                }
                 thread::sleep(ADD_PAUSE);
             }
         };
@@ -168,6 +183,24 @@ impl Keeper {
         while !thread.is_finished() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// Adds a member that was left out. The error says whether its server answers, and why the array
+/// does not have the member.
+fn try_to_add(
+    path: &Path,
+    asked: &AskedMembers,
+    add: impl Fn(&Path) -> Result<(), String>,
+) -> Result<(), (bool, String)> {
+    if asked.has(path) {
+        return Err((false, "no answer".to_owned()));
+    }
+    // `add` keeps other requests out, so a host that is gone is not waited for there.
+    match braid_member::open(path, Access::Examine) {
+        Err(OpenError::Unreachable { reason, .. }) => Err((false, reason)),
+        Err(error) => Err((true, error.to_string())),
+        Ok(_) => add(path).map_err(|why| (true, why)),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use braid_control::model::{
     Advice, Array, Failure, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobResult,
-    JobState, LastJob, Slot, SlotState, Spread, State,
+    JobState, LastJob, LeftOut, Link, Slot, SlotState, Spread, State,
 };
 
 use super::array as rendered;
 use braid_console::output::colour::Paint;
 use braid_discovery::status::advice::{advice as advised, is_well};
-use braid_discovery::status::sample::{slot, tank};
+use braid_discovery::status::sample::{slot, spare, tank};
 use braid_discovery::status::words::Manner;
 
 /// 2026-11-22 15:48:00 UTC.
@@ -98,6 +98,82 @@ fn every_trouble_is_told_and_health_is_not() {
         assert!(said[0].now.contains("writes are refused"), "the worst comes first: {said:?}");
         assert_eq!(said[0].command.as_deref(), Some("braid stop 'my tank'"));
     }
+}
+
+#[test]
+fn a_member_that_was_left_out_of_a_take_over_needs_no_device() {
+    let left_out = |member: &str, cause: Option<&str>, answers| LeftOut {
+        member: member.into(),
+        answers,
+        cause: cause.map(str::to_owned),
+    };
+    let (first, second) = ("nbds://h1/disk", "nbds://h2/disk");
+    let silent = |member| left_out(member, Some("no answer"), false);
+    let mut one = tank(&[Ok, Missing, Ok, Ok]);
+    one.left_out = vec![silent(first)];
+    let expected = Advice {
+        problem: "slot 1 has had no member since tank was started: nbds://h1/disk does not answer \
+                  (no answer)"
+            .into(),
+        now: "it is taken in and recovered by itself when its server answers; its data is served \
+              from the others; tank can lose 1 more member"
+            .into(),
+        what: "check its host, `braid member` there, and the network; to give it up, add another:"
+            .into(),
+        command: Some("braid add tank DEVICE".into()),
+    };
+    assert_eq!(advice(&one, "tank"), [expected]);
+    one.left_out = vec![left_out(first, None, false)];
+    assert!(
+        advice(&one, "tank")[0].problem.ends_with("nbds://h1/disk was left out of the take-over")
+    );
+    one.left_out = vec![left_out(first, Some("it is too small"), true)];
+    let refused = advice(&one, "tank").remove(0);
+    assert!(refused.problem.ends_with("answers and is not taken in: it is too small"));
+    assert!(refused.what.contains("braid examine nbds://h1/disk"), "{refused:?}");
+    // Both slots get their members back.
+    let mut two = tank(&[Missing, Ok, Missing, Ok]);
+    two.left_out = vec![silent(first), silent(second)];
+    let both = advice(&two, "tank");
+    assert_eq!(both.len(), 1, "{both:?}");
+    assert!(both[0].problem.starts_with("slots 0, 2 have had no member"), "{both:?}");
+    assert!(both[0].now.starts_with("each is taken in"), "{both:?}");
+    // The store's record no longer names a member that failed under an earlier owner.
+    two.left_out = vec![silent(second)];
+    let said = advice(&two, "tank");
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].problem.ends_with("one of them gets its member back when that answers"));
+    assert!(said[0].what.starts_with("add a device for each of the others"), "{said:?}");
+    assert!(said[1].problem.starts_with(second), "{said:?}");
+    assert!(said[1].now.starts_with("it is taken in"), "{said:?}");
+    // A member that was removed does not return.
+    let gone = Slot {
+        since: Some("2026-11-22T14:02:11Z".into()),
+        cause: Some("/dev/sdb was taken away".into()),
+        ..slot(0, Missing)
+    };
+    two.slots[0] = gone;
+    let said = advice(&two, "tank");
+    assert!(said[0].problem.starts_with("slot 0 has no member: /dev/sdb was taken"), "{said:?}");
+    assert!(said[0].what.starts_with("add a device, or the missing member"), "{said:?}");
+    assert!(said[1].problem.starts_with("slot 2 has had no member"), "{said:?}");
+    // A spare takes the slot before the member answers.
+    one.slots.push(spare("/dev/sdx"));
+    let said = advice(&one, "tank");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].now.starts_with("a spare is about to take its place"), "{said:?}");
+}
+
+#[test]
+fn a_member_on_another_host_has_its_connection_beside_its_state() {
+    let mut one = tank(&[Ok, Ok]);
+    let link = Link { is_up: true, reconnects: 0, last_loss: None, mean_latency_us: 260 };
+    one.slots[0].link = Some(link.clone());
+    one.slots[1].link = Some(Link { is_up: false, reconnects: 2, ..link });
+    let text = array(&one, "tank", Paint::plain());
+    assert!(text.contains("  0     /dev/sdb  ok, 0.3 ms\n"), "{text}");
+    let cut = "  1     /dev/sdc  ok, not connected, connected anew 2 times, 0.3 ms\n";
+    assert!(text.contains(cut), "{text}");
 }
 
 fn job(kind: JobKind, state: JobState) -> Job {

@@ -1,0 +1,169 @@
+//! Events of connections to members on other hosts: the engine sends no notices of these. Pure.
+//!
+//! ```text
+//!   connected ─ a look finds it down ─▶ lost (LinkLost) ─ a look finds it up ─▶ connected (LinkBack)
+//!       └────── made anew between two looks: LinkBack alone ──────────────────────────▲
+//! ```
+//!
+//! Invariants
+//! - a loss is reported once, and so is its end
+//!   `[check: each_loss_and_its_end_are_reported_once]`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::event::Change;
+use crate::kind::Kind;
+
+/// The connection to a member on another host, at a look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkLook {
+    /// The member's URI.
+    pub member: String,
+    /// The member's slot; `None` for a spare.
+    pub slot: Option<u16>,
+    /// Whether the member's server can be reached, as far as is known.
+    pub is_up: bool,
+    /// Connections that were made anew after a loss.
+    pub reconnects: u64,
+    /// The cause of the last loss; empty if there was none.
+    pub last_loss: String,
+    /// Mean time of the last requests.
+    pub mean_latency: Duration,
+}
+
+/// The connections at the last look.
+#[derive(Debug, Default)]
+pub struct Links(BTreeMap<String, Known>);
+
+#[derive(Debug)]
+struct Known {
+    reconnects: u64,
+    /// When a look found the connection lost.
+    down_since: Option<Duration>,
+}
+
+impl Links {
+    /// The changes since the last look. `now` is the time since an arbitrary start.
+    pub fn changes(&mut self, array: &str, now: Duration, looks: &[LinkLook]) -> Vec<Change> {
+        self.0.retain(|member, _| looks.iter().any(|look| look.member == *member));
+        looks.iter().filter_map(|look| self.change(array, now, look)).collect()
+    }
+
+    fn change(&mut self, array: &str, now: Duration, look: &LinkLook) -> Option<Change> {
+        let first = Known { reconnects: look.reconnects, down_since: None };
+        let known = self.0.entry(look.member.clone()).or_insert(first);
+        let is_anew = look.reconnects > known.reconnects;
+        known.reconnects = look.reconnects;
+        match (look.is_up, known.down_since) {
+            (false, None) => {
+                known.down_since = Some(now);
+                Some(lost(array, look))
+            }
+            (true, Some(since)) => {
+                known.down_since = None;
+                Some(back(array, look, Some(now.saturating_sub(since))))
+            }
+            (true, None) if is_anew => Some(back(array, look, None)),
+            (true, None) | (false, Some(_)) => None,
+        }
+    }
+}
+
+fn subject(array: &str, look: &LinkLook) -> String {
+    let slot = look.slot.map(|slot| format!("slot {slot}")).unwrap_or_else(|| "a spare".to_owned());
+    format!("the connection to {} ({slot} of {array})", look.member)
+}
+
+fn lost(array: &str, look: &LinkLook) -> Change {
+    let because = match look.last_loss.as_str() {
+        "" => String::new(),
+        why => format!(": {why}"),
+    };
+    let message = format!("{} is lost{because}", subject(array, look));
+    let change = Change::now(Kind::LinkLost, message).of(&look.member, look.slot);
+    let change = change.with("reconnects", look.reconnects).with("why", look.last_loss.as_str());
+    change.advising("its requests wait, and are sent again as soon as its server answers")
+}
+
+/// `after` is `None` for a connection that was lost and made anew between two looks.
+fn back(array: &str, look: &LinkLook, after: Option<Duration>) -> Change {
+    let (subject, milliseconds) = (subject(array, look), |time: Duration| number(time.as_millis()));
+    let message = match after.map(milliseconds) {
+        Some(after_ms) => format!("{subject} was made anew after {after_ms} ms"),
+        None => format!("{subject} was lost and made anew at once: {}", look.last_loss),
+    };
+    let change = Change::now(Kind::LinkBack, message).of(&look.member, look.slot);
+    let change = change.with("reconnects", look.reconnects);
+    let change = change.with("latency_us", number(look.mean_latency.as_micros()));
+    match after.map(milliseconds) {
+        Some(after_ms) => change.with("after_ms", after_ms),
+        None => change.with("why", look.last_loss.as_str()),
+    }
+}
+
+fn number(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(is_up: bool, reconnects: u64) -> LinkLook {
+        LinkLook {
+            member: "nbd://h1/".to_owned(),
+            slot: Some(2),
+            is_up,
+            reconnects,
+            last_loss: "connection reset".to_owned(),
+            mean_latency: Duration::from_micros(340),
+        }
+    }
+
+    #[test]
+    fn each_loss_and_its_end_are_reported_once() {
+        let mut links = Links::default();
+        let mut kinds = |ms, is_up, reconnects| -> Vec<(Kind, Option<u64>)> {
+            let changes =
+                links.changes("tank", Duration::from_millis(ms), &[look(is_up, reconnects)]);
+            changes.iter().map(|one| (one.kind.clone(), one.number("after_ms"))).collect()
+        };
+        // Losses before the first look are none of this run's.
+        assert_eq!(kinds(0, true, 7), []);
+        assert_eq!(kinds(1000, true, 7), []);
+        assert_eq!(kinds(2000, false, 7), [(Kind::LinkLost, None)]);
+        assert_eq!(kinds(3000, false, 7), []);
+        // It was back and lost again between two looks.
+        assert_eq!(kinds(4000, false, 8), []);
+        assert_eq!(kinds(5500, true, 9), [(Kind::LinkBack, Some(3500))]);
+        assert_eq!(kinds(6500, true, 9), []);
+        assert_eq!(kinds(7500, true, 11), [(Kind::LinkBack, None)]);
+        // A member that leaves the array while it is down, and comes as a new one.
+        assert_eq!(kinds(8500, false, 11), [(Kind::LinkLost, None)]);
+        assert_eq!(links.changes("tank", Duration::from_secs(9), &[]), []);
+        assert_eq!(links.changes("tank", Duration::from_secs(10), &[look(true, 0)]), []);
+    }
+
+    #[test]
+    fn an_event_says_whose_connection_it_is_and_has_its_numbers() {
+        let lost = lost("tank", &look(false, 3));
+        assert_eq!(
+            lost.message,
+            "the connection to nbd://h1/ (slot 2 of tank) is lost: connection reset"
+        );
+        assert_eq!(
+            (lost.word("why"), lost.number("reconnects")),
+            (Some("connection reset"), Some(3))
+        );
+        let back = back("tank", &LinkLook { slot: None, ..look(true, 4) }, Some(Duration::ZERO));
+        assert_eq!(
+            back.message,
+            "the connection to nbd://h1/ (a spare of tank) was made anew after 0 ms"
+        );
+        let numbers = ["reconnects", "latency_us", "after_ms"].map(|name| back.number(name));
+        assert_eq!(numbers, [Some(4), Some(340), Some(0)]);
+        let subject = back.subject.expect("a member");
+        assert_eq!((subject.member.as_str(), subject.slot), ("nbd://h1/", None));
+    }
+}
