@@ -1,8 +1,8 @@
 //! Events of connections to members on other hosts: the engine sends no notices of these. Pure.
 //!
 //! ```text
-//!   connected ─ a look finds it down ─▶ lost (LinkLost) ─ a look finds it up ─▶ connected (LinkBack)
-//!       └────── made anew between two looks: LinkBack alone ──────────────────────────▲
+//!   connected ─ a look finds it down: LinkLost ─▶ lost ─ a look finds it up: LinkBack ─▶ connected
+//!   connected ─ it was made anew between two looks: LinkBack ─▶ connected
 //! ```
 //!
 //! Invariants

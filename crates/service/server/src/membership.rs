@@ -249,7 +249,7 @@ fn looks(volume: &Volume) -> Vec<LinkLook> {
     let link = |look: MemberLook| {
         let link = look.link?;
         let slot = match look.superblock.state.role {
-            Role::Active(slot) => Some(slot.into()),
+            Role::Active(slot) => Some(slot),
             _ => None,
         };
         let member = absolute(&look.path.to_string_lossy());
