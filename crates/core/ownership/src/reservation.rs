@@ -1,5 +1,5 @@
 //! The fence of a device that the kernel attached (SAN, iSCSI, NVMe over fabrics): a persistent
-//! reservation, whose key names epoch and owner.
+//! reservation, whose key names array, epoch and owner.
 //!
 //! ```text
 //!   read the reservation ─┬─ this owner's ──────────────────────────────────── claimed
@@ -19,18 +19,24 @@
 use crate::claim::OwnerId;
 use crate::fence::Mark;
 
-/// The first two bytes of all keys of braid.
-const MAGIC: u64 = 0x6272;
+/// The first byte of all keys of braid.
+const MAGIC: u64 = b'b' as u64;
+/// Bits of a key for the array, below the magic byte; the epoch and the owner follow.
+const ARRAY_SHIFT: u32 = 40;
+const EPOCH_SHIFT: u32 = 16;
+/// The largest epoch that a key names: 16 million take-overs.
+const EPOCH_MAX: u64 = (1 << (ARRAY_SHIFT - EPOCH_SHIFT)) - 1;
 /// Tries of a claim. Each failed one means that another heir has become the holder meanwhile.
 pub const CLAIM_TRIES: u32 = 16;
 
-/// The key by which an owner registers: `br`, the epoch (32 bits), and the first two bytes of the
-/// owner. `None` if the epoch is larger: no array is taken over that often.
+/// The key by which an owner registers: `b`, the first two bytes of the array's UUID, the epoch (24
+/// bits), and the first two bytes of the owner. `None` if the epoch is larger.
 #[must_use]
-pub fn reservation_key(mark: &Mark) -> Option<u64> {
-    let epoch = u64::from(u32::try_from(mark.epoch).ok()?);
-    let [first, second, ..] = mark.owner.0;
-    Some(MAGIC << 48 | epoch << 16 | u64::from(u16::from_be_bytes([first, second])))
+pub fn reservation_key(array: &[u8; 16], mark: &Mark) -> Option<u64> {
+    let start = |bytes: &[u8; 16]| u64::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+    let epoch = Some(mark.epoch).filter(|epoch| *epoch <= EPOCH_MAX)?;
+    let (array, owner) = (start(array), start(&mark.owner.0));
+    Some(MAGIC << 56 | array << ARRAY_SHIFT | epoch << EPOCH_SHIFT | owner)
 }
 
 /// The owner that a key names, as far as the key says it. `None` if another program made the key.
@@ -38,8 +44,8 @@ pub fn reservation_key(mark: &Mark) -> Option<u64> {
 pub fn mark_of_key(key: u64) -> Option<Mark> {
     let mut owner = [0; 16];
     owner[..2].copy_from_slice(&key.to_be_bytes()[6..]);
-    let epoch = key >> 16 & u64::from(u32::MAX);
-    (key >> 48 == MAGIC).then_some(Mark { epoch, owner: OwnerId(owner) })
+    let epoch = key >> EPOCH_SHIFT & EPOCH_MAX;
+    (key >> 56 == MAGIC).then_some(Mark { epoch, owner: OwnerId(owner) })
 }
 
 /// The next step of a claim.
@@ -53,7 +59,8 @@ pub enum ReservationStep {
     Preempt(u64),
     /// A later owner holds it, or one of the same epoch.
     Refused(Mark),
-    /// Another program has reserved the device with this key. It is left alone.
+    /// Another program, or an owner of another array, has reserved the device with this key. It is
+    /// left alone.
     Foreign(u64),
 }
 
@@ -64,8 +71,9 @@ pub fn reservation_step(mine: u64, holder: Option<u64>) -> ReservationStep {
     if holder == mine {
         return ReservationStep::Claimed;
     }
-    let epoch_of = |key: u64| key >> 16;
-    match mark_of_key(holder) {
+    let epoch_of = |key: u64| key >> EPOCH_SHIFT & EPOCH_MAX;
+    let is_same_array = holder >> ARRAY_SHIFT == mine >> ARRAY_SHIFT;
+    match mark_of_key(holder).filter(|_| is_same_array) {
         None => ReservationStep::Foreign(holder),
         Some(_) if epoch_of(holder) < epoch_of(mine) => ReservationStep::Preempt(holder),
         Some(mark) => ReservationStep::Refused(mark),
@@ -78,22 +86,27 @@ mod tests {
 
     use super::*;
 
+    const ARRAY: [u8; 16] = [0xc3; 16];
+
     fn mark(epoch: u64, owner: u8) -> Mark {
         Mark { epoch, owner: OwnerId([owner; 16]) }
     }
 
     #[test]
-    fn a_key_names_epoch_and_owner() {
-        let key = reservation_key(&mark(7, 0xa5)).expect("a small epoch");
-        assert_eq!(key, 0x6272_0000_0007_a5a5);
+    fn a_key_names_array_epoch_and_owner() {
+        let key = reservation_key(&ARRAY, &mark(7, 0xa5)).expect("a small epoch");
+        assert_eq!(key, 0x62c3_c300_0007_a5a5);
         let named = mark_of_key(key).expect("braid's");
         assert_eq!((named.epoch, &named.owner.0[..2]), (7, &[0xa5, 0xa5][..]));
-        assert!(reservation_key(&mark(1 << 32, 1)).is_none() && mark_of_key(7).is_none());
+        let largest = reservation_key(&ARRAY, &mark(EPOCH_MAX, 1)).expect("the largest epoch");
+        assert_eq!(mark_of_key(largest).map(|mark| mark.epoch), Some(EPOCH_MAX));
+        assert!(reservation_key(&ARRAY, &mark(EPOCH_MAX + 1, 1)).is_none());
+        assert!(mark_of_key(7).is_none());
     }
 
     #[test]
     fn older_owners_are_preempted_and_others_are_not() {
-        let key = |epoch, owner| reservation_key(&mark(epoch, owner)).expect("small");
+        let key = |epoch, owner| reservation_key(&ARRAY, &mark(epoch, owner)).expect("small");
         let mine = key(7, 1);
         assert_eq!(reservation_step(mine, None), ReservationStep::Reserve);
         assert_eq!(reservation_step(mine, Some(mine)), ReservationStep::Claimed);
@@ -102,7 +115,10 @@ mod tests {
             let step = reservation_step(mine, Some(key(epoch, owner)));
             assert!(matches!(step, ReservationStep::Refused(by) if by.epoch == epoch));
         }
-        assert_eq!(reservation_step(mine, Some(1)), ReservationStep::Foreign(1));
+        let other = reservation_key(&[1; 16], &mark(6, 1)).expect("small");
+        for foreign in [1, other] {
+            assert_eq!(reservation_step(mine, Some(foreign)), ReservationStep::Foreign(foreign));
+        }
     }
 
     /// A device with reservations for registrants, as SPC-4 has them.
@@ -165,7 +181,7 @@ mod tests {
             for _ in 0..60 {
                 let index = below(hosts.len());
                 let host = &mut hosts[index];
-                let mine = reservation_key(&mark(host.epoch, 1)).expect("small");
+                let mine = reservation_key(&ARRAY, &mark(host.epoch, 1)).expect("small");
                 match host.seen {
                     None => {
                         let step = reservation_step(mine, device.holder);

@@ -81,7 +81,8 @@ impl Member for OpenedMember {
     }
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
-        self.descriptor.write_at(buffer, offset_bytes, durable)
+        let written = self.descriptor.write_at(buffer, offset_bytes, durable);
+        written.map_err(|error| self.descriptor.note(error))
     }
 
     fn read_vectored_at(
@@ -98,11 +99,12 @@ impl Member for OpenedMember {
         offset_bytes: u64,
         durable: bool,
     ) -> Result<(), MemberError> {
-        self.descriptor.write_vectored_at(buffers, offset_bytes, durable)
+        let written = self.descriptor.write_vectored_at(buffers, offset_bytes, durable);
+        written.map_err(|error| self.descriptor.note(error))
     }
 
     fn flush(&self) -> Result<(), MemberError> {
-        self.descriptor.flush()
+        self.descriptor.flush().map_err(|error| self.descriptor.note(error))
     }
 
     fn zero(
@@ -111,10 +113,11 @@ impl Member for OpenedMember {
         length_bytes: u64,
         may_punch: bool,
     ) -> Result<(), MemberError> {
-        match self.device {
+        let zeroed = match self.device {
             Device::File => self.descriptor.zero(offset_bytes, length_bytes, may_punch),
             Device::Block { .. } => self.zero_blocks(offset_bytes, length_bytes, may_punch),
-        }
+        };
+        zeroed.map_err(|error| self.descriptor.note(error))
     }
 
     fn can_zero_fast(&self) -> bool {

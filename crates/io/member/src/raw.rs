@@ -144,6 +144,7 @@ impl Raw {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,
             _ => MemberError::from(error),
         };
+        let error = self.0.note(error);
         if matches!(operation, RawOperation::Flush | RawOperation::Write { durable: true }) {
             self.0.fail_flushes(error);
         }

@@ -11,8 +11,9 @@
 //! take-over could write again. So only a process with an owner's claim opens the device for
 //! writing ([`keep_out`]).
 
-use std::fs::File;
-use std::path::Path;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -46,28 +47,42 @@ impl Reserved {
     }
 }
 
-/// Whether a block device can be reserved, and this kernel tells by whom.
+/// Refuses a member of this host of which it is certain that it cannot be reserved, or that this
+/// kernel does not tell by whom. A disk that does not answer passes: its claim fails.
 ///
 /// # Errors
-/// The reason why not, as a clause.
+/// The reason, as a clause.
 pub fn reservable(path: &Path) -> Result<(), &'static str> {
-    let is_block = std::fs::metadata(path).is_ok_and(|metadata| {
-        std::os::unix::fs::FileTypeExt::is_block_device(&metadata.file_type())
-    });
-    if !is_block {
+    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_block_device() {
         return Err("it is a file of this host");
     }
-    let device = File::open(path).map_err(|_| "it cannot be opened")?;
-    reservation::held(&device).map(drop).map_err(|errno| match errno {
-        Errno::NOTTY => "this kernel does not tell who has reserved it (Linux 7.0 does)",
-        Errno::PERM => "only a whole disk can be reserved, not a partition",
-        Errno::OPNOTSUPP => "the device has no persistent reservations",
-        _ => "its reservation cannot be read",
-    })
+    let Ok(device) = File::open(path) else { return Ok(()) };
+    match reservation::held(&device) {
+        Err(Errno::NOTTY | Errno::INVAL) => {
+            Err("this kernel does not tell who has reserved it (Linux 7.0 does)")
+        }
+        Err(Errno::OPNOTSUPP) => Err("the device has no persistent reservations"),
+        // The first kernels with this call want a descriptor for writing, which a claim has.
+        Err(Errno::PERM) if sysfs(&metadata).join("partition").exists() => {
+            Err("only a whole disk can be reserved, not a partition")
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Refuses a device that an owner has reserved, to a process that has no claim of an owner.
+fn sysfs(metadata: &Metadata) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// Refuses a device that an owner has reserved, to a process that has no claim of an owner. USB
+/// disks are not asked: some stop answering after a command that they do not know.
 pub(crate) fn keep_out(path: &Path, device: &File) -> Result<(), OpenError> {
+    let place = device.metadata().ok().and_then(|it| std::fs::canonicalize(sysfs(&it)).ok());
+    if place.is_some_and(|place| place.to_string_lossy().contains("/usb")) {
+        return Ok(());
+    }
     let held = reservation::held(device).ok().flatten();
     match held.and_then(|held| mark_of_key(held.key)) {
         Some(mark) => {
@@ -94,7 +109,7 @@ pub(crate) fn claim(
             errno: errno.raw_os_error(),
         }
     };
-    let Some(mine) = reservation_key(&ownership.mark) else {
+    let Some(mine) = reservation_key(&ownership.array, &ownership.mark) else {
         return Err(refusal(path, format!("no key names epoch {}", ownership.mark.epoch)));
     };
     let mut asked_ns = boot_ns();
@@ -125,9 +140,10 @@ pub(crate) fn claim(
                 (ownership.refused)(mark);
                 Err(refusal(path, format!("a later owner has it, epoch {}", mark.epoch)))
             }
-            ReservationStep::Foreign(key) => {
-                Err(refusal(path, format!("another program has reserved it by the key {key:#x}")))
-            }
+            ReservationStep::Foreign(key) => Err(refusal(
+                path,
+                format!("another program or array has reserved it by the key {key:#x}"),
+            )),
         }
     })?;
     if !is_claimed {
@@ -145,6 +161,7 @@ pub(crate) fn claim(
         device: Arc::downgrade(&watched),
         seen_ns: Arc::clone(&seen_ns),
         ownership: Arc::clone(ownership),
+        path: path.into(),
         mine,
     };
     let started = thread::Builder::new().name("braid-reserved".into()).spawn(move || watch.run());
@@ -156,6 +173,7 @@ struct Watch {
     device: Weak<File>,
     seen_ns: Arc<AtomicU64>,
     ownership: Arc<Ownership>,
+    path: PathBuf,
     mine: u64,
 }
 
@@ -168,8 +186,11 @@ impl Watch {
             match held.map(|held| reservation_step(self.mine, held.map(|held| held.key))) {
                 Ok(ReservationStep::Claimed) => self.seen_ns.store(asked_ns, Ordering::Release),
                 Ok(ReservationStep::Refused(mark)) => (self.ownership.refused)(mark),
-                // An operator or another program has cleared or taken it: the lease ends.
-                Ok(_) => {}
+                // An operator has cleared it, or the disk lost it with its power: any host writes.
+                Ok(_) => {
+                    let text = format!("{} is not reserved any more", self.path.display());
+                    (self.ownership.reservation_lost)(&text);
+                }
                 // The device does not answer; requests tell the array.
                 Err(_) => {}
             }

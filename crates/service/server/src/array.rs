@@ -50,6 +50,9 @@ use super::start_advice;
 use super::wait::{Ending, Watch};
 use super::{array_export, cache, confine, descriptors, io, service, stop};
 
+/// How a member that has gone since its claim fails to open.
+const GONE: [Code; 3] = [Code::MemberUnreachable, Code::MemberMissing, Code::MemberIo];
+
 /// Descriptors that a member may have open: buffered, direct, and one to examine it.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
 
@@ -168,8 +171,8 @@ pub(super) fn one(
                 return Ok(Exit::Interrupted);
             };
             match Origin::Named(&owned.members).ready(config, &globals.state_dir) {
-                // A member's host has gone since the claims. The next take-over does without it.
-                Err(error) if error.code() == Code::MemberUnreachable => {
+                // A member has gone since the claims. The next take-over does without it.
+                Err(error) if GONE.contains(&error.code()) => {
                     errln!("{error}; taking over again");
                 }
                 ready => break (Some(owned), ready?),

@@ -13,10 +13,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The claim of this process, and the function that hears of a refusal.
 pub struct Ownership {
+    /// The array's UUID.
+    pub array: [u8; 16],
     /// The epoch and the owner.
     pub mark: Mark,
     /// Called when a member's server has a later owner. It must not block.
     pub refused: Box<dyn Fn(Mark) + Send + Sync>,
+    /// Called when a disk that this owner had reserved refuses its writes, or keeps no other host
+    /// out any more. The text says which. It must not block.
+    pub reservation_lost: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Debug for Ownership {

@@ -1062,6 +1062,7 @@ pub const CATALOGUE: [Entry; 107] = [
                       changed. A disk that an owner has reserved is written under --store only, \
                       since an older owner may still wake up. If the array is served without a \
                       store for good, end all owners, and clear the reservation: `blkpr -c \
-                      register -k 1 -f ignore-key DISK`, `blkpr -c clear -k 1 DISK`.",
+                      register -k 1 -f ignore-key DISK` (if that is refused, with `-K 1`), `blkpr -c \
+                      clear -k 1 DISK`.",
     },
 ];

@@ -85,6 +85,13 @@ impl Refusals {
         }
     }
 
+    /// Takes the loss of a disk's reservation. Before there is a tenure, its claim tells.
+    pub(super) fn take_loss(&self, why: &str) {
+        if let Some((name, json)) = &self.0.lock().expect("noting does not panic").ends {
+            end_with(Exit::Failed, (name, "reservation-lost"), why, *json);
+        }
+    }
+
     pub(super) fn latest(&self) -> Option<Mark> {
         self.0.lock().expect("noting does not panic").latest.take()
     }

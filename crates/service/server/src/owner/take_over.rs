@@ -13,7 +13,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::devices::{self, MemberDevice};
-use braid_member::{Access, Ownership, own_members};
+use braid_member::{Access, Ownership, is_uri, own_members, reservable};
 use braid_ownership::{
     Basis, Mark, MemberKey, OwnerId, Record, RecordedMember, SwapResult, TakeOver, TakeOverStep,
     Tenure,
@@ -176,7 +176,10 @@ impl Heir<'_> {
                         refusals = Refusals::default();
                         let told = refusals.clone();
                         let refused = Box::new(move |mark| told.take(mark));
-                        own_members(Ownership { mark: Mark { epoch, owner: me }, refused });
+                        let told = refusals.clone();
+                        let reservation_lost = Box::new(move |why: &str| told.take_loss(why));
+                        let mark = Mark { epoch, owner: me };
+                        own_members(Ownership { array, mark, refused, reservation_lost });
                         self.claim(&mut take_over, (array, &named), &refusals)?
                     }
                     TakeOverStep::GiveWay { .. } => break,
@@ -317,7 +320,14 @@ impl Heir<'_> {
     fn can_run(&mut self, record: &Record, named: &[PathBuf]) -> Result<bool, Stop> {
         let in_sync = record.in_sync();
         let (sender, answers) = channel();
-        named.iter().for_each(|path| self.asked.ask(path, &sender, devices::try_look_at));
+        // A disk that this host cannot claim does not count.
+        let look = |path: &Path| match is_uri(path) {
+            true => devices::try_look_at(path),
+            false => {
+                reservable(path).map_err(str::to_owned).and_then(|()| devices::try_look_at(path))
+            }
+        };
+        named.iter().for_each(|path| self.asked.ask(path, &sender, look));
         drop(sender);
         let began = Instant::now();
         let (mut found, mut reasons) = (Vec::new(), BTreeMap::new());

@@ -244,8 +244,10 @@ fn candidates(
         check_not_named_twice(word, (key, &reach), &candidates)?;
         let out = check_no_member(context, word, (key, &reach))?;
         // This process already holds the lock of a failed member's device.
-        let device =
-            if out.is_some() { looked } else { open_unchanged(context, &path, Access::ReadWrite)? };
+        let device = match out.is_some() || is_claimed_late(context, &path) {
+            true => looked,
+            false => open_unchanged(context, &path, Access::ReadWrite)?,
+        };
         if device.identity().key != key {
             return Err(open_error(&OpenError::Replaced { path }));
         }
@@ -277,6 +279,12 @@ fn candidates(
         });
     }
     Ok(candidates)
+}
+
+/// Whether the device is claimed only when it is taken in. The claim of a shared disk keeps all
+/// other hosts out, so one that is refused, or a dry run, must not make it.
+fn is_claimed_late(context: &RequestContext<'_>, path: &Path) -> bool {
+    context.volume.has_consenter() && !is_uri(path)
 }
 
 fn open_unchanged(
@@ -532,11 +540,13 @@ fn take_in(
     let kept = candidate.kept();
     let Candidate { path, label, key, existing, things, found, out, .. } = candidate;
     let existing = match out {
-        None => existing,
-        Some(index) => {
+        None if !is_claimed_late(context, &path) => existing,
+        _ => {
             let first = existing.snippets.clone();
             drop(existing);
-            take_away(context, &context.members[index])?;
+            if let Some(index) = out {
+                take_away(context, &context.members[index])?;
+            }
             let device = context.devices.open(&path, Access::ReadWrite)?;
             if device.identity().key != key {
                 return Err(open_error(&OpenError::Replaced { path }));
