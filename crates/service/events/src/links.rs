@@ -39,8 +39,16 @@ pub struct Links(BTreeMap<String, Known>);
 #[derive(Debug)]
 struct Known {
     reconnects: u64,
+    /// The present loss of the connection.
+    loss: Option<Loss>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Loss {
     /// When a look found the connection lost.
-    down_since: Option<Duration>,
+    since: Duration,
+    /// The member's slot then. A member that was away waits for its slot as a spare for a moment.
+    slot: Option<u16>,
 }
 
 impl Links {
@@ -51,18 +59,19 @@ impl Links {
     }
 
     fn change(&mut self, array: &str, now: Duration, look: &LinkLook) -> Option<Change> {
-        let first = Known { reconnects: look.reconnects, down_since: None };
+        let first = Known { reconnects: look.reconnects, loss: None };
         let known = self.0.entry(look.member.clone()).or_insert(first);
         let is_anew = look.reconnects > known.reconnects;
         known.reconnects = look.reconnects;
-        match (look.is_up, known.down_since) {
+        match (look.is_up, known.loss) {
             (false, None) => {
-                known.down_since = Some(now);
+                known.loss = Some(Loss { since: now, slot: look.slot });
                 Some(lost(array, look))
             }
-            (true, Some(since)) => {
-                known.down_since = None;
-                Some(back(array, look, Some(now.saturating_sub(since))))
+            (true, Some(Loss { since, slot })) => {
+                known.loss = None;
+                let look = LinkLook { slot: look.slot.or(slot), ..look.clone() };
+                Some(back(array, &look, Some(now.saturating_sub(since))))
             }
             (true, None) if is_anew => Some(back(array, look, None)),
             (true, None) | (false, Some(_)) => None,
@@ -143,6 +152,20 @@ mod tests {
         assert_eq!(kinds(8500, false, 11), [(Kind::LinkLost, None)]);
         assert_eq!(links.changes("tank", Duration::from_secs(9), &[]), []);
         assert_eq!(links.changes("tank", Duration::from_secs(10), &[look(true, 0)]), []);
+    }
+
+    /// Regression: a member that returns waits as a spare for a moment, and its event had no slot.
+    #[test]
+    fn a_connection_that_is_back_has_the_slot_of_its_loss() {
+        let mut links = Links::default();
+        let mut slots = |seconds, is_up, reconnects, slot| -> Vec<Option<u16>> {
+            let look = LinkLook { slot, ..look(is_up, reconnects) };
+            let changes = links.changes("tank", Duration::from_secs(seconds), &[look]);
+            changes.iter().map(|one| one.subject.as_ref().and_then(|one| one.slot)).collect()
+        };
+        assert_eq!(slots(0, true, 0, Some(2)), []);
+        assert_eq!(slots(1, false, 0, Some(2)), [Some(2)]);
+        assert_eq!(slots(2, true, 1, None), [Some(2)]);
     }
 
     #[test]

@@ -243,9 +243,12 @@ impl Membership {
 
 /// The connections to members on other hosts that are in the array, or away.
 fn looks(volume: &Volume) -> Vec<LinkLook> {
-    let away = volume.away();
+    // A member may go away, or return, between two of these calls.
+    let mut away = volume.away();
+    let looks = volume.look_at_members();
+    away.extend(volume.away());
     let is_counted = |look: &MemberLook| look.is_in || away.contains(&look.id);
-    let looks = volume.look_at_members().into_iter().filter(is_counted);
+    let looks = looks.into_iter().filter(is_counted);
     let link = |look: MemberLook| {
         let link = look.link?;
         let slot = match look.superblock.state.role {
