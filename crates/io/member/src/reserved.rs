@@ -47,8 +47,8 @@ impl Reserved {
     }
 }
 
-/// Refuses a member of this host of which it is certain that it cannot be reserved, or that this
-/// kernel does not tell by whom. A disk that does not answer passes: its claim fails.
+/// Refuses files, partitions and disks without reservations, and kernels that cannot read
+/// reservations. A disk that does not answer passes: its claim fails.
 ///
 /// # Errors
 /// The reason, as a clause.
