@@ -12,7 +12,7 @@
 //! | `filesystems` | ext4, xfs, btrfs under load: members die, rebuilds run, the server is killed |
 //! | `guests` | virtual machines on an array, while members fail and the server is killed |
 //! | `ublk` | the ublk door in a guest whose kernel has the driver |
-//! | `reservations` | owners of disks that two hosts share, in a guest with a SCSI target |
+//! | `reservations` | owners of disks that two hosts share, in a guest with an NVMe target |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `bench` | figures of the lab that moved against another revision |
@@ -75,7 +75,7 @@ enum Chore {
     Guests(guests::Options),
     /// The ublk door in a guest whose kernel has the driver
     Ublk(newer_kernel::Options),
-    /// Owners of disks that two hosts share, in a guest whose kernel has a SCSI target
+    /// Owners of disks that two hosts share, in a guest whose kernel has an NVMe target
     Reservations(newer_kernel::Options),
     /// The hand-overs between threads, under every schedule or very many (loom, shuttle)
     Models,

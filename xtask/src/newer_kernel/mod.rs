@@ -37,7 +37,7 @@ pub(crate) const UBLK: Scene = Scene {
 pub(crate) const RESERVATIONS: Scene = Scene {
     script: include_str!("reservations.sh"),
     modules: &["configfs", "nvme-fabrics", "nvmet", "nvme-loop"],
-    programs: &["/usr/bin/etcd", "/usr/bin/nbdcopy"],
+    programs: &["/usr/bin/etcd", "/usr/bin/nbdcopy", "/sbin/mke2fs"],
 };
 
 /// The last line of the guest's script.

@@ -64,7 +64,7 @@ target=/sys/kernel/config/nvmet
 subsystem=$target/subsystems/disks
 mkdir $subsystem $target/ports/1
 echo 1 >$subsystem/attr_allow_any_host
-for i in 1 2 3; do
+for i in 1 2 3 4; do
     truncate -s 48M /tmp/disk$i
     disk=$subsystem/namespaces/$i
     mkdir $disk
@@ -82,7 +82,7 @@ for host in a b; do
 done
 disks_a="/dev/nvme0n1 /dev/nvme0n2 /dev/nvme0n3"
 disks_b="/dev/nvme1n1 /dev/nvme1n2 /dev/nvme1n3"
-for disk in $disks_a $disks_b; do
+for disk in $disks_a $disks_b /dev/nvme0n4 /dev/nvme1n4; do
     soon test -b $disk
 done
 
@@ -104,6 +104,13 @@ OWNER=$SERVER
 soon serves a
 written a /tmp/first
 ok "host a owns the disks, and serves"
+
+on a add --dry-run tank /dev/nvme0n4 >/tmp/log.dry 2>&1 || failed "no dry run"
+dd if=/dev/urandom of=/dev/nvme1n4 bs=4096 count=4 oflag=direct 2>/dev/null || failed "a dry run reserves"
+mke2fs -q -F /dev/nvme1n4 || failed mke2fs
+on a add tank /dev/nvme0n4 >/tmp/log.add 2>&1 && failed "another host's file system is taken"
+dd if=/dev/nvme1n4 of=/dev/nvme1n4 bs=4096 count=4 oflag=direct 2>/dev/null || failed "a refusal reserves"
+ok "a dry run and a refusal reserve nothing"
 
 set -- $disks_a
 on a serve "$@" >/tmp/log.plain 2>&1 && failed "a second server of host a"
@@ -163,10 +170,12 @@ on b stop tank >/tmp/log.stop 2>&1 || failed stop
 wait $HEIR
 ok "a member leaves, comes back, and is rebuilt"
 
+set -- $disks_a
+disks_a="$1 $2 /dev/nvme9n9"
 owner a
 soon serves a
 copied a /tmp/second
 kill $SERVER
 wait $SERVER
-ok "after a stop another host serves it"
+ok "after a stop another host serves it, also without a disk that is gone"
 exit 0

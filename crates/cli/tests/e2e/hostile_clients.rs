@@ -88,7 +88,7 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_512_mib_on_thread
 #[test]
 fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let array = Array::create_sized(RAID_5, "32M");
-    let setup = "ulimit -v 475136";
+    let setup = "ulimit -v 409600";
     let served = ServerProcess::start_under(setup, &array, &["--io", "threads"], &array.members);
     let mut good = connect(&served.socket).expect("let in");
     let mut attackers = Vec::new();
@@ -101,7 +101,7 @@ fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
         ask(&mut good, kind);
     }
     assert!(attackers.len() >= 16, "only {} were let in", attackers.len());
-    let left = (475_136_u64 << 10).saturating_sub(served.status_bytes("VmPeak")) >> 20;
+    let left = (409_600_u64 << 10).saturating_sub(served.status_bytes("VmPeak")) >> 20;
     assert!(left >= 8, "{left} MiB were left");
     drop((attackers, good));
     served.stop();

@@ -74,7 +74,7 @@ fn ask<const OPCODE: Opcode, const N: usize>(
 }
 
 /// Whether the device has done it; false if its reservations forbid that.
-fn is_done((answer, _): (IoctlOutput, impl Sized)) -> Result<bool, Errno> {
+fn is_done(answer: IoctlOutput) -> Result<bool, Errno> {
     match answer {
         0 => Ok(true),
         CONFLICT => Ok(false),
@@ -98,7 +98,7 @@ fn halves(first: u32, second: u32) -> u64 {
 /// device cannot be reserved; `EPERM` for a partition.
 pub fn held(device: impl AsFd) -> Result<Option<Reservation>, Errno> {
     let (answer, [key, generation_and_kind]) = ask::<READ_RESERVATION, 2>(device, [0; 2])?;
-    is_done((answer, ()))?;
+    is_done(answer)?;
     let bytes = generation_and_kind.to_ne_bytes();
     let kind = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     Ok((kind != 0).then_some(Reservation { key, kind }))
@@ -112,8 +112,8 @@ pub fn register(device: impl AsFd, key: u64) -> Result<bool, Errno> {
     let flags = halves(IGNORE_KEY, 0);
     // NVMe has two actions for a host without a key and for one with a key. The kernel takes the
     // second if the old key is not 0, whose value is ignored.
-    Ok(is_done(ask::<REGISTER, 3>(&device, [0, key, flags])?)?
-        || is_done(ask::<REGISTER, 3>(&device, [1, key, flags])?)?)
+    Ok(is_done(ask::<REGISTER, 3>(&device, [0, key, flags])?.0)?
+        || is_done(ask::<REGISTER, 3>(&device, [1, key, flags])?.0)?)
 }
 
 /// Reserves the device for registered hosts, if no other host holds it.
@@ -121,7 +121,7 @@ pub fn register(device: impl AsFd, key: u64) -> Result<bool, Errno> {
 /// # Errors
 /// As for [`held`].
 pub fn reserve(device: impl AsFd, key: u64) -> Result<bool, Errno> {
-    is_done(ask::<RESERVE, 2>(device, [key, halves(WRITE_EXCLUSIVE_REGISTRANTS, 0)])?)
+    is_done(ask::<RESERVE, 2>(device, [key, halves(WRITE_EXCLUSIVE_REGISTRANTS, 0)])?.0)
 }
 
 /// Takes the reservation from the holder of the key `victim`, whose host is registered no more. Its
@@ -134,7 +134,7 @@ pub fn reserve(device: impl AsFd, key: u64) -> Result<bool, Errno> {
 /// As for [`held`].
 pub fn preempt_and_abort(device: impl AsFd, own: u64, victim: u64) -> Result<bool, Errno> {
     let kind = halves(WRITE_EXCLUSIVE_REGISTRANTS, 0);
-    is_done(ask::<PREEMPT_ABORT, 3>(device, [own, victim, kind])?)
+    is_done(ask::<PREEMPT_ABORT, 3>(device, [own, victim, kind])?.0)
 }
 
 #[cfg(test)]

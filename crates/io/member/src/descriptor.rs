@@ -25,7 +25,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
 use crate::direct::{self, DirectError};
 use crate::flushes::Flushes;
 use crate::limits::ZERO_BUFFER_BYTES;
-use crate::remote::Ownership;
+use crate::reserved::Reserved;
 use crate::zeroing::{ZeroMethod, ZeroMethods, is_refusal};
 use crate::{Access, Identity, MemberError, MemberKind, check_bounds};
 
@@ -75,8 +75,8 @@ pub(crate) struct Descriptor {
     was_cut_short: AtomicBool,
     /// Locks on the layers below.
     _locks: Vec<File>,
-    /// The owner that has reserved the device.
-    owner: Option<Arc<Ownership>>,
+    /// The claim of an owner by a store.
+    reserved: Option<Reserved>,
 }
 
 impl Descriptor {
@@ -103,21 +103,22 @@ impl Descriptor {
             durable_flag_refused: AtomicBool::new(false),
             was_cut_short: AtomicBool::new(false),
             _locks: Vec::new(),
-            owner: None,
+            reserved: None,
         }
     }
 
-    pub(crate) fn with_owner(self, owner: Option<Arc<Ownership>>) -> Self {
-        Self { owner, ..self }
+    pub(crate) fn with_reserved(self, reserved: Option<Reserved>) -> Self {
+        Self { reserved, ..self }
     }
 
-    /// Hears of an error before the caller does. A disk that refuses this host's writes has a later
-    /// owner: the process ends before a client gets an answer.
+    pub(crate) fn reserved(&self) -> Option<&Reserved> {
+        self.reserved.as_ref()
+    }
+
+    /// Lets the device's owner hear of an error before the caller does.
     pub(crate) fn note(&self, error: MemberError) -> MemberError {
-        let is_conflict = error.os_error() == Some(Errno::BADE.raw_os_error());
-        if let Some(owner) = self.owner.as_ref().filter(|_| is_conflict) {
-            let path = self.identity.path.display();
-            (owner.reservation_lost)(&format!("{path} refuses this host's writes"));
+        if let Some(reserved) = &self.reserved {
+            reserved.note(error);
         }
         error
     }

@@ -57,7 +57,7 @@ pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Raw, RawOperation};
 pub use remote::{LinkLook, Ownership, absolute, boot_ns, is_uri, may_be_there, own_members};
-pub use reserved::reservable;
+pub use reserved::keeps_owners_out;
 pub use sentinel::{Sentinel, SentinelEvent};
 pub use zeroing::ZeroMethod;
 

@@ -283,9 +283,8 @@ fn wrap(
     let size_bytes =
         end.seek(SeekFrom::End(0)).map_err(|error| path_error(path, "lseek", &error))?;
     check_size(path, size_bytes)?;
-    let owner = ownership().filter(|_| access == Access::ReadWrite);
-    let reserved = match (access, &owner) {
-        (Access::ReadWrite, Some(owner)) => Some(reserved::claim(path, &file, owner)?),
+    let reserved = match (access, ownership()) {
+        (Access::ReadWrite, Some(owner)) => Some(reserved::claim(path, &file, &owner)?),
         (Access::ReadWrite, None) => {
             reserved::keep_out(path, &file)?;
             None
@@ -313,9 +312,9 @@ fn wrap(
         inode: None,
         key: IdentityKey::BlockDevice { device },
     };
-    let descriptor = Descriptor::new(file, identity, size_bytes, access).with_owner(owner);
+    let descriptor = Descriptor::new(file, identity, size_bytes, access).with_reserved(reserved);
     let descriptor = descriptor.with_locks(below).with_offered(direct);
-    Ok(Box::new(OpenedMember::block_device(descriptor, queue.zeroes_fast, reserved)))
+    Ok(Box::new(OpenedMember::block_device(descriptor, queue.zeroes_fast)))
 }
 
 fn wrap_file(

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use crate::descriptor::Descriptor;
 use crate::direct::DirectError;
 use crate::raw::Raw;
-use crate::reserved::Reserved;
 use crate::zeroing::ZeroMethod;
 use crate::{AnsweredBy, Identity, Member, MemberError, check_bounds};
 
@@ -26,8 +25,6 @@ enum Device {
 pub(crate) struct OpenedMember {
     descriptor: Arc<Descriptor>,
     device: Device,
-    /// The claim of an owner by a store.
-    reserved: Option<Reserved>,
 }
 
 impl OpenedMember {
@@ -35,15 +32,11 @@ impl OpenedMember {
         if !file_system_punches {
             descriptor.zero_methods().refuse(ZeroMethod::PunchHole);
         }
-        Self { descriptor: Arc::new(descriptor), device: Device::File, reserved: None }
+        Self { descriptor: Arc::new(descriptor), device: Device::File }
     }
 
-    pub(crate) fn block_device(
-        descriptor: Descriptor,
-        zeroes_fast: bool,
-        reserved: Option<Reserved>,
-    ) -> Self {
-        Self { descriptor: Arc::new(descriptor), device: Device::Block { zeroes_fast }, reserved }
+    pub(crate) fn block_device(descriptor: Descriptor, zeroes_fast: bool) -> Self {
+        Self { descriptor: Arc::new(descriptor), device: Device::Block { zeroes_fast } }
     }
 
     /// Zeroes a range of a block device.
@@ -155,6 +148,6 @@ impl Member for OpenedMember {
     }
 
     fn claim_seen_ns(&self) -> Option<u64> {
-        self.reserved.as_ref()?.seen_ns()
+        Some(self.descriptor.reserved()?.seen_ns())
     }
 }

@@ -26,33 +26,50 @@ use braid_ownership::{
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 
-use crate::error::OpenError;
-use crate::remote::{Ownership, boot_ns};
+use crate::error::{MemberError, OpenError};
+use crate::remote::{Ownership, boot_ns, is_uri};
 
 /// The pause between two looks at a reservation: a tenth of the lease of reads.
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// A device that this process has reserved, watched for as long as this value lives.
 #[derive(Debug)]
-pub(crate) struct Reserved {
-    /// The watching thread has it only while it asks the device.
-    _device: Arc<File>,
-    seen_ns: Arc<AtomicU64>,
+pub(crate) struct Reserved(Arc<Claim>);
+
+#[derive(Debug)]
+struct Claim {
+    path: PathBuf,
+    device: File,
+    ownership: Arc<Ownership>,
+    key: u64,
+    /// The newest time, by [`boot_ns`], before which the device named this owner as the holder.
+    seen_ns: AtomicU64,
 }
 
 impl Reserved {
-    /// The newest time, by [`boot_ns`], before which the device named this owner as the holder.
-    pub(crate) fn seen_ns(&self) -> Option<u64> {
-        Some(self.seen_ns.load(Ordering::Acquire)).filter(|seen| *seen > 0)
+    pub(crate) fn seen_ns(&self) -> u64 {
+        self.0.seen_ns.load(Ordering::Acquire)
+    }
+
+    /// Hears of an error. A disk that refuses this host's writes has a later owner: the process
+    /// ends before a client gets an answer.
+    pub(crate) fn note(&self, error: MemberError) {
+        if error.os_error() == Some(Errno::BADE.raw_os_error()) {
+            self.0.is_lost("refuses this host's writes");
+        }
     }
 }
 
-/// Refuses files, partitions and disks without reservations, and kernels that cannot read
-/// reservations. A disk that does not answer passes: its claim fails.
+/// Refuses members that could not keep an older owner out: files, partitions and disks without
+/// reservations, and all disks where the kernel cannot read reservations. Members with a server
+/// pass, and disks that do not answer: their claim fails.
 ///
 /// # Errors
 /// The reason, as a clause.
-pub fn reservable(path: &Path) -> Result<(), &'static str> {
+pub fn keeps_owners_out(path: &Path) -> Result<(), &'static str> {
+    if is_uri(path) {
+        return Ok(());
+    }
     let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_block_device() {
         return Err("it is a file of this host");
@@ -109,92 +126,91 @@ pub(crate) fn claim(
             errno: errno.raw_os_error(),
         }
     };
-    let Some(mine) = reservation_key(&ownership.array, &ownership.mark) else {
+    let Some(key) = reservation_key(&ownership.array, &ownership.mark) else {
         return Err(refusal(path, format!("no key names epoch {}", ownership.mark.epoch)));
     };
-    let mut asked_ns = boot_ns();
-    let is_claimed = (0..CLAIM_TRIES).try_fold(false, |is_claimed, _| {
-        if is_claimed {
-            return Ok(true);
-        }
-        asked_ns = boot_ns();
+    let register =
+        || reservation::register(device, key).map_err(system("IOC_PR_REGISTER")).map(drop);
+    for _ in 0..CLAIM_TRIES {
+        let asked_ns = boot_ns();
         let held = reservation::held(device).map_err(system("IOC_PR_READ_RESERVATION"))?;
         if held.is_some_and(|held| held.kind != WRITE_EXCLUSIVE_REGISTRANTS) {
             return Err(refusal(path, "another program has reserved it in another way".into()));
         }
-        let step = reservation_step(mine, held.map(|held| held.key));
-        if matches!(step, ReservationStep::Reserve | ReservationStep::Preempt(_)) {
-            reservation::register(device, mine).map_err(system("IOC_PR_REGISTER"))?;
-        }
-        match step {
-            ReservationStep::Claimed => Ok(true),
-            // Whether it was done, the next look tells.
-            ReservationStep::Reserve => {
-                reservation::reserve(device, mine).map_err(system("IOC_PR_RESERVE")).map(|_| false)
+        // Whether a call was done, the next look tells.
+        match reservation_step(key, held.map(|held| held.key)) {
+            ReservationStep::Claimed => {
+                return watched(path, device, (ownership, key, asked_ns)).map_err(system("dup"));
             }
-            ReservationStep::Preempt(old) => {
-                let done = reservation::preempt_and_abort(device, mine, old);
-                done.map_err(system("IOC_PR_PREEMPT_ABORT")).map(|_| false)
+            ReservationStep::Reserve => {
+                register()?;
+                reservation::reserve(device, key).map_err(system("IOC_PR_RESERVE"))?;
+            }
+            ReservationStep::Preempt(older) => {
+                register()?;
+                let done = reservation::preempt_and_abort(device, key, older);
+                done.map_err(system("IOC_PR_PREEMPT_ABORT"))?;
             }
             ReservationStep::Refused(mark) => {
                 (ownership.refused)(mark);
-                Err(refusal(path, format!("a later owner has it, epoch {}", mark.epoch)))
+                return Err(refusal(path, format!("a later owner has it, epoch {}", mark.epoch)));
             }
-            ReservationStep::Foreign(key) => Err(refusal(
-                path,
-                format!("another program or array has reserved it by the key {key:#x}"),
-            )),
+            ReservationStep::Foreign(key) => {
+                let who = format!("another program or array has reserved it by the key {key:#x}");
+                return Err(refusal(path, who));
+            }
         }
-    })?;
-    if !is_claimed {
-        return Err(refusal(path, "other hosts reserve it again and again".into()));
     }
+    Err(refusal(path, "other hosts reserve it again and again".into()))
+}
+
+/// Starts the watch of a claimed device.
+fn watched(
+    path: &Path,
+    device: &File,
+    (ownership, key, seen_ns): (&Arc<Ownership>, u64, u64),
+) -> Result<Reserved, Errno> {
     // The older owner has written since this host read them. A page in use is read by a program
     // that is no part of the array.
-    fadvise(device, 0, None, Advice::DontNeed).map_err(system("fadvise"))?;
-    let watched =
-        Arc::new(device.try_clone().map_err(|error| {
-            system("dup")(Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
-        })?);
-    let seen_ns = Arc::new(AtomicU64::new(asked_ns));
-    let watch = Watch {
-        device: Arc::downgrade(&watched),
-        seen_ns: Arc::clone(&seen_ns),
-        ownership: Arc::clone(ownership),
+    fadvise(device, 0, None, Advice::DontNeed)?;
+    let shortage = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+    let claim = Arc::new(Claim {
         path: path.into(),
-        mine,
-    };
-    let started = thread::Builder::new().name("braid-reserved".into()).spawn(move || watch.run());
-    started.map_err(|_| system("clone")(Errno::AGAIN))?;
-    Ok(Reserved { _device: watched, seen_ns })
+        device: device.try_clone().map_err(shortage)?,
+        ownership: Arc::clone(ownership),
+        key,
+        seen_ns: AtomicU64::new(seen_ns),
+    });
+    let watch = Arc::downgrade(&claim);
+    let thread = thread::Builder::new().name("braid-reserved".into());
+    thread.spawn(move || watch_while(&watch)).map_err(shortage)?;
+    Ok(Reserved(claim))
 }
 
-struct Watch {
-    device: Weak<File>,
-    seen_ns: Arc<AtomicU64>,
-    ownership: Arc<Ownership>,
-    path: PathBuf,
-    mine: u64,
+/// Looks at the reservation for as long as the claim lives. The claim is kept during a look alone.
+fn watch_while(claim: &Weak<Claim>) {
+    while let Some(claim) = claim.upgrade() {
+        claim.look();
+        drop(claim);
+        thread::sleep(WATCH_PAUSE);
+    }
 }
 
-impl Watch {
-    fn run(&self) {
-        while let Some(device) = self.device.upgrade() {
-            let asked_ns = boot_ns();
-            let held = reservation::held(&*device);
-            drop(device);
-            match held.map(|held| reservation_step(self.mine, held.map(|held| held.key))) {
-                Ok(ReservationStep::Claimed) => self.seen_ns.store(asked_ns, Ordering::Release),
-                Ok(ReservationStep::Refused(mark)) => (self.ownership.refused)(mark),
-                // An operator has cleared it, or the disk lost it with its power: any host writes.
-                Ok(_) => {
-                    let text = format!("{} is not reserved any more", self.path.display());
-                    (self.ownership.reservation_lost)(&text);
-                }
-                // The device does not answer; requests tell the array.
-                Err(_) => {}
-            }
-            thread::sleep(WATCH_PAUSE);
+impl Claim {
+    fn look(&self) {
+        let asked_ns = boot_ns();
+        let held = reservation::held(&self.device);
+        match held.map(|held| reservation_step(self.key, held.map(|held| held.key))) {
+            Ok(ReservationStep::Claimed) => self.seen_ns.store(asked_ns, Ordering::Release),
+            Ok(ReservationStep::Refused(mark)) => (self.ownership.refused)(mark),
+            // An operator has cleared it, or the disk lost it with its power: any host writes.
+            Ok(_) => self.is_lost("is not reserved any more"),
+            // The device does not answer; requests tell the array.
+            Err(_) => {}
         }
+    }
+
+    fn is_lost(&self, how: &str) {
+        (self.ownership.reservation_lost)(&format!("{} {how}", self.path.display()));
     }
 }

@@ -38,7 +38,7 @@ use super::doors::{DoorPlaces, Doors};
 use super::endpoints::Endpoints;
 use super::event_delivery::{EventDelivery, Hooks};
 use super::jobs::{Board, Sampler};
-use super::links::LinkThread;
+use super::links::LinkGuard;
 use super::metrics::{self, ArrayMetrics};
 use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::other_arrays::OtherArrays;
@@ -392,7 +392,7 @@ struct ServingArray {
     doors: Doors,
     sampler: Sampler,
     checks: Checks,
-    links: LinkThread,
+    links: LinkGuard,
     board: Arc<Board>,
     answers: Arc<Answers>,
     control: Option<Control>,

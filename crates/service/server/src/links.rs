@@ -1,11 +1,12 @@
-//! When connections to members on other hosts are looked at, so that losses become events.
+//! The thread that looks at connections to members on other hosts, so that losses become events.
 //!
 //! ```text
-//!   the array starts, or a member joins ─▶ a look ─┬─ no member of another host: wait for a member
-//!                                                  └─ others: look again after a second
+//!   the array starts, or a member joins ─ it is on another host ─▶ the thread starts
+//!                                                    it looks ─▶ once a second, until the end
 //! ```
 //!
-//! An array of local members costs nothing while it is idle. The caller does the look.
+//! An array of local members has no such thread: its memory alone would take 64 MiB of addresses
+//! (malloc's arena). The caller does the look.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,15 +17,19 @@ use std::time::Duration;
 /// events a second.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Default)]
+type Look = Box<dyn FnMut() + Send>;
+
+#[derive(Default)]
 pub(super) struct LinkWatch {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
-    is_due: bool,
+    /// The look, until the thread has it.
+    look: Option<Look>,
+    thread: Option<JoinHandle<()>>,
     is_over: bool,
 }
 
@@ -33,56 +38,53 @@ impl LinkWatch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks, because a member of another host may have joined.
-    pub(super) fn look(&self) {
-        self.state().is_due = true;
-        self.changed.notify_all();
+    /// Sets the look. No look begins after the guard is dropped.
+    pub(super) fn set(self: &Arc<Self>, look: impl FnMut() + Send + 'static) -> LinkGuard {
+        self.state().look = Some(Box::new(look));
+        LinkGuard(Arc::clone(self))
     }
 
-    /// Starts the thread. `look` returns whether there are connections to look at.
+    /// Starts the thread, unless it runs or the array ends: a member is on another host.
     ///
     /// # Errors
     /// The thread could not start.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        mut look: impl FnMut() -> bool + Send + 'static,
-    ) -> io::Result<LinkThread> {
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+        let mut state = self.state();
+        let Some(mut look) = state.look.take() else { return Ok(()) };
         let watch = Arc::clone(self);
         let run = move || {
-            while !watch.state().is_over {
-                let has_links = look();
-                watch.wait(has_links);
+            while !watch.is_over() {
+                look();
+                watch.pause();
             }
         };
-        let thread = std::thread::Builder::new().name("braid-links".into()).spawn(run)?;
-        Ok(LinkThread { watch: Arc::clone(self), thread: Some(thread) })
+        state.thread = Some(std::thread::Builder::new().name("braid-links".into()).spawn(run)?);
+        Ok(())
     }
 
-    /// Waits until a look is due or the array stops.
-    fn wait(&self, has_links: bool) {
-        let is_idle = |state: &mut State| !state.is_due && !state.is_over;
-        let mut state = if has_links {
-            let waited = self.changed.wait_timeout_while(self.state(), LOOK_EVERY, is_idle);
-            waited.unwrap_or_else(PoisonError::into_inner).0
-        } else {
-            let waited = self.changed.wait_while(self.state(), is_idle);
-            waited.unwrap_or_else(PoisonError::into_inner)
-        };
-        state.is_due = false;
+    fn is_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    fn pause(&self) {
+        let lasts = |state: &mut State| !state.is_over;
+        let waited = self.changed.wait_timeout_while(self.state(), LOOK_EVERY, lasts);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 /// Ends the looks on drop: no event comes after that.
-pub(super) struct LinkThread {
-    watch: Arc<LinkWatch>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct LinkGuard(Arc<LinkWatch>);
 
-impl Drop for LinkThread {
+impl Drop for LinkGuard {
     fn drop(&mut self) {
-        self.watch.state().is_over = true;
-        self.watch.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
+        let thread = {
+            let mut state = self.0.state();
+            (state.is_over, state.look) = (true, None);
+            state.thread.take()
+        };
+        self.0.changed.notify_all();
+        if let Some(thread) = thread {
             thread.join().expect("looking does not panic");
         }
     }
@@ -95,26 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_members_are_looked_at_when_a_member_joins_and_others_every_second() {
+    fn looks_begin_with_the_first_member_of_another_host_and_end_with_the_guard() {
         let watch = Arc::new(LinkWatch::default());
         let (sender, looked) = channel();
-        let (answers, answer) = channel();
-        let look = move || {
-            sender.send(()).expect("the test still listens");
-            answer.recv().unwrap_or(false)
-        };
-        let thread = watch.start(look).expect("a thread");
-        looked.recv().expect("at the start");
-        answers.send(false).expect("it waits");
-        assert!(looked.recv_timeout(LOOK_EVERY * 2).is_err(), "there is nothing to look at");
-        watch.look();
-        looked.recv().expect("a member has joined");
-        answers.send(true).expect("it waits");
-        looked.recv().expect("by itself");
-        answers.send(true).expect("it waits");
-        drop(answers);
-        drop(thread);
-        let _one_that_was_due = looked.try_recv();
+        let guard = watch.set(move || sender.send(()).expect("the test listens"));
+        assert!(looked.recv_timeout(LOOK_EVERY * 2).is_err(), "all members are local");
+        watch.start().expect("a thread");
+        watch.start().expect("one is enough");
+        looked.recv().expect("at once");
+        looked.recv().expect("after a second");
+        drop(guard);
+        let _one_more = looked.try_recv();
         assert!(looked.recv().is_err(), "the thread has ended");
+        watch.start().expect("nothing is left to start");
     }
 }

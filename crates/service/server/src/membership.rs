@@ -19,7 +19,7 @@ use braid_runtime::{
 
 use super::event_delivery::MemberEvents;
 use super::health::{Health, absolute};
-use super::links::{LinkThread, LinkWatch};
+use super::links::{LinkGuard, LinkWatch};
 use super::report::Reporter;
 use braid_console::output::shell::shell_argument;
 use braid_discovery::running;
@@ -112,6 +112,7 @@ impl Membership {
     ) -> Result<MemberId, AddError> {
         let JoinOptions { is_spare, returns, moved_from } = *how;
         let path = device.identity().path.clone();
+        let is_remote = device.link().is_some();
         let (label, name) = (path.display().to_string(), self.reporter.name());
         let named = |id| self.reporter.name_member(id, label.clone());
         let (id, change) = self.events.around(
@@ -126,7 +127,9 @@ impl Membership {
             |command| if has_word(&command, &word) { command } else { command + " " + &word },
         );
         self.say(change);
-        self.links.look();
+        if is_remote && let Err(error) = self.links.start() {
+            errln!("no event will tell of lost connections of {name}: {error}");
+        }
         Ok(id)
     }
 
@@ -188,23 +191,26 @@ impl Membership {
         self.say(change);
     }
 
-    /// Reports connections to members on other hosts that are lost and made anew, until the thread
+    /// Reports connections to members on other hosts that are lost and made anew, until the guard
     /// is dropped.
     ///
     /// # Errors
     /// The thread could not start.
-    pub(super) fn watch_links(self: &Arc<Self>, volume: &Arc<Volume>) -> io::Result<LinkThread> {
+    pub(super) fn watch_links(self: &Arc<Self>, volume: &Arc<Volume>) -> io::Result<LinkGuard> {
+        let has_links = !looks(volume).is_empty();
         let (this, volume) = (Arc::clone(self), Arc::clone(volume));
         let (mut links, begun) = (Links::default(), Instant::now());
-        self.links.start(move || {
-            let looks = looks(&volume);
-            for change in links.changes(this.reporter.name(), begun.elapsed(), &looks) {
+        let guard = self.links.set(move || {
+            for change in links.changes(this.reporter.name(), begun.elapsed(), &looks(&volume)) {
                 let told: Result<_, RemoveError> = this.events.around(|| Ok(()), |()| change);
                 let ((), change) = told.expect("there is nothing to be refused");
                 this.say(change);
             }
-            !looks.is_empty()
-        })
+        });
+        if has_links {
+            self.links.start()?;
+        }
+        Ok(guard)
     }
 
     /// Reports a change without waiting for the reader.

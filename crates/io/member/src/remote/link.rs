@@ -79,9 +79,6 @@ pub struct LinkLook {
     pub reconnects: u64,
     /// Mean time of the last requests.
     pub mean_latency: Duration,
-    /// When the last request that was answered had been sent, by [`boot_ns`]; `None` without an
-    /// [`Ownership`].
-    pub answered_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -105,6 +102,8 @@ struct State {
     latency_ns: u64,
     /// The session of the claim with which connections of this generation are made.
     session: u64,
+    /// When the last request that was answered had been sent, by [`boot_ns`]; `None` without an
+    /// [`Ownership`].
     answered_ns: Option<u64>,
 }
 
@@ -210,8 +209,11 @@ impl Link {
             last_loss: state.last_loss.clone(),
             reconnects: state.generation,
             mean_latency: Duration::from_nanos(state.latency_ns),
-            answered_ns: state.answered_ns,
         }
+    }
+
+    pub(super) fn answered_ns(&self) -> Option<u64> {
+        self.lock().answered_ns
     }
 
     /// Ends all calls with an error, now and later.

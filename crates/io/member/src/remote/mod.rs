@@ -387,7 +387,7 @@ impl Member for RemoteMember {
     }
 
     fn claim_seen_ns(&self) -> Option<u64> {
-        self.link.look().answered_ns
+        self.link.answered_ns()
     }
 
     fn give_up(&self) {

@@ -13,7 +13,7 @@ use std::path::Path;
 use braid_assembly::AssembledArray;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
-use braid_member::{is_uri, reservable};
+use braid_member::keeps_owners_out;
 
 /// Refuses an array that an heir could not take over.
 pub(super) fn check_array(array: &AssembledArray) -> Result<(), CliError> {
@@ -70,10 +70,7 @@ const HOST_BYTES_MAX: usize = 255;
 /// Refuses a member that could not keep an older owner out: one of this host, unless it is a disk
 /// that several hosts share and that can be reserved.
 pub(crate) fn check_member(path: &Path) -> Result<(), CliError> {
-    if is_uri(path) {
-        return Ok(());
-    }
-    reservable(path).map_err(|why| {
+    keeps_owners_out(path).map_err(|why| {
         let what = format!("{} cannot keep an older owner out", path.display());
         let server = "put a server in front of it, which refuses an older owner: braid member";
         needs(error(&what).because(why).because(server))

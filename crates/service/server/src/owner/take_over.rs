@@ -13,7 +13,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::devices::{self, MemberDevice};
-use braid_member::{Access, Ownership, is_uri, own_members, reservable};
+use braid_member::{Access, Ownership, keeps_owners_out, own_members};
 use braid_ownership::{
     Basis, Mark, MemberKey, OwnerId, Record, RecordedMember, SwapResult, TakeOver, TakeOverStep,
     Tenure,
@@ -321,11 +321,9 @@ impl Heir<'_> {
         let in_sync = record.in_sync();
         let (sender, answers) = channel();
         // A disk that this host cannot claim does not count.
-        let look = |path: &Path| match is_uri(path) {
-            true => devices::try_look_at(path),
-            false => {
-                reservable(path).map_err(str::to_owned).and_then(|()| devices::try_look_at(path))
-            }
+        let look = |path: &Path| {
+            keeps_owners_out(path)?;
+            devices::try_look_at(path)
         };
         named.iter().for_each(|path| self.asked.ask(path, &sender, look));
         drop(sender);
