@@ -226,7 +226,10 @@ fn a_member_on_another_host_has_its_latency_and_its_losses() {
     terminal.press(b"q");
     assert_eq!(terminal.ended().0, Some(0));
     // The loss and its end are events, with the numbers that `top` shows.
-    let events = array.braid(&["events", "tank"], &[]).stdout;
+    // Connections are looked at once a second, so the event may still be to come.
+    let told = || array.braid(&["events", "tank"], &[]).stdout;
+    wait_until("the event", LIMIT, || told().contains("LinkBack"));
+    let events = told();
     let events: Vec<serde_json::Value> = events.lines().map(event_of).collect();
     let of = |kind: &str| {
         let mut found = events.iter().filter(|event| event["kind"] == kind);

@@ -31,7 +31,8 @@ use rustix::net::{
 
 use crate::limits::BIND_LOCK_TIMEOUT;
 
-const BACKLOG: i32 = 128;
+/// Connections that wait to be accepted. The kernel lowers it to `net.core.somaxconn`, 4096 today.
+const BACKLOG: i32 = 4096;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
 /// An address to listen on.

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::model::Problem;
 use crate::passed_descriptors::{self, StartedStream};
@@ -23,6 +23,9 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Deadline of a connection: the server only has to accept it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How often a client tries to connect while the socket's queue of clients is full.
+const CONNECT_EVERY: Duration = Duration::from_millis(10);
 
 /// Why a request has no answer, or an unexpected one.
 #[derive(Debug, thiserror::Error)]
@@ -207,7 +210,7 @@ impl<'a> Client<'a> {
         request: Request<Full<Bytes>>,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Response<Incoming>, ClientError> {
-        let stream = timeout(CONNECT_DEADLINE, UnixStream::connect(self.path)).await;
+        let stream = timeout(CONNECT_DEADLINE, connect(self.path)).await;
         let stream = stream.map_err(|_| ClientError::Late(CONNECT_DEADLINE))?;
         let stream = stream.map_err(ClientError::Connect)?;
         let passes = !descriptors.is_empty();
@@ -244,6 +247,16 @@ impl<'a> Client<'a> {
                 Ok(error) => Err(ClientError::Ended(*error)),
                 Err(error) => Err(ClientError::Answer(error.to_string())),
             },
+        }
+    }
+}
+
+/// Connects as soon as the socket's queue has room: EAGAIN is the kernel's answer to a full one.
+async fn connect(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(CONNECT_EVERY).await,
+            connected => return connected,
         }
     }
 }

@@ -557,6 +557,27 @@ fn a_client_that_does_not_read_keeps_no_other_waiting() {
     drop(deaf);
 }
 
+/// Regression: "Resource temporarily unavailable" while other clients were in the socket's queue.
+#[test]
+fn a_client_waits_for_room_in_the_queue_of_the_socket() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("full");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    rustix::net::listen(&listener, 0).expect("the socket listens already");
+    let _first = UnixStream::connect(&path).expect("a queue of one");
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        let _accepted = listener.accept().expect("the first");
+        let (mut stream, _) = listener.accept().expect("the client");
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").expect("it reads");
+        stream.read_to_end(&mut Vec::new()).expect("the request")
+    });
+    let client = Client::new(&path, Some(Duration::from_secs(5)));
+    let answer: Result<Value, ClientError> = client.get("/v1/settings");
+    assert_eq!(answer.expect("an answer"), serde_json::json!({}));
+    assert!(late.join().expect("it does not panic") > 0);
+}
+
 #[test]
 fn an_array_that_takes_its_time_keeps_no_other_client_waiting() {
     let slow = Fake { delay: Duration::from_secs(3), ..Fake::default() };

@@ -5,6 +5,9 @@
 //!   connected ─ it was made anew between two looks: LinkBack ─▶ connected
 //! ```
 //!
+//! A member that returns is in no list for a moment, between its old name and its new one. So its
+//! loss is forgotten only when it has been in none for ten seconds.
+//!
 //! Invariants
 //! - a loss is reported once, and so is its end
 //!   `[check: each_loss_and_its_end_are_reported_once]`.
@@ -14,6 +17,9 @@ use std::time::Duration;
 
 use crate::event::Change;
 use crate::kind::Kind;
+
+/// How long a member that is in no list is remembered: longer than a return writes superblocks.
+const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The connection to a member on another host, at a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub struct Links(BTreeMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
+    /// The last look that found the member.
+    seen: Duration,
     reconnects: u64,
     /// The present loss of the connection.
     loss: Option<Loss>,
@@ -54,13 +62,14 @@ struct Loss {
 impl Links {
     /// The changes since the last look. `now` is the time since an arbitrary start.
     pub fn changes(&mut self, array: &str, now: Duration, looks: &[LinkLook]) -> Vec<Change> {
-        self.0.retain(|member, _| looks.iter().any(|look| look.member == *member));
+        self.0.retain(|_, known| now.saturating_sub(known.seen) < REMEMBERED);
         looks.iter().filter_map(|look| self.change(array, now, look)).collect()
     }
 
     fn change(&mut self, array: &str, now: Duration, look: &LinkLook) -> Option<Change> {
-        let first = Known { reconnects: look.reconnects, loss: None };
+        let first = Known { seen: now, reconnects: look.reconnects, loss: None };
         let known = self.0.entry(look.member.clone()).or_insert(first);
+        known.seen = now;
         let is_anew = look.reconnects > known.reconnects;
         known.reconnects = look.reconnects;
         match (look.is_up, known.loss) {
@@ -151,7 +160,25 @@ mod tests {
         // A member that leaves the array while it is down, and comes as a new one.
         assert_eq!(kinds(8500, false, 11), [(Kind::LinkLost, None)]);
         assert_eq!(links.changes("tank", Duration::from_secs(9), &[]), []);
-        assert_eq!(links.changes("tank", Duration::from_secs(10), &[look(true, 0)]), []);
+        assert_eq!(links.changes("tank", Duration::from_secs(19), &[look(true, 0)]), []);
+    }
+
+    /// Regression: a look during the return found the member in no list, and nothing told that the
+    /// connection was back.
+    #[test]
+    fn a_member_that_is_in_no_list_for_a_moment_is_still_told_back() {
+        let mut links = Links::default();
+        let mut kinds = |seconds, looks: &[LinkLook]| -> Vec<Kind> {
+            let changes = links.changes("tank", Duration::from_secs(seconds), looks);
+            changes.into_iter().map(|one| one.kind).collect()
+        };
+        assert_eq!(kinds(0, &[look(true, 0)]), []);
+        assert_eq!(kinds(1, &[look(false, 0)]), [Kind::LinkLost]);
+        assert_eq!(kinds(2, &[]), []);
+        assert_eq!(kinds(3, &[look(true, 1)]), [Kind::LinkBack]);
+        // It is in none between its loss and its return, and nothing is told twice.
+        assert_eq!(kinds(4, &[]), []);
+        assert_eq!(kinds(5, &[look(true, 1)]), []);
     }
 
     /// Regression: a member that returns waits as a spare for a moment, and its event had no slot.
