@@ -113,6 +113,7 @@ mod remote_members;
 mod replacement;
 mod rescue;
 mod reshape;
+mod reshape_backup;
 mod run_command;
 mod settings;
 mod several_arrays;

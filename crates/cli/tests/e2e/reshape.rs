@@ -34,7 +34,7 @@ const LAYOUT_AT: usize = 76;
 const CHUNK_AT: usize = 88;
 const SLOTS_AT: usize = 92;
 const NEW_LEVEL_AT: usize = 100;
-const POSITION_AT: usize = 104;
+pub(crate) const POSITION_AT: usize = 104;
 const DELTA_AT: usize = 112;
 const NEW_LAYOUT_AT: usize = 116;
 const NEW_CHUNK_AT: usize = 120;
@@ -46,7 +46,7 @@ const UUID_AT: usize = 16;
 
 /// A shape of the array, before or after the reshape.
 #[derive(Clone, Copy)]
-struct Side {
+pub(crate) struct Side {
     shape: Shape,
     layout: &'static str,
     /// md's number of the layout.
@@ -90,19 +90,19 @@ impl Side {
 const LEFT_SYMMETRIC: (&str, u32) = ("left-symmetric", 2);
 const LEFT_SYMMETRIC_6: (&str, u32) = ("left-symmetric-6", 18);
 const NEAR: (&str, u32) = ("n2", 0x102);
-const RAID_5_OF_4: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 128);
+pub(crate) const RAID_5_OF_4: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 128);
 const RAID_5_OF_5: Side = Side::new(Shape::new("5", 5, 1), LEFT_SYMMETRIC, 128);
-const RAID_5_LONGER: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 256);
+pub(crate) const RAID_5_LONGER: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 256);
 const RAID_6_OF_5: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC, 128);
 const RAID_6_Q_LAST: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC_6, 128);
 const RAID_10_OF_4: Side = Side::new(Shape::new("10", 4, 1), NEAR, 128);
 const RAID_10_OF_5: Side = Side::new(Shape::new("10", 5, 1), NEAR, 128);
 
 /// An array with the same content in both shapes, with the members' images of each.
-struct Both {
-    before: (Side, Vec<Vec<u8>>),
+pub(crate) struct Both {
+    pub(crate) before: (Side, Vec<Vec<u8>>),
     after: (Side, Vec<Vec<u8>>),
-    content: Vec<u8>,
+    pub(crate) content: Vec<u8>,
     data_offset: u64,
     member_sectors: u64,
 }
@@ -121,7 +121,7 @@ impl Both {
     }
 
     /// With members of this size, and this content.
-    fn holding(
+    pub(crate) fn holding(
         (before, after): (Side, Side),
         size: &str,
         content: impl Fn(usize) -> Vec<u8>,
@@ -145,12 +145,12 @@ impl Both {
         Self { before: (before, old), after: (after, new), content, data_offset, member_sectors }
     }
 
-    fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         (self.content.len() / SECTOR) as u64
     }
 
     /// The members as a reshape leaves them at `position`, with data offsets shifted by `moved`.
-    fn at(&self, position: u64, moved: i64) -> Array {
+    pub(crate) fn at(&self, position: u64, moved: i64) -> Array {
         let ((before, old), (after, new)) = (&self.before, &self.after);
         let delta = i32::try_from(after.shape.members as i64 - before.shape.members as i64);
         let delta = delta.expect("small");
@@ -327,7 +327,7 @@ fn a_raid_10_that_grows_is_read_in_both_shapes() {
 }
 
 /// A backup in mdadm's format: two parts of the array, with their content.
-fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> Vec<u8> {
+pub(crate) fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> Vec<u8> {
     let bytes = |range: &Range<u64>| {
         let at = |sector: u64| usize::try_from(sector).expect("small") * SECTOR;
         content[at(range.start)..at(range.end)].to_vec()
@@ -359,7 +359,7 @@ fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> 
 }
 
 /// A chunk size that changes in place, with mdadm's copies of the overwritten regions.
-fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
+pub(crate) fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
     let both = Both::new(RAID_5_OF_4, RAID_5_LONGER);
     let position = 4 * 3 * 256;
     let array = both.at(position, 0);
@@ -427,7 +427,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     assert_eq!(found["at_risk"][0]["offset_bytes"], (position + piece) * 512, "{found:#}");
 }
 
-fn ext4(length: usize) -> Vec<u8> {
+pub(crate) fn ext4(length: usize) -> Vec<u8> {
     let home = tempfile::tempdir().expect("a folder");
     let (files, image) = (home.path().join("files"), home.path().join("image"));
     fs::create_dir(&files).expect("a folder");
@@ -509,30 +509,43 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// Without a backup file mdadm puts the copy at the end of the added member, which is still unused.
-#[test]
-fn a_backup_on_the_member_that_is_added_is_found() {
-    needs!("nbdcopy");
-    let both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
-    let array = both.at(0, 0);
-    let critical = 12 * 128;
-    let write = |slot: usize, sector: u64, bytes: &[u8]| {
-        let file = fs::File::options().write(true).open(&array.members[slot]).expect("a member");
-        std::os::unix::fs::FileExt::write_all_at(&file, bytes, sector * 512).expect("a member");
-    };
-    // md was at work in the first rows.
-    for slot in 0..5 {
-        write(slot, both.data_offset, &random_bytes(98, 3 * 128 * SECTOR));
-    }
+/// Puts mdadm's copy of the first sectors at the end of the added member, so many seconds older
+/// than the superblocks.
+fn put_on_new_member(both: &Both, array: &Array, critical: u64, older_seconds: u64) {
     let image = fs::read(&array.members[4]).expect("a member");
     let uuid = superblock(&image)[UUID_AT..UUID_AT + 16].to_vec();
     let seconds = number(superblock(&image), UPDATED_AT) & ((1 << 40) - 1);
     let end = both.data_offset + both.member_sectors;
     let start = end - 8 - critical;
-    let mut copy = backup(&uuid, seconds, [0..critical, 0..0], &both.content);
+    let parts = [0..critical, 0..0];
+    let mut copy = backup(&uuid, seconds - older_seconds, parts, &both.content);
     copy[40..48].copy_from_slice(&start.to_le_bytes());
-    write(4, start - 8, &copy);
-    write(4, end - 8, &copy[..SECTOR]);
+    put(array, 4, start - 8, &copy);
+    put(array, 4, end - 8, &copy[..SECTOR]);
+}
+
+fn put(array: &Array, slot: usize, sector: u64, bytes: &[u8]) {
+    let file = fs::File::options().write(true).open(&array.members[slot]).expect("a member");
+    std::os::unix::fs::FileExt::write_all_at(&file, bytes, sector * 512).expect("a member");
+}
+
+/// A RAID-5 that gets a fifth member, with mdadm's copy. md was at work in the first rows.
+pub(crate) fn grown_with_its_backup() -> (Both, Array, u64) {
+    let both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
+    let array = both.at(0, 0);
+    for slot in 0..5 {
+        put(&array, slot, both.data_offset, &random_bytes(98, 3 * 128 * SECTOR));
+    }
+    let critical = 12 * 128;
+    put_on_new_member(&both, &array, critical, 0);
+    (both, array, critical)
+}
+
+/// Without a backup file mdadm puts the copy at the end of the added member, which is still unused.
+#[test]
+fn a_backup_on_the_member_that_is_added_is_found() {
+    needs!("nbdcopy");
+    let (both, array, critical) = grown_with_its_backup();
     let found = both.check(&array, (true, None), &[0, 3]);
     assert_eq!(
         found["reshape"]["backups"][0]["read"][0]["length_bytes"],
@@ -540,9 +553,7 @@ fn a_backup_on_the_member_that_is_added_is_found() {
         "{found:#}"
     );
     // An old backup is left aside, and reported.
-    copy[32..40].copy_from_slice(&(seconds - 3 * 3600).to_le_bytes());
-    write(4, start - 8, &copy);
-    write(4, end - 8, &copy[..SECTOR]);
+    put_on_new_member(&both, &array, critical, 3 * 3600);
     let found = story(&array, &[], &array.members);
     assert_eq!(found["at_risk"][0]["length_bytes"], critical * 512, "{found:#}");
     assert_eq!(

@@ -65,7 +65,7 @@
 use std::ops::Range;
 
 use braid_geometry::{Family, Geometry, Level, ReshapeSteps, Shape, Slot};
-use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock};
+use braid_ondisk::{BackupPart, Reshape, ReshapePoint, ReshapeSide, Role, Superblock};
 use braid_sim_hooks::{Bug, spoiled};
 
 use crate::bad_records::bad_records_from;
@@ -218,6 +218,8 @@ pub struct Reshaping {
     pub moves_data: bool,
     /// Array sectors that may be overwritten, unless a backup has them.
     pub at_risk: Option<Range<u64>>,
+    /// The steps of the reshape; `None` for shapes without them, or without members.
+    steps: Option<ReshapeSteps>,
     /// Whether a RAID-0 changes its shape.
     is_striping: bool,
     /// The newest member's superblock.
@@ -280,13 +282,22 @@ impl Reshaping {
             size_sectors,
             moves_data: false,
             at_risk: None,
+            steps: None,
             is_striping: false,
             newest,
         };
         reshaping.is_striping = is_striping(&reshaping, members);
         let moves: Vec<i64> = members.iter().filter_map(|one| reshaping.moves(one)).collect();
         reshaping.moves_data = moves.iter().any(|by| *by != 0);
-        let critical = critical(&reshaping, &sizes, &moves);
+        // The gap of the member that has the least room between reads and writes.
+        let gap = match reshape.backwards {
+            false => moves.iter().max().and_then(|by| by.checked_neg()),
+            true => moves.iter().min().copied(),
+        };
+        let (before, after) = &sizes;
+        reshaping.steps =
+            gap.and_then(|gap| ReshapeSteps::new((before, after), gap, reshape.backwards));
+        let critical = gap.and_then(|gap| critical(&reshaping, gap));
         reshaping.at_risk = critical.filter(|range| !range.is_empty());
         Ok(reshaping)
     }
@@ -463,6 +474,36 @@ impl Reshaping {
         (start < end).then_some((start..end, at))
     }
 
+    /// The window in place that begins at the checkpoint, and covers at least the sectors `needed`
+    /// of the part in place. It ends at a unit, where the reshape can also turn round. `None` if no
+    /// window moves there in place.
+    #[must_use]
+    pub fn window_in_place(&self, needed: &Range<u64>) -> Option<Range<u64>> {
+        let (steps, from) = (self.steps.as_ref()?, self.recorded_sectors);
+        let can_move = steps.can_be_in_place() && steps.stays_behind() && steps.is_in_place(from);
+        let (unit, next) = (steps.unit_sectors(), steps.one_step_ahead(from));
+        let window = match self.backwards {
+            false => {
+                let end = needed.end.max(next).next_multiple_of(unit);
+                from..end.min(steps.end_in_place(from)).min(self.size_sectors)
+            }
+            true => needed.start.min(next) / unit * unit..from,
+        };
+        (can_move && !window.is_empty()).then_some(window)
+    }
+
+    /// The reshape and its position, as superblocks record them.
+    #[must_use]
+    pub fn point(&self) -> Option<ReshapePoint> {
+        ReshapePoint::of(&self.newest)
+    }
+
+    /// The array's UUID.
+    #[must_use]
+    pub fn uuid(&self) -> &[u8; 16] {
+        &self.newest.array.uuid
+    }
+
     /// The larger chunk of the two shapes, in sectors.
     #[must_use]
     pub fn row_sectors(&self) -> u64 {
@@ -516,21 +557,10 @@ fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -
 }
 
 /// The array sectors that may be half moved, unless a copy exists.
-fn critical(
-    reshaping: &Reshaping,
-    (before, after): &(Geometry, Geometry),
-    moves: &[i64],
-) -> Option<Range<u64>> {
+fn critical(reshaping: &Reshaping, gap: i64) -> Option<Range<u64>> {
     let position = reshaping.position_sectors;
     let ahead = reshaping.on(ReshapeSide::Before);
-    // The gap of the member that has the least room between reads and writes.
-    let gap = match reshaping.backwards {
-        false => moves.iter().max()?.checked_neg()?,
-        true => *moves.iter().min()?,
-    };
-    let Some(steps) = ReshapeSteps::new((before, after), gap, reshaping.backwards) else {
-        return (gap == 0).then_some(ahead);
-    };
+    let Some(steps) = reshaping.steps else { return (gap == 0).then_some(ahead) };
     // If reads never get ahead of writes, all that is ahead is written over before it is read.
     let is_possible = match steps.can_be_in_place() {
         true => steps.stays_behind(),

@@ -127,7 +127,7 @@ impl RescueConfig {
             .map_or_else(|| line.clone(), |words| line.replace(&format!(" {words}"), ""))
     }
 
-    fn backup_words(&self) -> Option<String> {
+    pub(super) fn backup_words(&self) -> Option<String> {
         let path = self.backup_file.as_ref()?;
         let older = if self.accept_older { " --accept-older" } else { "" };
         Some(format!("--backup-file {}{older}", shell_word(&path.display().to_string())))

@@ -63,6 +63,7 @@ pub use config::{NamedMap, NamedSerial, RescueConfig};
 use disks::Disks;
 use group::{Group, groups, one_of};
 use rescue_array::RescueArray;
+pub use reshape::window::{WindowConfig, keep_window};
 use volumes::Volumes;
 
 /// Looks at the members, reports what is left of their array, and does what the options ask: serves

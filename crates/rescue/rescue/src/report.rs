@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use braid_assembly::rescue::{MemberUse, MissedWrites, Outcome};
-use braid_assembly::{AssembledArray, Reason, Refusal, Verdict};
+use braid_assembly::{AssembledArray, Reason, Refusal, ReshapeFault, Verdict};
 use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::Role;
 use braid_signatures::{Scheme, Volume};
@@ -193,11 +193,19 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     let solve = may_be_another.then(|| {
         ("If it was created over another array, find the layout of that one", again("--solve"))
     });
-    let goes_on = found.reshape.is_some() && found.plan.refusal.is_none();
-    let go_on = goes_on.then(|| {
+    let goes_on = found.reshape.as_ref().and_then(|reshape| match &found.plan.refusal {
+        None => Some(String::new()),
+        Some(Refusal::Reshaping { fault: ReshapeFault::NoCopy, .. }) => {
+            reshape.at_risk.is_empty().then(|| args.backup_words().unwrap_or_default())
+        }
+        Some(_) => None,
+    });
+    let go_on = goes_on.map(|backup| {
         let members: Vec<_> = found.labels.iter().map(|label| shell_word(label)).collect();
+        let words = [backup, members.join(" ")].into_iter().filter(|words| !words.is_empty());
+        let words: Vec<String> = words.collect();
         let go_on = "Serve it, and go on with the reshape; this writes to the members";
-        (go_on.to_owned(), format!("braid serve {}", members.join(" ")))
+        (go_on.to_owned(), format!("braid serve {}", words.join(" ")))
     });
     let mut next: Vec<_> = solve.into_iter().collect();
     next.extend([

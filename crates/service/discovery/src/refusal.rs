@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use braid_assembly::{
     AtRisk, BitmapFileFault, JournalFault, MemberVerdict, ReadOnlyReason, Reason, Refusal,
-    Tolerance, Verdict,
+    ReshapeFault, Tolerance, Verdict,
 };
 use braid_geometry::{GeometryError, SECTOR_BYTES};
 use braid_ondisk::{ForeignKind, PplLogError, SuperblockFault, format_uuid};
@@ -275,18 +275,27 @@ fn with_remedies(
                 ),
             }
         }
-        Refusal::Reshaping { .. } => error
-            .remedy(
-                Risk::Look,
-                "See its progress, and the readable part",
-                format!("braid rescue {all}"),
-            )
-            .remedy(Risk::Look, "See what it says", examine)
-            .remedy(
+        Refusal::Reshaping { fault, .. } => {
+            let mut error = error
+                .remedy(
+                    Risk::Look,
+                    "See its progress, and the readable part",
+                    format!("braid rescue {all}"),
+                )
+                .remedy(Risk::Look, "See what it says", examine);
+            if *fault == ReshapeFault::NoCopy {
+                error = error.remedy(
+                    Risk::Change,
+                    "If mdadm made a backup file, go on from there",
+                    format!("braid serve --backup-file FILE {all}"),
+                );
+            }
+            error.remedy(
                 Risk::Change,
                 "Let the kernel's md finish it; mdadm wants its backup file if it made one",
                 kernel,
-            ),
+            )
+        }
         Refusal::PplNotReplayed { stripes, unread, .. } => {
             let error = match unread.iter().any(|(_, why)| *why == PplLogError::NoFile) {
                 true => error.remedy(

@@ -20,6 +20,7 @@ use braid_console::Globals;
 use braid_console::error::{CliError, Exit};
 use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::choice;
+use braid_rescue::{WindowConfig, keep_window};
 use braid_server::{Address, IoConfig, OwnerConfig, ServerConfig, StoreUri, prepare};
 
 use super::layout_word;
@@ -34,8 +35,9 @@ pub(crate) struct Args {
     /// Never write: neither data nor superblocks.
     #[arg(long)]
     read_only: bool,
-    /// Start a dirty and degraded array, although up to this many of its stripes may read wrong.
-    /// Without it such an array is only served with --read-only, and sectors at risk are I/O errors
+    /// Start a dirty and degraded array, or one that md left half moved in a reshape, although up
+    /// to this many of its stripes may be wrong. Without it a dirty and degraded array is only
+    /// served with --read-only, and sectors at risk are I/O errors
     #[arg(long, value_name = "COUNT")]
     accept_risk: Option<u64>,
     /// Believe members that are older than the array's last served state, or than others with as
@@ -62,6 +64,12 @@ pub(crate) struct Args {
     /// braid's own log if there is one. It is not on the array itself.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): braid goes on
+    /// with the reshape from there. Needed once; then braid's own copy is in the state folder.
+    /// With --accept-older the file may be of another time than the superblocks, and with
+    /// --accept-risk md may have reached rows that are not in it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["all", "read_only", "store"])]
+    backup_file: Option<PathBuf>,
     /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)
     /// a socket named after the array in the runtime folder.
     #[arg(long = "nbd", value_name = "URI")]
@@ -158,6 +166,16 @@ impl Args {
         Some(OwnerConfig { store, is_standby: self.standby, store_patience })
     }
 
+    fn window(&self) -> WindowConfig {
+        WindowConfig {
+            members: self.members.clone(),
+            array: self.array.clone(),
+            backup_file: self.backup_file.clone(),
+            accept_older: self.accept_older,
+            accept_risk: self.accept_risk,
+        }
+    }
+
     fn config(&self) -> Result<ServerConfig, CliError> {
         let nbd = self.uris.iter().map(|uri| Address::parse(uri)).collect::<Result<Vec<_>, _>>()?;
         let assembly = braid_assembly::Options {
@@ -209,6 +227,10 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let args = config_file::resolved(args, globals)?;
     config_file::check_words(&args.members)?;
     let config = args.config()?;
+    // A confined server opens no other files, so the copy comes first.
+    if !args.read_only && !args.all && args.store.is_none() {
+        keep_window(&args.window(), globals)?;
+    }
     let prepared = prepare(&config, globals)?;
     let _log = Log::start(&args.log)?;
     prepared.serve()

@@ -26,6 +26,7 @@
 mod progress;
 mod report;
 mod reshape_device;
+pub(super) mod window;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -325,7 +326,23 @@ impl UnfinishedReshape {
         if twin.as_ref() != Some(&backup.metadata) {
             return Err("it was cut short during its write".to_owned());
         }
+        let mut last = [0; SECTOR_BYTES as usize];
+        let mut ends =
+            backup.metadata.parts.iter().map(|part| part.at_sectors + part.length_sectors);
+        let is_there = |end: u64| backup.place.read_at(&mut last, (end - 1) * SECTOR_BYTES).is_ok();
+        if !ends.all(is_there) {
+            return Err("it is shorter than it says".to_owned());
+        }
         Ok(())
+    }
+
+    /// A backup that has some of these sectors: reads of the array get them from there.
+    fn unreadable_backup(&self, lost: &[Range<u64>]) -> Option<&Backup> {
+        self.backups.iter().find(|backup| {
+            let parts = backup.metadata.parts.iter().filter_map(|part| self.read_from(part));
+            let mut parts = parts.map(|(range, _)| range);
+            parts.any(|part| lost.iter().any(|one| one.start < part.end && part.start < one.end))
+        })
     }
 
     /// The source of each stretch of the array. With `withhold`, sectors at risk have no source.
@@ -352,11 +369,28 @@ impl UnfinishedReshape {
     /// The number of stripes that may read wrong: rows at risk, and stripes that cannot be
     /// computed.
     pub(super) fn stripes_at_risk(&self) -> u64 {
+        let of_sides = self.needed().map(|side| side.plan.stripes_at_risk());
+        of_sides.fold(self.rows_at_risk(), u64::saturating_add)
+    }
+
+    /// The number of rows that may be half moved, and are in no backup.
+    fn rows_at_risk(&self) -> u64 {
         let row = self.reshaping.row_sectors();
         let row = row.saturating_mul(u64::from(self.reshaping.before.slots)).max(1);
         let rows = self.at_risk.iter().map(|range| (range.end - range.start).div_ceil(row));
-        let of_sides = self.needed().map(|side| side.plan.stripes_at_risk());
-        rows.chain(of_sides).fold(0, u64::saturating_add)
+        rows.fold(0, u64::saturating_add)
+    }
+
+    /// The sectors ahead of the checkpoint that are not simply in the old shape: those in backups,
+    /// and those that md may have reached.
+    fn half_moved(&self) -> Range<u64> {
+        let parts = self.backups.iter().flat_map(|backup| &backup.metadata.parts);
+        let parts = parts.filter_map(|part| self.read_from(part)).map(|(range, _)| range);
+        let reached = self.progress.is_some().then(|| self.reshaping.at_risk.clone()).flatten();
+        let at = self.reshaping.recorded_sectors;
+        let join =
+            |all: Range<u64>, one: Range<u64>| all.start.min(one.start)..all.end.max(one.end);
+        parts.chain(reached).fold(at..at, join)
     }
 
     /// A checksum over the members, the backups and the recorded position. It changes if one of

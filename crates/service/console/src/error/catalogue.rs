@@ -263,8 +263,9 @@ pub const CATALOGUE: [Entry; 107] = [
                       on with reshapes of levels 4, 5 and 6, but not from a place where the \
                       reshape overwrites what it reads: only a copy of that part is then whole. \
                       braid's copy is in the state folder (`--state-dir`) of the server that made \
-                      it, and mdadm's in its backup file. `braid rescue` reads both shapes, also \
-                      with mdadm's backup file. The kernel's md can finish the reshape.",
+                      it. mdadm's is in its backup file: `braid serve --backup-file` goes on from \
+                      there. `braid rescue` reads both shapes, with that file or without. The \
+                      kernel's md can finish the reshape, too.",
     },
     Entry {
         code: Code::JournalNeeded,
@@ -930,10 +931,11 @@ pub const CATALOGUE: [Entry; 107] = [
         title: "the backup file does not belong to this reshape",
         exit: Exit::Refused,
         explanation: "During `mdadm --grow`, mdadm copies data that the kernel is about to \
-                      overwrite into a file (`--backup-file`), and `braid rescue --backup-file` \
-                      reads it from there. The file names its array and a time. This file is not \
-                      a backup, belongs to another array, was cut short, or has another time than \
-                      the superblocks, so its data may be old. Nothing was changed.",
+                      overwrite into a file (`--backup-file`). `braid rescue --backup-file` reads \
+                      it from there, and `braid serve --backup-file` goes on from there. The file \
+                      names its array and a time. This file is not a backup, belongs to another \
+                      array, was cut short, has another time than the superblocks, so that its \
+                      data may be old, or lacks a part that md may have moved. Nothing was changed.",
     },
     Entry {
         code: Code::MetadataForeign,
