@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::control::status;
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Background, Client, RAID_5, ServerProcess, assert_same, needs, random_bytes, wait_until,
+    Array, Background, Client, Need, RAID_5, ServerProcess, assert_same, needs, random_bytes, skip,
+    wait_until,
 };
 use crate::members::{MEMBER_BYTES, text, wait_for_rebuild};
 
@@ -67,20 +68,24 @@ struct Hosts {
 
 impl Hosts {
     fn new() -> Self {
+        Self::with("5", 4)
+    }
+
+    fn with(level: &str, count: usize) -> Self {
         let blank = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
-        let (one, other) = (Array::of_images(&vec![blank; 4]), Array::of_images(&[]));
+        let (one, other) = (Array::of_images(&vec![blank; count]), Array::of_images(&[]));
         let etcd = Etcd::start(&one.path(""));
         let uri = |at| {
             let (file, socket) = (format!("m{at}"), one.path(&format!("s{at}")));
             PathBuf::from(format!("nbd+unix:///{file}?socket={}", socket.display()))
         };
-        let (uris, store) = ((0..4).map(uri).collect(), etcd.uri());
+        let (uris, store) = ((0..count).map(uri).collect(), etcd.uri());
         let mut hosts = Self { one, other, members: Vec::new(), uris, store, etcd };
-        for at in 0..4 {
+        for at in 0..count {
             hosts.members.push(None);
             hosts.start_member(at);
         }
-        let words = ["create", "tank", "--level", "5", "--zero"];
+        let words = ["create", "tank", "--level", level, "--zero"];
         let ran = hosts.one.braid(&words, &hosts.uris);
         assert!(ran.status.success(), "{ran:?}");
         hosts
@@ -259,6 +264,95 @@ fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
     let (third, _) = hosts.taken_over(&hosts.one, || drop(second.stop()));
     assert_reads(&third, &content, "after one more take-over");
     third.stop();
+}
+
+/// Ends a member's server at the `number`th such system call from now on; `None` if this user may
+/// not trace it.
+fn end_at(server: &Background, call: &str, number: u32) -> Option<Background> {
+    let (process, trace) = (server.id().to_string(), format!("trace={call}"));
+    let inject = format!("inject={call}:signal=SIGKILL:when={number}");
+    let words = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, "-p", &process];
+    let mut strace = Background::spawn("strace", words);
+    let is_traced = || {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+        let of = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.expect("a task").path().join("status"))
+        };
+        tasks.map(of).all(|text| !text.expect("a status").contains("TracerPid:\t0"))
+    };
+    wait_until("strace to attach", PATIENCE, || is_traced() || strace.has_ended());
+    (!strace.has_ended()).then_some(strace)
+}
+
+/// The server writes a new epoch into a file, renames it, makes the name durable, and then answers.
+#[test]
+fn a_member_server_killed_between_its_epoch_and_its_answer_comes_back() {
+    needs!("etcd", "strace");
+    let mut hosts = Hosts::new();
+    let mut owner = Some(hosts.own(&hosts.one));
+    for (turn, (call, number, is_new)) in
+        [("rename", 1, false), ("fsync", 2, true)].into_iter().enumerate()
+    {
+        let content = written(owner.as_ref().expect("an owner"), 80 + turn as u64);
+        let mark = || {
+            let folder = std::fs::read_dir(hosts.one.path("state").join("members"));
+            let paths = folder.expect("a folder").map(|file| file.expect("a file").path());
+            let is_fourth = |path: &PathBuf| {
+                let name = path.file_name().expect("a name").to_string_lossy();
+                name.starts_with("m3-") && name.ends_with(".epoch")
+            };
+            let path = paths.into_iter().find(is_fourth).expect("it has an epoch");
+            std::fs::read_to_string(path).expect("an epoch")
+        };
+        let before = mark();
+        let server = hosts.members[3].as_ref().expect("it runs");
+        let Some(strace) = end_at(server, call, number) else {
+            return skip(Need::Other, "only root can trace another process here");
+        };
+        let host = if turn == 0 { &hosts.other } else { &hosts.one };
+        let old = owner.take().expect("an owner");
+        let (heir, _) = hosts.taken_over(host, || old.kill());
+        strace.wait();
+        assert_eq!(mark() != before, is_new, "it ended at another point: {call}");
+        assert_reads(&heir, &content, call);
+        let content = written(&heir, 90 + turn as u64);
+        assert_ne!(state_of(host, 3), "ok", "it did not answer");
+        hosts.kill_member(3);
+        hosts.start_member(3);
+        let host = if turn == 0 { &hosts.other } else { &hosts.one };
+        wait_until("the member to return", PATIENCE, || state_of(host, 3) == "ok");
+        wait_for_rebuild(host);
+        assert_agrees(host);
+        assert_reads(&heir, &content, "with all members");
+        owner = Some(heir);
+    }
+    drop(owner.expect("an owner").stop());
+}
+
+/// md starts such a half, and loses all that the other one has more.
+#[test]
+fn the_stale_half_of_a_mirror_is_not_served_alone() {
+    needs!("etcd");
+    let mut hosts = Hosts::with("1", 2);
+    let owner = hosts.own(&hosts.one);
+    written(&owner, 68);
+    hosts.kill_member(1);
+    let content = written(&owner, 69);
+    wait_until("the member to be given up", PATIENCE, || state_of(&hosts.one, 1) != "ok");
+    let content_is = |heir: &ServerProcess, when: &str| assert_reads(heir, &content, when);
+    owner.kill();
+    hosts.kill_member(0);
+    hosts.start_member(1);
+    let ran = hosts.other.braid(&words_of(&hosts.store), &hosts.uris[1..]);
+    assert!(!ran.status.success() && ran.stdout.contains("B124"), "{ran:?}");
+    hosts.start_member(0);
+    let heir = hosts.stand_by(&hosts.other);
+    content_is(&heir, "with the half that has it");
+    wait_until("the other half", PATIENCE, || state_of(&hosts.other, 1) == "ok");
+    wait_for_rebuild(&hosts.other);
+    assert_agrees(&hosts.other);
+    content_is(&heir, "with both");
+    heir.stop();
 }
 
 #[test]

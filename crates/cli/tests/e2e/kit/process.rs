@@ -90,6 +90,10 @@ impl Background {
         self.child.try_wait().expect("our own child").is_some()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");
