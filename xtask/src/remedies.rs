@@ -42,6 +42,10 @@ const APART: &[(&str, &str)] = &[
         "Replay it onto the members first",
         "a journal would have to hold 256 MiB that members do not have",
     ),
+    (
+        "See how to serve it, or to clear it",
+        "it needs a disk with reservations (`cargo xtask reservations`)",
+    ),
     ("See its name", "no name that md keeps is too long for NBD"),
     (
         "See what it is",

@@ -142,7 +142,7 @@ pub fn keep_window(config: &WindowConfig, globals: &Globals) -> Result<(), CliEr
         let error = CliError::new(Code::Reshaping, what);
         return Err(error
             .because(format!("{} would be copied, and at most {most} are", words(sectors)))
-            .remedy(Risk::Look, "Read it, and serve it over an overlay", args.command("")));
+            .remedy(Risk::Look, "See its progress, and the readable part", args.command("")));
     }
     let device = reshape.joined((&disks, &group.members), RiskPolicy::Read, globals)?;
     let copied = copied(&*device, window);
