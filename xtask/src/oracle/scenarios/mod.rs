@@ -118,6 +118,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     });
     let rows: Vec<Row> = rows.collect();
     println!("{}", table::text(&rows));
+    for row in &rows {
+        if let Some(right) = row.answer.right_after_reshape {
+            println!("{}: braid serve ends its reshape, {right} of {} right", row.about, row.files);
+        }
+    }
     let wrong: Vec<&str> =
         rows.iter().filter(|row| row.is_wrongly_sure()).map(|row| row.about).collect();
     ensure!(wrong.is_empty(), "called right what is wrong: {}", wrong.join("; "));

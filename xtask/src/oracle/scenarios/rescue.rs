@@ -40,6 +40,9 @@ pub(super) struct Answer {
     pub(super) at_risk: u64,
     /// Files with their original sum in the last copy.
     pub(super) right: usize,
+    /// Files with their original sum after `braid serve` has ended the reshape on copies of the
+    /// members; `None` if the array is in none.
+    pub(super) right_after_reshape: Option<usize>,
 }
 
 impl Braid {
@@ -75,7 +78,48 @@ impl Braid {
             }
         }
         ensure!(before == sums(&images)?, "a member was written");
+        if let Some(right_after) = &mut answer.right_after_reshape {
+            self.end_reshape(&home, broken.file.is_some(), answer.at_risk, &images)?;
+            *right_after = right(&home, &broken.files)?;
+        }
         Ok(answer)
+    }
+
+    /// Ends the reshape with `braid serve` on copies of the members, and copies everything.
+    fn end_reshape(
+        &self,
+        home: &Path,
+        has_file: bool,
+        at_risk: u64,
+        images: &[PathBuf],
+    ) -> Result<()> {
+        fs::remove_file(home.join("copy.img")).ok();
+        let own = home.join("own");
+        fs::create_dir_all(&own)?;
+        let (braid, control) = (self.path.display(), own.join("control"));
+        let run = format!(
+            "'{braid}' wait '{control}' --for idle --timeout 600 && nbdcopy \"$uri\" '{}'",
+            home.join("copy.img").display(),
+            control = control.display(),
+        );
+        let mut command = Command::new(&self.path);
+        command.arg("--state-dir").arg(own.join("state")).args(["serve", "--run", &run]);
+        command.arg("--control").arg(&control);
+        if has_file {
+            command.arg("--backup-file").arg(home.join("file"));
+        }
+        if at_risk > 0 {
+            command.args(["--accept-risk", &at_risk.to_string()]);
+        }
+        for image in images {
+            let copy = own.join(image.file_name().context("a name")?);
+            output(Command::new("cp").args(["--sparse=always", "-L"]).arg(image).arg(&copy))?;
+            command.arg(copy);
+        }
+        let served = command.output().context("braid")?;
+        fs::write(home.join("gone-on"), [&*served.stdout, &*served.stderr].concat())?;
+        // A failure shows in the files.
+        Ok(fs::remove_dir_all(&own)?)
     }
 
     fn first(&self, home: &Path, story: &Story, images: &[PathBuf]) -> Result<Answer> {
@@ -94,6 +138,7 @@ impl Braid {
             tries: 1,
             at_risk: arrays().filter_map(|one| one["stripes_at_risk"].as_u64()).sum(),
             right: 0,
+            right_after_reshape: arrays().any(|one| one["reshape"].is_object()).then_some(0),
         })
     }
 
