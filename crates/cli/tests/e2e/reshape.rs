@@ -80,6 +80,12 @@ impl Side {
         array_sectors * of / data
     }
 
+    /// Sectors on each member that hold the array's sectors below this one.
+    fn rows_end(&self, array_sector: u64) -> u64 {
+        let (data, of) = self.members_fraction();
+        (array_sector * of).div_ceil(data * self.chunk_sectors) * self.chunk_sectors
+    }
+
     fn create(&self, size: &str) -> Array {
         let chunk = format!("{}K", self.chunk_sectors / 2);
         let more = ["--consistency", "resync", "--layout", self.layout, "--chunk", &chunk];
@@ -91,7 +97,7 @@ const LEFT_SYMMETRIC: (&str, u32) = ("left-symmetric", 2);
 const LEFT_SYMMETRIC_6: (&str, u32) = ("left-symmetric-6", 18);
 const NEAR: (&str, u32) = ("n2", 0x102);
 pub(crate) const RAID_5_OF_4: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 128);
-const RAID_5_OF_5: Side = Side::new(Shape::new("5", 5, 1), LEFT_SYMMETRIC, 128);
+pub(crate) const RAID_5_OF_5: Side = Side::new(Shape::new("5", 5, 1), LEFT_SYMMETRIC, 128);
 pub(crate) const RAID_5_LONGER: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 256);
 const RAID_6_OF_5: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC, 128);
 const RAID_6_Q_LAST: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC_6, 128);
@@ -103,7 +109,7 @@ pub(crate) struct Both {
     pub(crate) before: (Side, Vec<Vec<u8>>),
     after: (Side, Vec<Vec<u8>>),
     pub(crate) content: Vec<u8>,
-    data_offset: u64,
+    pub(crate) data_offset: u64,
     member_sectors: u64,
 }
 
@@ -116,7 +122,7 @@ fn superblock(image: &[u8]) -> &[u8] {
 }
 
 impl Both {
-    fn new(before: Side, after: Side) -> Self {
+    pub(crate) fn new(before: Side, after: Side) -> Self {
         Self::holding((before, after), "4M", |length| random_bytes(90, length))
     }
 
@@ -168,7 +174,7 @@ impl Both {
             if let Some(old) = old.get(slot) {
                 // The still needed part of the old shape.
                 let sectors = if backwards {
-                    0..row(before)
+                    0..before.rows_end(position)
                 } else {
                     self.row_below(before, position)..self.member_sectors
                 };
@@ -358,6 +364,12 @@ pub(crate) fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content:
     head
 }
 
+/// The array's UUID and the time of the superblock in a member's image, as a backup has them.
+pub(crate) fn identity(image: &[u8]) -> (Vec<u8>, u64) {
+    let uuid = superblock(image)[UUID_AT..UUID_AT + 16].to_vec();
+    (uuid, number(superblock(image), UPDATED_AT) & ((1 << 40) - 1))
+}
+
 /// A chunk size that changes in place, with mdadm's copies of the overwritten regions.
 pub(crate) fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
     let both = Both::new(RAID_5_OF_4, RAID_5_LONGER);
@@ -371,9 +383,7 @@ pub(crate) fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
         let noise = random_bytes(95, usize::try_from(piece / 3).expect("small") * SECTOR);
         std::os::unix::fs::FileExt::write_all_at(&file, &noise, ahead * 512).expect("a member");
     }
-    let image = fs::read(&array.members[0]).expect("a member");
-    let uuid = superblock(&image)[UUID_AT..UUID_AT + 16].to_vec();
-    let seconds = number(superblock(&image), UPDATED_AT) & ((1 << 40) - 1);
+    let (uuid, seconds) = identity(&fs::read(&array.members[0]).expect("a member"));
     (both, array, position, uuid, seconds)
 }
 
@@ -512,9 +522,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
 /// Puts mdadm's copy of the first sectors at the end of the added member, so many seconds older
 /// than the superblocks.
 fn put_on_new_member(both: &Both, array: &Array, critical: u64, older_seconds: u64) {
-    let image = fs::read(&array.members[4]).expect("a member");
-    let uuid = superblock(&image)[UUID_AT..UUID_AT + 16].to_vec();
-    let seconds = number(superblock(&image), UPDATED_AT) & ((1 << 40) - 1);
+    let (uuid, seconds) = identity(&fs::read(&array.members[4]).expect("a member"));
     let end = both.data_offset + both.member_sectors;
     let start = end - 8 - critical;
     let parts = [0..critical, 0..0];

@@ -400,8 +400,10 @@ impl Reshaping {
         start.max(ahead.start)..end.unwrap_or(u64::MAX).min(ahead.end)
     }
 
-    /// The array sectors of a row in a reshape in place, where both shapes have the same rows.
-    fn array_row_sectors(&self) -> u64 {
+    /// The array sectors of a row of the old shape, with the larger chunk of the two. In a reshape
+    /// in place both shapes have the same rows.
+    #[must_use]
+    pub fn array_row_sectors(&self) -> u64 {
         self.row_sectors() * data_slots(&self.before).map_or(1, u64::from)
     }
 

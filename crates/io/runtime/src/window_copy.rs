@@ -50,14 +50,31 @@ impl WindowCopy {
     /// # Errors
     /// The file cannot be made. A file from before may be gone or be there.
     pub fn prepare(&self) -> io::Result<()> {
+        self.make(|file| self.write_header(file, &WindowHeader::default()))
+    }
+
+    /// Makes the file anew, with a window of a reshape that another program was moving. Without the
+    /// window no file may be there: it would say that none was under way.
+    ///
+    /// # Errors
+    /// As for [`Self::prepare`].
+    pub fn prepare_with(&self, window: &CopiedWindow, point: ReshapePoint) -> io::Result<()> {
+        self.make(|file| {
+            for (offset, bytes) in window.writes(&self.uuid, point) {
+                file.write_all_at(&bytes, offset)?;
+            }
+            file.sync_all()
+        })
+    }
+
+    fn make(&self, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
         // A file that is there is whole.
         let unfinished = self.path.with_extension("new");
         let mut options = File::options();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-        let made = self.write_header(&file, &WindowHeader::default());
-        let made = made.and_then(|()| std::fs::rename(&unfinished, &self.path));
+        let made = write(&file).and_then(|()| std::fs::rename(&unfinished, &self.path));
         if made.is_err() {
             // The first error says more.
             let _ = std::fs::remove_file(&unfinished);
@@ -221,6 +238,22 @@ mod tests {
         copy.prepare_for(back(192)).expect("it is made anew");
         assert_eq!(copy.at(at(96)).expect("it reads"), None, "the way before is forgotten");
         assert!(copy.knows(back(192)));
+    }
+
+    /// Regression: a file without its window said that none was under way, and md's was read as it
+    /// was left.
+    #[test]
+    fn a_window_that_cannot_be_kept_leaves_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = WindowCopy::new(folder.path().join("copy"), [7; 16]);
+        let failing = copy.make(|file| {
+            copy.write_header(file, &WindowHeader::default())?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        failing.expect_err("the file system is full");
+        assert!(!copy.knows(at(96)));
+        copy.prepare_with(&window(), at(96)).expect("it writes");
+        assert_eq!(copy.at(at(96)).expect("it reads"), Some(window()));
     }
 
     /// Regression: the file's existence let an array start whose window in place md had moved.

@@ -35,6 +35,7 @@ pub(super) fn wanted(
         choice,
         read_only,
         accept_risk,
+        accept_older: options.accept_older,
         without_journal,
         raid0_layout,
         known,

@@ -109,7 +109,7 @@ impl Braid {
             command.arg("--backup-file").arg(home.join("file"));
         }
         if at_risk > 0 {
-            command.args(["--accept-risk", &at_risk.to_string()]);
+            command.args(["--accept-half-moved", &at_risk.to_string()]);
         }
         for image in images {
             let copy = own.join(image.file_name().context("a name")?);

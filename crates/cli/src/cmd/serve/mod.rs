@@ -35,9 +35,8 @@ pub(crate) struct Args {
     /// Never write: neither data nor superblocks.
     #[arg(long)]
     read_only: bool,
-    /// Start a dirty and degraded array, or one that md left half moved in a reshape, although up
-    /// to this many of its stripes may be wrong. Without it a dirty and degraded array is only
-    /// served with --read-only, and sectors at risk are I/O errors
+    /// Start a dirty and degraded array, although up to this many of its stripes may read wrong.
+    /// Without it such an array is only served with --read-only, and sectors at risk are I/O errors
     #[arg(long, value_name = "COUNT")]
     accept_risk: Option<u64>,
     /// Believe members that are older than the array's last served state, or than others with as
@@ -66,10 +65,13 @@ pub(crate) struct Args {
     bitmap_file: Option<PathBuf>,
     /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): braid goes on
     /// with the reshape from there. Needed once; then braid's own copy is in the state folder.
-    /// With --accept-older the file may be of another time than the superblocks, and with
-    /// --accept-risk md may have reached rows that are not in it.
+    /// With --accept-older the file may be of another time than the superblocks.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["all", "read_only", "store"])]
     backup_file: Option<PathBuf>,
+    /// Go on with a reshape that md left, although up to this many rows may be half moved, and are
+    /// in no backup: their data may be wrong.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["all", "read_only", "store"])]
+    accept_half_moved: Option<u64>,
     /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)
     /// a socket named after the array in the runtime folder.
     #[arg(long = "nbd", value_name = "URI")]
@@ -173,6 +175,7 @@ impl Args {
             backup_file: self.backup_file.clone(),
             accept_older: self.accept_older,
             accept_risk: self.accept_risk,
+            accept_half_moved: self.accept_half_moved,
         }
     }
 

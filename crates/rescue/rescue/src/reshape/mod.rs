@@ -199,8 +199,8 @@ impl UnfinishedReshape {
         all.expect("an array has sectors")
     }
 
-    /// Takes the backup that the operator named, and those on members. Sectors in a backup are no
-    /// longer at risk.
+    /// Takes the backup that the operator named, or else the newest on a member: a member may have
+    /// one of an earlier try. Sectors in a backup are no longer at risk.
     pub(super) fn take_backups(
         &mut self,
         args: &RescueConfig,
@@ -212,14 +212,20 @@ impl UnfinishedReshape {
                 return Err(unfit(args, path, &why));
             }
             self.backups.push(backup);
+            self.settle_risk();
+            return Ok(());
         }
+        let mut found: Vec<Backup> = Vec::new();
         for disk in members {
             let Some(backup) = self.on_member(disk) else { continue };
-            match self.fits(&backup, args.accept_older) {
-                Ok(()) => self.backups.push(backup),
+            // The operator names no member's backup, so none may be of another time.
+            match self.fits(&backup, false) {
+                Ok(()) => found.push(backup),
                 Err(why) => self.left_aside.push(format!("the backup on {}: {why}", disk.label)),
             }
         }
+        let newest = found.into_iter().max_by_key(|backup| backup.metadata.seconds);
+        self.backups.extend(newest);
         self.settle_risk();
         Ok(())
     }
@@ -336,15 +342,6 @@ impl UnfinishedReshape {
         Ok(())
     }
 
-    /// A backup that has some of these sectors: reads of the array get them from there.
-    fn unreadable_backup(&self, lost: &[Range<u64>]) -> Option<&Backup> {
-        self.backups.iter().find(|backup| {
-            let parts = backup.metadata.parts.iter().filter_map(|part| self.read_from(part));
-            let mut parts = parts.map(|(range, _)| range);
-            parts.any(|part| lost.iter().any(|one| one.start < part.end && part.start < one.end))
-        })
-    }
-
     /// The source of each stretch of the array. With `withhold`, sectors at risk have no source.
     fn stretches(&self, withhold: bool) -> Vec<Stretch> {
         let of_side = |(sectors, side): (Range<u64>, ReshapeSide)| {
@@ -375,8 +372,7 @@ impl UnfinishedReshape {
 
     /// The number of rows that may be half moved, and are in no backup.
     fn rows_at_risk(&self) -> u64 {
-        let row = self.reshaping.row_sectors();
-        let row = row.saturating_mul(u64::from(self.reshaping.before.slots)).max(1);
+        let row = self.reshaping.array_row_sectors();
         let rows = self.at_risk.iter().map(|range| (range.end - range.start).div_ceil(row));
         rows.fold(0, u64::saturating_add)
     }
