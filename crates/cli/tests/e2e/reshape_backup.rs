@@ -1,5 +1,6 @@
-//! `braid serve` goes on with a reshape that md left in a part which it overwrites: from mdadm's
-//! backup file, from its copy on an added member, or without any copy, by the operator's word.
+//! `braid serve` continues a reshape that md left in a part which it overwrites: from mdadm's
+//! backup file, from its copy on an added member, or without any copy, if the operator accepts the
+//! risk.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use crate::reshape::{
 const SLOW: [&str; 2] = ["--job-ceiling", "2M"];
 const FILE: &str = "If mdadm made a backup file, go on from there";
 
-/// The content of the array, with what a client wrote, after the end of its reshape.
+/// Waits for the end of the reshape, then checks the content of the array, with a client's writes.
 fn ends(array: &Array, served: ServerProcess, members: &[PathBuf], content: &[u8]) {
     fast(array);
     wait_for_the_end(array);
@@ -35,7 +36,8 @@ fn ends(array: &Array, served: ServerProcess, members: &[PathBuf], content: &[u8
     }
 }
 
-/// A kill, unless the array lacks a member: then parity may be wrong after it.
+/// Ends the server by a kill, unless the array lacks a member: then parity may be wrong after a
+/// kill.
 fn end(served: ServerProcess, is_killed: bool) {
     match is_killed {
         true => served.kill(),
@@ -43,7 +45,7 @@ fn end(served: ServerProcess, is_killed: bool) {
     }
 }
 
-/// The number of stripes that a refusal offers to accept.
+/// The number of stripes whose risk a refusal offers to accept.
 fn offered_risk(array: &Array, words: &[&str], members: &[PathBuf]) -> String {
     let refused = array.serve_refused(words, members);
     refused.is("B108", 12);
@@ -73,8 +75,8 @@ fn md_left_a_chunk_half_changed_and_braid_goes_on_from_its_backup() {
         assert_content(&array, &served, &content, "in the middle");
         let mut random = fastrand::Rng::with_seed(91);
         write_some(&served, &mut content, &mut random);
-        // braid's own copies are in the state folder: the file is not needed again, and does no
-        // harm.
+        // braid's own copies of windows are in the state folder: the backup file is not needed
+        // again, and does no harm.
         end(served, lost.is_none());
         let served = array.serve_with(&SLOW, &members);
         assert_content(&array, &served, &content, "after a kill");
@@ -98,7 +100,8 @@ fn a_rescue_with_all_in_its_backup_shows_how_to_go_on() {
     let file = array.path("backup");
     let parts = [position..position + 768, position + 768..both.size()];
     fs::write(&file, backup(&uuid, seconds, parts, &both.content)).expect("a file");
-    // All that is ahead is in the backup, so nothing is at risk, and `rescue` says so.
+    // All sectors after the position are in the backup, so nothing is at risk, and `rescue` says
+    // so.
     let found = story(&array, &["--backup-file", text(&file)], &array.members);
     let advice = found["next"].to_string();
     assert!(advice.contains("braid serve --backup-file"), "{found:#}");
@@ -131,7 +134,8 @@ fn a_backup_on_an_added_member_is_gone_on_from_by_itself() {
     assert_whole(&array, served, &array.members, &found);
 }
 
-/// The backup file is lost. Files on the array tell how far md got; the operator accepts the rest.
+/// The backup file is lost. Files on the array show how far md got; the operator accepts the
+/// remaining risk.
 #[test]
 fn without_a_backup_a_reshape_goes_on_where_the_content_says() {
     needs!("nbdcopy", "mke2fs");
@@ -149,7 +153,8 @@ fn without_a_backup_a_reshape_goes_on_where_the_content_says() {
     let risk = risk.split("--accept-risk ").nth(1).expect("it is offered");
     let risk = risk.split(' ').next().expect("a number");
     assert!(risk.parse::<u64>().expect("a number") < both.size() / 768, "not all is at risk");
-    // Here md was stopped at once, so the content at risk is right but around its position.
+    // In this case md was stopped at once, so the content at risk is right except around its
+    // position.
     let served = array.serve_with(&["--accept-risk", risk], &array.members);
     wait_for_the_end(&array);
     let found = served.read_all(&array);
@@ -160,7 +165,8 @@ fn without_a_backup_a_reshape_goes_on_where_the_content_says() {
     assert_whole(&array, served, &array.members, &found);
 }
 
-/// Members as the kernel's md left them when the power failed, in parts that it overwrites.
+/// Members as the kernel's md left them when the power failed, in parts that the reshape
+/// overwrites.
 #[test]
 fn reshapes_that_md_left_half_moved_end_here() {
     needs!("nbdcopy");
@@ -206,7 +212,7 @@ fn a_backup_that_does_not_fit_is_not_gone_on_from() {
     fs::remove_file(&file).expect("a file");
     let missing = array.serve_refused(&words, &array.members);
     assert!(missing.json["title"].to_string().contains("backup"), "{}", missing.json);
-    // A read-only server does not go on with anything.
+    // A read-only server does not continue a reshape.
     fs::write(&file, &good).expect("a file");
     let refused =
         array.serve_refused(&["--read-only", "--backup-file", text(&file)], &array.members);
@@ -215,7 +221,7 @@ fn a_backup_that_does_not_fit_is_not_gone_on_from() {
     let after: Vec<Vec<u8>> = array.members.iter().map(|path| fs::read(path).unwrap()).collect();
     assert!(before == after, "a member was written");
     assert!(before[0].len() as u64 > SUPERBLOCK_BYTES);
-    // An array in no reshape is served, whatever the file is.
+    // An array that is in no reshape is served, whatever the backup file is.
     let whole = Array::of_images(&both.before.1);
     whole.serve_with(&["--backup-file", "/nowhere"], &whole.members).stop();
 }

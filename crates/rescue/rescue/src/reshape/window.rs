@@ -6,11 +6,12 @@
 //! ```
 //!
 //! md stopped in a part of the array that a reshape overwrites. From then on the copy stands for
-//! braid's own ([`WindowCopy`]): `serve` moves the window again, from there, and goes on. Members
-//! are only read here. The copy counts only at the position that superblocks record now.
+//! braid's own ([`WindowCopy`]): `serve` moves the window again, from the copy, and continues the
+//! reshape. This file only reads the members. The copy is used only at the position that
+//! superblocks record now.
 //!
 //! Invariants
-//! - sectors that may be wrong are kept only if the operator accepted the risk
+//! - sectors that may be wrong are kept in the copy only if the operator accepted the risk
 //!   `[check: md_left_a_chunk_half_changed_and_braid_goes_on_from_its_backup]`;
 //! - members that only a rescue believes are not read
 //!   `[check: md_left_a_chunk_half_changed_and_braid_goes_on_from_its_backup]`.
@@ -41,7 +42,7 @@ use crate::config::RescueConfig;
 use crate::disks::{Disk, Disks};
 use crate::group::groups;
 
-/// Sectors that are read at a time: few enough that an unreadable one delays little.
+/// Sectors per read: few enough that an unreadable read delays little.
 const PIECE_SECTORS: u64 = 256;
 
 /// The array, and what its operator knows of its reshape.
@@ -51,11 +52,11 @@ pub struct WindowConfig {
     pub members: Vec<PathBuf>,
     /// The array's name or UUID, if the members are of several.
     pub array: Option<String>,
-    /// mdadm's backup file. A backup on an added member is found without it.
+    /// mdadm's backup file. A backup on an added member is found without this option.
     pub backup_file: Option<PathBuf>,
-    /// Believe a backup of another time than the superblocks.
+    /// Believe a backup although its time differs from the superblocks' time.
     pub accept_older: bool,
-    /// The most stripes that may be wrong.
+    /// The most stripes that may be wrong in the copy.
     pub accept_risk: Option<u64>,
 }
 
@@ -77,8 +78,9 @@ impl WindowConfig {
     }
 }
 
-/// Keeps the next window of the array's reshape in the state folder, if the reshape is at a place
-/// that only a copy has whole, and the folder has none. Other arrays cost a look at superblocks.
+/// Copies the next window of the array's reshape to the state folder, if members alone do not have
+/// the window whole, and the folder has no copy. For an array without a reshape, only superblocks
+/// are read.
 ///
 /// # Errors
 /// A member or the backup cannot be read, or the backup is unfit; the array does not start for
@@ -113,7 +115,7 @@ pub fn keep_window(config: &WindowConfig, globals: &Globals) -> Result<(), CliEr
     };
     let mut reshape = UnfinishedReshape::of(&probed, (&options, &BTreeSet::new()))
         .expect("it was just found to be in one");
-    // With the copy the array must start, from members that need no force.
+    // With the window's copy the array must start, from members that need no force.
     let window_copies = vec![*reshape.reshaping.uuid()];
     let assembly = assemble(&probed, &Options { window_copies, ..options });
     if let Err(refused) = assembly.array {
@@ -127,7 +129,7 @@ pub fn keep_window(config: &WindowConfig, globals: &Globals) -> Result<(), CliEr
     if stripes > config.accept_risk.unwrap_or(0) {
         let has_backup = !reshape.backups.is_empty();
         return match has_backup || config.accept_risk.is_some() {
-            // The array's own refusal says more.
+            // The array's own refusal says more than the refusal of its risk.
             false => Ok(()),
             true => Err(at_risk(config, &args, (stripes, has_backup))),
         };
@@ -169,8 +171,8 @@ pub fn keep_window(config: &WindowConfig, globals: &Globals) -> Result<(), CliEr
     Ok(())
 }
 
-/// Whether a member's superblock records a reshape. A member that does not open is none: the start
-/// of the array says why.
+/// Whether a member's superblock records a reshape. A member that cannot be opened is ignored here:
+/// the array's start reports the reason.
 fn has_reshape(members: &[PathBuf]) -> bool {
     members.iter().any(|path| {
         let device = open_member(path, Access::ReadOnly);
@@ -207,7 +209,7 @@ fn at_risk(
         )
 }
 
-/// The content of a window. Sectors that no member gives are noted, and zeroes.
+/// The content of a window. Sectors that no member returns are noted, and filled with zeroes.
 fn copied(device: &dyn Member, sectors: Range<u64>) -> CopiedWindow {
     let (mut bytes, mut lost) = (Vec::new(), Vec::<Range<u64>>::new());
     let read = |start: u64, count: u64| {
